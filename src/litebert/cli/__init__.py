@@ -1,0 +1,55 @@
+"""The command line: one thin function per command, heavy imports inside, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from litebert.errors import LitebertError
+
+app = typer.Typer(
+    name="litebert",
+    help="ALBERT, whole and exact: from raw text to a trained, scored and served model.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="A failing command prints one message; --debug (anywhere on the line) shows the traceback.",
+)
+
+from litebert.cli import doctor, model  # noqa: E402, F401  (each module adds its commands to `app`)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a user's mistake ends with one message and exit code 2."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = os.environ.get("LITEBERT_DEBUG", "") not in ("", "0")
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if "--debug" in arguments[:end]:
+        arguments.remove("--debug")
+        debug = True
+    try:
+        status = app(args=arguments, prog_name="litebert", standalone_mode=True)
+    except LitebertError as error:
+        _fail(str(error), debug)
+    except BrokenPipeError:  # `litebert ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:  # a full disk, a forbidden folder: the user's machine, not our bug
+        _fail(f"{error.filename or 'file system'}: {error.strerror or error}", debug)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(status or 0)
+
+
+def _fail(message: str, debug: bool) -> None:
+    if debug:
+        raise
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(Text.assemble(("error: ", "bold red"), message))
+    sys.exit(2)

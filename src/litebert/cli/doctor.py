@@ -1,0 +1,78 @@
+"""`litebert doctor`: what a bug report needs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+from typing import Annotated, Any
+
+import typer
+
+import litebert
+from litebert.cli import app
+from litebert.extras import EXTRAS
+
+CORE = ("torch", "numpy", "sentencepiece", "tokenizers", "safetensors", "huggingface_hub", "pyarrow", "PyYAML", "rich", "typer")
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Print versions, the device, and which optional parts are present: paste it into bug reports."""
+    facts = collect()
+    if as_json:
+        print(json.dumps(facts, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row("litebert", facts["litebert"])
+    table.add_row("python", f"{facts['python']} on {facts['platform']}")
+    table.add_row("cpu", f"{facts['cpu_count']} cores, {facts['threads']} torch threads")
+    for device in facts["devices"] or ["no GPU; training and inference run on the CPU in fp32"]:
+        table.add_row("device", device)
+    table.add_row("core", "  ".join(f"{name} {version or 'MISSING'}" for name, version in facts["core"].items()))
+    for name, extra in facts["extras"].items():
+        state = "yes  " + " ".join(f"{m} {v}" for m, v in extra["modules"].items()) if extra["present"] else extra["install"]
+        table.add_row(f"extra {name}", state, style=None if extra["present"] else "dim")
+    Console(highlight=False).print(table)
+
+
+def collect() -> dict[str, Any]:
+    """The facts as plain data."""
+    import torch
+
+    devices = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        devices.append(f"cuda:{index} {properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}")
+    extras = {}
+    for name, modules in EXTRAS.items():
+        present = all(importlib.util.find_spec(module) is not None for module in modules)
+        extras[name] = {
+            "present": present,
+            "modules": {module: _version(module) for module in modules} if present else {},
+            "install": f'pip install "litebert[{name}]"',
+        }
+    return {
+        "litebert": litebert.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "devices": devices,
+        "core": {name: _version(name) for name in CORE},
+        "extras": extras,
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,202 @@
+"""Typed configs: frozen dataclasses <-> YAML and JSON, strict about keys, forgiving about number spelling.
+
+    @dataclass(frozen=True)
+    class OptimConfig:
+        lr: float = 1e-3
+
+    build(OptimConfig, {"lr": "1e-4"})   -> OptimConfig(lr=0.0001)      (PyYAML reads 1e-4 as a string)
+    build(OptimConfig, {"rl": 1})        -> ConfigError: rl: unknown key; did you mean 'lr'?
+    override({}, ["optim.lr=3e-4"])      -> {"optim": {"lr": "3e-4"}}
+
+Precedence, where a command reads a config: defaults < preset < YAML file < `--set key=value`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import yaml
+
+from litebert.errors import ConfigError, did_you_mean
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
+    """Make a dataclass (nested ones too) from plain data; every mistake names its key."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{_prefix(where)}expected a mapping of {cls.__name__} fields, got {data!r}")
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in fields:
+            raise ConfigError(f"{_join(where, str(key))}: unknown key{did_you_mean(str(key), fields)}")
+        values[key] = coerce(value, hints[key], _join(where, key))
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            raise ConfigError(f"{_join(where, name)}: missing, and it has no default")
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{_prefix(where)}{error}") from None
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The plain data of a config, ready for YAML or JSON (tuples become lists, paths strings)."""
+    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+
+
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    """The mapping in a YAML file; a syntax error names the file and line."""
+    path = Path(path)
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such config file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected key: value lines, got {type(data).__name__}")
+    return data
+
+
+def write_yaml(config: Any) -> str:
+    """A config as YAML text that read_yaml + build turn back into the same config."""
+    return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+
+
+def override(data: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Apply `--set a.b=value` settings on top of plain data; values are parsed as YAML."""
+    result = merge({}, data)
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set {setting}: expected key=value, for example optim.lr=1e-3")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {setting}: not a valid value: {error}") from None
+        nested: Any = value
+        for part in reversed(key.strip().split(".")):
+            nested = {part: nested}
+        result = merge(result, nested)
+    return result
+
+
+def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Two nested mappings as one, `top` winning."""
+    result = {key: merge({}, value) if isinstance(value, Mapping) else value for key, value in base.items()}
+    for key, value in top.items():
+        if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merge(result[key], value)
+        else:
+            result[key] = merge({}, value) if isinstance(value, Mapping) else value
+    return result
+
+
+def coerce(value: Any, hint: Any, where: str) -> Any:
+    """One value as its annotated type, or a ConfigError that names the key."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _coerce_union(value, args, where)
+    if origin is Literal:
+        if value in args:
+            return value
+        choices = ", ".join(str(choice) for choice in args)
+        hint_text = did_you_mean(str(value), [str(choice) for choice in args])
+        raise ConfigError(f"{where}: {value!r} is not one of: {choices}{hint_text}")
+    if dataclasses.is_dataclass(hint):
+        return value if isinstance(value, typing.cast(type, hint)) else build(typing.cast(type, hint), value, where)
+    if origin in (tuple, list, Sequence):
+        return _coerce_sequence(value, origin, args, where)
+    if origin in (dict, Mapping):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: expected a mapping, got {value!r}")
+        key_hint, value_hint = args
+        return {coerce(k, key_hint, where): coerce(v, value_hint, f"{where}.{k}") for k, v in value.items()}
+    return _coerce_scalar(value, hint, where)
+
+
+def _coerce_union(value: Any, choices: tuple[Any, ...], where: str) -> Any:
+    if value is None and type(None) in choices:
+        return None
+    reasons = []
+    for choice in choices:
+        if choice is type(None):
+            continue
+        try:
+            return coerce(value, choice, where)
+        except ConfigError as error:
+            reasons.append(str(error))
+    raise ConfigError(" / ".join(reasons))
+
+
+def _coerce_sequence(value: Any, origin: Any, args: tuple[Any, ...], where: str) -> Any:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ConfigError(f"{where}: expected a list, got {value!r}")
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            raise ConfigError(f"{where}: expected {len(args)} values, got {len(value)}")
+        hints: Sequence[Any] = args
+    else:
+        hints = [args[0] if args else Any] * len(value)
+    items = [coerce(item, hint, f"{where}[{i}]") for i, (item, hint) in enumerate(zip(value, hints, strict=True))]
+    return tuple(items) if origin is tuple else items
+
+
+def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
+    try:
+        if hint is bool and isinstance(value, bool):
+            return value
+        if hint is int and not isinstance(value, bool):
+            number = float(value)
+            if number.is_integer():
+                return int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
+        if hint is float and not isinstance(value, bool):
+            return float(value)
+        if hint is str and isinstance(value, (str, Path)):
+            return str(value)
+        if hint is Path and isinstance(value, (str, Path)):
+            return Path(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    if hint not in (bool, int, float, str, Path) and isinstance(hint, type) and isinstance(value, hint):
+        return value
+    name = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}.get(hint, hint)
+    raise ConfigError(f"{where}: expected {name}, got {value!r}")
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_dict(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _join(where: str, key: str) -> str:
+    # "file.yaml: optim" + "lr" -> "file.yaml: optim.lr"; "file.yaml: " + "lr" -> "file.yaml: lr"
+    if not where or where.endswith(": "):
+        return where + key
+    return f"{where}.{key}"
+
+
+def _prefix(where: str) -> str:
+    if not where:
+        return ""
+    return where if where.endswith(": ") else f"{where}: "

@@ -1,0 +1,45 @@
+"""What can go wrong for a user, one type per kind of mistake.
+
+Every message says what was wrong, where (file, line, key, argument) and what to do about it. The command
+line prints the message and exits with code 2; a traceback means a bug of ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LitebertError(Exception):
+    """Base of every mistake a user can make; catch this to catch them all."""
+
+
+class ConfigError(LitebertError, ValueError):
+    """A config value, key or preset that cannot be."""
+
+
+class InputError(LitebertError, ValueError):
+    """An argument of a Python call that cannot be used: ids out of range, a sequence too long."""
+
+
+class CheckpointError(LitebertError, ValueError):
+    """A model or checkpoint file that is missing, damaged or does not fit."""
+
+
+class DataError(LitebertError, ValueError):
+    """A text, corpus or data file that is missing, damaged or does not fit."""
+
+
+class MissingExtraError(LitebertError, ImportError):
+    """A command needs an optional dependency that is not installed."""
+
+    def __init__(self, what: str, extra: str):
+        super().__init__(f'{what} needs an optional part: pip install "litebert[{extra}]"')
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for a mistyped name: 'albert-bse' -> "; did you mean 'albert-base'?" ('' if nothing is near)."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    if not near:
+        return ""
+    return "; did you mean " + " or ".join(repr(candidate) for candidate in near) + "?"

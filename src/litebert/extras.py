@@ -1,0 +1,26 @@
+"""Optional dependencies: imported where they are needed, with the pip command where they are missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+from litebert.errors import MissingExtraError
+
+# Which extra of pyproject.toml brings which module.
+EXTRAS = {
+    "hf": ("transformers",),
+    "ray": ("ray",),
+    "zstd": ("zstandard",),
+    "report": ("tensorboard",),
+}
+
+
+def require(module: str, what: str) -> ModuleType:
+    """Import an optional module, or say which extra brings it: require("ray.data", "--engine ray")."""
+    top = module.split(".")[0]
+    extra = next(name for name, modules in EXTRAS.items() if top in modules)
+    if importlib.util.find_spec(top) is None:
+        raise MissingExtraError(what, extra)
+    return importlib.import_module(module)

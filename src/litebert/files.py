@@ -1,0 +1,118 @@
+"""Writing files so that a crash at any moment leaves either the old state or the new one, never half of each."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def write_atomic(path: Path | str, data: bytes | str) -> None:
+    """Write a whole file: the old content stays until the new one is safely on disk."""
+    path = Path(path)
+    if isinstance(data, str):
+        data = data.encode("utf-8")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name: True) -> Iterator[Path]:
+    """Fill a folder beside `target`, then swap it in as one step.
+
+    Top-level entries of an existing `target` that were not written anew are carried over where `keep(name)`
+    says so. If the body raises, `target` is untouched.
+    """
+    target = Path(target).absolute()
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(f"{target} is a file; a folder is to be written there")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
+    try:
+        yield staging
+        if target.exists():
+            for entry in target.iterdir():
+                if keep(entry.name) and not (staging / entry.name).exists():
+                    _link_tree(entry, staging / entry.name)
+        for file in staging.rglob("*"):
+            if file.is_file():
+                _sync(file)
+        sync_folder(staging)
+        os.chmod(staging, 0o777 & ~_umask())
+        _swap_in(staging, target)
+        sync_folder(target.parent)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder durable."""
+    with contextlib.suppress(OSError):  # some file systems do not sync folders
+        _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link)
+    else:
+        _link(str(source), str(target))
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)
+
+
+def _swap_in(staging: Path, target: Path) -> None:
+    """Put `staging` at `target`; what stood there ends up at `staging`, to be deleted."""
+    if not target.exists():
+        os.rename(staging, target)
+        return
+    if _exchange(staging, target):
+        return
+    # Without an atomic exchange (not Linux): two renames, with the old folder kept until the end.
+    old = staging.with_suffix(".old")
+    os.rename(target, old)
+    os.rename(staging, target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two paths with Linux's renameat2(RENAME_EXCHANGE); False where that does not exist."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    at_cwd, rename_exchange = -100, 2
+    return bool(renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), rename_exchange) == 0)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
