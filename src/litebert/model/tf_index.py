@@ -1,0 +1,234 @@
+"""The index file of a TensorFlow checkpoint: bytes -> what is stored where.
+
+It is a sorted table in LevelDB's layout. The last 48 bytes hold two block handles (offset, size) and a magic
+number; the second handle finds the index block, whose values are the handles of the data blocks. A block is a
+run of entries (bytes shared with the key before, own key bytes, value), an array of restart points, then one
+byte for the compression and a masked CRC-32C. Key "" holds a BundleHeaderProto, every other key is a tensor's
+name and holds a BundleEntryProto. A partitioned variable has an entry without bytes that lists its slices,
+and one entry for each slice, under a key that begins with a zero byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from litebert.model.crc32c import crc32c, mask_crc
+
+TABLE_MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
+_FOOTER_SIZE = 48
+_TRAILER_SIZE = 5
+
+Slice = tuple[tuple[int, int], ...]  # start and length along each axis; length -1 is the whole axis
+
+
+class DamagedIndex(Exception):
+    """The bytes are not what the format asks for; the caller knows which file it is."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """BundleHeaderProto: what holds for all of the checkpoint."""
+
+    num_shards: int
+    big_endian: bool
+    needed_version: int
+
+
+@dataclass
+class Entry:
+    """BundleEntryProto: where the bytes of one tensor, or of one slice of it, are."""
+
+    dtype: int = 0
+    shape: tuple[int, ...] = ()
+    shard: int = 0
+    offset: int = 0
+    size: int = 0
+    crc: int = 0
+    slices: list[Slice] = field(default_factory=list)
+
+
+def parse_index(data: bytes) -> tuple[Header, dict[bytes, Entry]]:
+    """The header and the entries by key; DamagedIndex where a checksum or a length does not fit."""
+    values = dict(_table_entries(data))
+    header = _parse_header(values.pop(b"", b""))
+    return header, {key: _parse_entry(value) for key, value in values.items()}
+
+
+def slice_key(name: bytes, extents: Slice) -> bytes:
+    """The key of one slice in TensorFlow's "ordered code": 0, the name, how many axes, then the extents."""
+    escaped = b"".join({0: b"\0\xff", 255: b"\xff\0"}.get(byte, bytes([byte])) for byte in name)
+    numbers = b"".join(_ordered_code(number) for extent in extents for number in extent)
+    return b"\0" + escaped + b"\0\1" + b"\1" + bytes([len(extents) & 0xFF]) + numbers
+
+
+def _ordered_code(number: int) -> bytes:
+    """A number in n bytes that sort as it does: n ones, a zero, 7n - 1 bits; all inverted if negative."""
+    magnitude = ~number if number < 0 else number
+    size = magnitude.bit_length() // 7 + 1
+    ones = ((1 << size) - 1) << (7 * size)
+    code = (ones | magnitude).to_bytes(size, "big")
+    return bytes(byte ^ 0xFF for byte in code) if number < 0 else code
+
+
+# --- the messages ---
+
+
+def _parse_header(message: bytes) -> Header:
+    num_shards = endianness = needed_version = 0
+    for number, value in _fields(message):
+        match number:
+            case 1:
+                num_shards = _integer(value)
+            case 2:
+                endianness = _integer(value)
+            case 3:
+                needed_version = _integer(dict(_fields(_bytes(value))).get(2, 0))
+    if not 1 <= num_shards <= 99_999:
+        raise DamagedIndex(f"its header speaks of {num_shards} data files")
+    return Header(num_shards, endianness != 0, needed_version)
+
+
+def _parse_entry(message: bytes) -> Entry:
+    entry = Entry()
+    for number, value in _fields(message):
+        match number:
+            case 1:
+                entry.dtype = _integer(value)
+            case 2:
+                dims = [dict(_fields(_bytes(dim))) for n, dim in _fields(_bytes(value)) if n == 2]
+                entry.shape = tuple(_integer(dim.get(1, 0)) for dim in dims)
+            case 3:
+                entry.shard = _integer(value)
+            case 4:
+                entry.offset = _integer(value)
+            case 5:
+                entry.size = _integer(value)
+            case 6:
+                entry.crc = _integer(value)
+            case 7:
+                extents = [dict(_fields(_bytes(extent))) for n, extent in _fields(_bytes(value)) if n == 1]
+                entry.slices.append(tuple((_integer(e.get(1, 0)), _integer(e.get(2, -1))) for e in extents))
+    if min(entry.shard, entry.offset, entry.size, *entry.shape) < 0:
+        raise DamagedIndex("an entry has a negative size or place")
+    return entry
+
+
+# --- LevelDB's table ---
+
+
+def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Every key and value of a sorted table."""
+    if len(table) < _FOOTER_SIZE or not table.endswith(TABLE_MAGIC):
+        raise DamagedIndex("not the index of a TensorFlow checkpoint, or cut short")
+    footer = table[-_FOOTER_SIZE:]
+    _, position = _block_handle(footer, 0)
+    index_handle, _ = _block_handle(footer, position)
+    for _, value in _block_entries(_read_block(table, index_handle)):
+        handle, _ = _block_handle(value, 0)
+        yield from _block_entries(_read_block(table, handle))
+
+
+def _block_handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    offset, position = _varint(data, position)
+    size, position = _varint(data, position)
+    return (offset, size), position
+
+
+def _read_block(table: bytes, handle: tuple[int, int]) -> bytes:
+    offset, size = handle
+    end = offset + size
+    if end + _TRAILER_SIZE > len(table):
+        raise DamagedIndex(f"cut short: a block should end at byte {end}")
+    if mask_crc(crc32c(table[offset : end + 1])) != int.from_bytes(table[end + 1 : end + 5], "little"):
+        raise DamagedIndex(f"the block at byte {offset} does not fit its checksum")
+    match table[end]:
+        case 0:
+            return table[offset:end]
+        case 1:
+            return _unsnap(table[offset:end])
+        case kind:
+            raise DamagedIndex(f"the block at byte {offset} has an unknown compression ({kind})")
+
+
+def _unsnap(data: bytes) -> bytes:
+    """Decompress a snappy block. TensorFlow writes bundles without compression, its reader accepts both."""
+    import pyarrow
+
+    size, _ = _varint(data, 0)
+    if size > 64 * len(data):  # more than snappy can do: do not allocate what a damaged length asks for
+        raise DamagedIndex("a compressed block is damaged")
+    try:
+        unpacked: bytes = pyarrow.decompress(data, decompressed_size=size, codec="snappy", asbytes=True)
+    except (OSError, ValueError):
+        raise DamagedIndex("a compressed block is damaged") from None
+    return unpacked
+
+
+def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    num_restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 - 4 * num_restarts
+    if end < 0:
+        raise DamagedIndex("a block is shorter than its restart array")
+    key, position = b"", 0
+    while position < end:
+        shared, position = _varint(block, position)
+        own, position = _varint(block, position)
+        length, position = _varint(block, position)
+        if shared > len(key) or position + own + length > end:
+            raise DamagedIndex("an entry runs over its block")
+        key = key[:shared] + block[position : position + own]
+        yield key, block[position + own : position + own + length]
+        position += own + length
+
+
+# --- protocol buffers, as far as these messages need them ---
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message as (number, value): varints and fixed widths as unsigned ints, else bytes."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            value, position = _varint(message, position)
+            yield number, value
+            continue
+        if kind == 2:
+            size, position = _varint(message, position)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+        else:
+            raise DamagedIndex(f"an entry has a field of unknown kind {kind}")
+        content = message[position : position + size]
+        if len(content) != size:
+            raise DamagedIndex("a field runs over the end of its entry")
+        position += size
+        yield number, content if kind == 2 else int.from_bytes(content, "little")
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position`, seven bits a byte, lowest first, and what follows: [0x96, 0x01] -> 150, 2."""
+    value = 0
+    for shift in range(0, 64, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position
+    raise DamagedIndex("a number runs over the end of its entry")
+
+
+def _integer(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise DamagedIndex("a field should be a number and is not")
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise DamagedIndex("a field should be a message and is not")
+    return value
