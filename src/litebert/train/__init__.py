@@ -1,0 +1,1 @@
+"""What every training run stands on: optimisers, schedules, checkpoints, devices, and the log."""

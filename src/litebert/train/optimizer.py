@@ -1,0 +1,256 @@
+"""LAMB and AdamW as ALBERT's authors released them, and who is exempt from decay.
+
+Both differ from the textbook: no bias correction, eps outside the root, and biases and LayerNorms outside
+decay *and* outside LAMB's adaptation. A shared layer is one tensor, so it has one trust ratio however often
+it is applied.
+
+    optimizer = Lamb(parameter_groups(model), lr=0.00176)
+    norm = clip_gradients(model.parameters(), max_norm=1.0)
+    optimizer.step()
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from litebert.errors import CheckpointError, ConfigError, InputError, did_you_mean
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay; `bias_correction=True` gives the textbook's (and torch's) AdamW."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = False,
+    ):
+        _check(lr >= 0, f"lr: must not be negative, got {lr}")
+        _check(all(0 <= beta < 1 for beta in betas), f"betas: each must be in [0, 1), got {betas}")
+        _check(eps > 0, f"eps: must be above 0, got {eps}")
+        _check(weight_decay >= 0, f"weight_decay: must not be negative, got {weight_decay}")
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "bias_correction": bias_correction,
+                "adapt": True,  # read by LAMB only
+                "merged": 1,  # likewise: how many original matrices, one under the other, a stored one holds
+            },
+        )
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        for index, param in enumerate(group["params"]):
+            name = group["param_names"][index] if "param_names" in group else f"parameter {index}"
+            if param.dtype not in (torch.float32, torch.float64):
+                # Small updates vanish in bf16, and so does the second moment.
+                raise InputError(f"{name}: the optimiser needs a float32 master copy, got {param.dtype}")
+            if group["merged"] > 1 and (param.ndim < 2 or param.shape[0] % group["merged"]):
+                raise InputError(
+                    f"{name}: {tuple(param.shape)} is not {group['merged']} matrices of equal height"
+                )
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [param for param in group["params"] if param.grad is not None]
+            if params:
+                update = self._update(group, params)
+                self._adapt(group, params, update)
+                torch._foreach_add_(params, update, alpha=-group["lr"])
+        return loss
+
+    def _update(self, group: dict[str, Any], params: list[Tensor]) -> list[Tensor]:
+        """Advance the moments; the step for each parameter, before the learning rate."""
+        grads = [param.grad for param in params if param.grad is not None]
+        states = [self._state(param, counted=group["bias_correction"]) for param in params]
+        m = [state["m"] for state in states]
+        v = [state["v"] for state in states]
+        beta1, beta2 = group["betas"]
+        torch._foreach_mul_(m, beta1)
+        torch._foreach_add_(m, grads, alpha=1 - beta1)
+        torch._foreach_mul_(v, beta2)
+        torch._foreach_addcmul_(v, grads, grads, value=1 - beta2)
+        root = torch._foreach_sqrt(v)
+        if group["bias_correction"]:
+            for state in states:
+                state["step"] += 1  # on the CPU: no sync
+            counts = [state["step"].item() for state in states]
+            m = list(torch._foreach_div(m, [1 - beta1**count for count in counts]))
+            torch._foreach_div_(root, [(1 - beta2**count) ** 0.5 for count in counts])
+        torch._foreach_add_(root, group["eps"])
+        update = list(torch._foreach_div(m, root))
+        if group["weight_decay"]:
+            torch._foreach_add_(update, params, alpha=group["weight_decay"])
+        return update
+
+    def _adapt(self, group: dict[str, Any], params: list[Tensor], update: list[Tensor]) -> None:
+        """AdamW takes the update as it is."""
+
+    def _state(self, param: Tensor, counted: bool) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[param]
+        if not state:
+            state["m"] = torch.zeros_like(param)
+            state["v"] = torch.zeros_like(param)
+            if counted:
+                state["step"] = torch.zeros(())
+        return state
+
+
+class Lamb(AdamW):
+    """LAMB (You et al. 2020) as released with ALBERT: update *= ||param|| / ||update||, never clipped."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.00176,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = False,
+    ):
+        super().__init__(params, lr, betas, eps, weight_decay, bias_correction)
+
+    def _adapt(self, group: dict[str, Any], params: list[Tensor], update: list[Tensor]) -> None:
+        if not group["adapt"]:
+            return
+        # Views: scaling a piece scales its rows of the whole.
+        update = [piece for tensor in update for piece in tensor.chunk(group["merged"])]
+        param_norm = norms(piece for param in params for piece in param.chunk(group["merged"]))
+        update_norm = norms(update)
+        ratio = torch.where((param_norm > 0) & (update_norm > 0), param_norm / update_norm, 1.0)
+        torch._foreach_mul_(update, list(ratio.unbind()))
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float = 0.01, merged: Mapping[str, int] | None = None
+) -> list[dict[str, Any]]:
+    """A model's parameters by role: matrices, and biases and norms (without decay and adaptation).
+
+    `merged` says which stored matrices hold several original ones, so that LAMB's norms stay per original
+    matrix: `{"*.qkv.weight": 3}`. The groups carry the parameters' names, by which `moments` saves them.
+    """
+    exempt = {
+        id(param)
+        for module in model.modules()
+        if isinstance(module, nn.LayerNorm) or type(module).__name__.endswith("Norm")
+        for param in module.parameters(recurse=False)
+    }
+    merged = dict(merged or {})
+    plain: dict[int, list[tuple[str, Tensor]]] = {}
+    rest = []
+    unused = set(merged)
+    for name, param in model.named_parameters():
+        if not param.requires_grad:
+            continue
+        patterns = [pattern for pattern in merged if fnmatch.fnmatchcase(name, pattern)]
+        unused -= set(patterns)
+        leaf = name.rpartition(".")[2]
+        if id(param) in exempt or leaf == "bias" or leaf.endswith("_bias"):
+            rest.append((name, param))
+        else:
+            plain.setdefault(merged[patterns[0]] if patterns else 1, []).append((name, param))
+    if unused:
+        raise InputError(f"merged: no parameter is called {' or '.join(sorted(unused))}")
+    groups: list[dict[str, Any]] = [
+        {"params": params, "weight_decay": weight_decay, "adapt": True, "merged": count}
+        for count, params in sorted(plain.items())
+    ]
+    if rest:
+        groups.append({"params": rest, "weight_decay": 0.0, "adapt": False, "merged": 1})
+    return groups
+
+
+@torch.no_grad()
+def clip_gradients(params: Iterable[Tensor], max_norm: float = 1.0) -> Tensor:
+    """Scale all gradients to a global norm of at most `max_norm`; the norm before, as a tensor (no sync)."""
+    grads = [param.grad for param in params if param.grad is not None]
+    if not grads:
+        return torch.zeros(())
+    total: Tensor = torch.linalg.vector_norm(norms(grads))
+    scale = max_norm / total.clamp(min=max_norm)  # exactly 1 below the limit
+    torch._foreach_mul_(grads, scale)
+    return total
+
+
+def norms(tensors: Iterable[Tensor]) -> Tensor:
+    """The Euclidean norm of each tensor, as one vector."""
+    tensors = list(tensors)
+    if tensors[0].is_cuda:
+        return torch.stack(torch._foreach_norm(tensors))
+    # On a CPU torch's float32 norm adds up naively, which is off by far more than rounding for large matrices
+    # (tests/train/test_optimizer.py); its sum is pairwise.
+    return torch.stack([tensor.square().sum() for tensor in tensors]).sqrt()
+
+
+def moments(optimizer: Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state by parameter name, for a checkpoint: {"encoder.query.weight.m": ..., ...}."""
+    return {
+        f"{name}.{key}": value
+        for name, param in _named(optimizer).items()
+        for key, value in optimizer.state.get(param, {}).items()
+    }
+
+
+def load_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `moments` gave, bit for bit; a name or shape that does not fit is an error."""
+    params = _named(optimizer)
+    states: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, kind = key.rpartition(".")
+        if name not in params or kind not in ("m", "v", "step"):
+            raise CheckpointError(
+                f"optimiser state: {key} belongs to no parameter{did_you_mean(name, params)}"
+            )
+        param = params[name]
+        if kind != "step" and tensor.shape != param.shape:
+            shapes = f"has shape {tuple(tensor.shape)}, the parameter {tuple(param.shape)}"
+            raise CheckpointError(f"optimiser state: {key} {shapes}")
+        place = {"device": "cpu"} if kind == "step" else {"device": param.device, "dtype": param.dtype}
+        states.setdefault(name, {})[kind] = tensor.detach().to(**place, copy=True)
+    for name, state in states.items():
+        if missing := {"m", "v"} - set(state):
+            raise CheckpointError(f"optimiser state: {name} lacks {', '.join(sorted(missing))}")
+    optimizer.state.clear()
+    optimizer.state.update({params[name]: state for name, state in states.items()})
+
+
+def _named(optimizer: Optimizer) -> dict[str, Tensor]:
+    if not all("param_names" in group for group in optimizer.param_groups):
+        raise InputError(
+            "an optimiser is saved by its parameters' names: build it with parameter_groups(model)"
+        )
+    return {
+        name: param
+        for group in optimizer.param_groups
+        for name, param in zip(group["param_names"], group["params"], strict=True)
+    }
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)

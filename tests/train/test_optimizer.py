@@ -1,0 +1,305 @@
+"""LAMB and AdamW against plain float64 loops written from the released formulas, and torch's AdamW."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from litebert.errors import CheckpointError, ConfigError, InputError
+from litebert.train.optimizer import (
+    AdamW,
+    Lamb,
+    clip_gradients,
+    load_moments,
+    moments,
+    norms,
+    parameter_groups,
+)
+
+STEPS = 25
+LR, BETA1, BETA2, EPS, DECAY = 0.01, 0.9, 0.999, 1e-6, 0.01
+
+
+class Tiny(nn.Module):
+    """One of each role, with transformers' awkward name for the second LayerNorm of a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(7, 4)
+        self.qkv = nn.Linear(4, 12)
+        self.full_layer_layer_norm = nn.LayerNorm(4)
+        self.output_bias = nn.Parameter(torch.zeros(7))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.full_layer_layer_norm(self.embedding(ids))
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return (torch.tanh(q) * k + v) @ self.embedding.weight.T + self.output_bias
+
+
+def tiny(dtype: torch.dtype, seed: int = 0) -> Tiny:
+    torch.manual_seed(seed)
+    model = Tiny().to(dtype)
+    with torch.no_grad():
+        for param in model.parameters():
+            param.add_(torch.randn(param.shape, dtype=dtype) * 0.1)
+    return model
+
+
+def gradients(model: nn.Module, steps: int = STEPS) -> list[dict[str, list[float]]]:
+    """A fixed series of gradients per parameter, as flat lists; one parameter rests in every third step."""
+    generator = torch.Generator().manual_seed(1)
+    series = []
+    for step in range(steps):
+        grads = {}
+        for name, param in model.named_parameters():
+            grad = torch.randn(param.numel(), generator=generator, dtype=torch.float64) * 0.3
+            if not (name == "output_bias" and step % 3 == 0):
+                grads[name] = grad.tolist()
+        series.append(grads)
+    return series
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, series: list[dict[str, list[float]]]) -> None:
+    for grads in series:
+        for name, param in model.named_parameters():
+            param.grad = (
+                torch.tensor(grads[name], dtype=torch.float64).to(param.dtype).view_as(param)
+                if name in grads
+                else None
+            )
+        optimizer.step()
+
+
+def norm(values: list[float]) -> float:
+    return math.sqrt(math.fsum(x * x for x in values))
+
+
+def reference(
+    model: nn.Module, series: list[dict[str, list[float]]], lamb: bool, qkv_matrices: int = 1
+) -> dict[str, list[float]]:
+    """The released update, one number at a time in Python floats."""
+    weights = {name: param.detach().double().flatten().tolist() for name, param in model.named_parameters()}
+    m = {name: [0.0] * len(weight) for name, weight in weights.items()}
+    v = {name: [0.0] * len(weight) for name, weight in weights.items()}
+    for grads in series:
+        for name, grad in grads.items():
+            weight = weights[name]
+            exempt = "bias" in name or "layer_norm" in name
+            update = []
+            for i, g in enumerate(grad):
+                m[name][i] = BETA1 * m[name][i] + (1 - BETA1) * g
+                v[name][i] = BETA2 * v[name][i] + (1 - BETA2) * g * g
+                step = m[name][i] / (math.sqrt(v[name][i]) + EPS)
+                update.append(step if exempt else step + DECAY * weight[i])
+            pieces = qkv_matrices if name == "qkv.weight" else 1
+            size = len(weight) // pieces
+            for start in range(0, len(weight), size):
+                part = slice(start, start + size)
+                ratio = 1.0
+                if lamb and not exempt and norm(weight[part]) > 0 and norm(update[part]) > 0:
+                    ratio = norm(weight[part]) / norm(update[part])
+                for i in range(start, start + size):
+                    weight[i] -= ratio * LR * update[i]
+    return weights
+
+
+def distance(model: nn.Module, expected: dict[str, list[float]]) -> float:
+    return max(
+        max(abs(a - b) for a, b in zip(param.flatten().tolist(), expected[name], strict=True))
+        for name, param in model.named_parameters()
+    )
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-13), (torch.float32, 2e-6)])
+@pytest.mark.parametrize("kind", [Lamb, AdamW])
+def test_released_optimisers_equal_the_reference(kind, dtype, bound):
+    model = tiny(dtype)
+    series = gradients(model)
+    expected = reference(model, series, lamb=kind is Lamb)
+    train(model, kind(parameter_groups(model, DECAY), lr=LR, betas=(BETA1, BETA2), eps=EPS), series)
+    assert distance(model, expected) < bound
+    assert distance(tiny(dtype), expected) > 1e-2  # the weights did move
+
+
+def test_merged_matrices_keep_one_norm_each():
+    model = tiny(torch.float64)
+    series = gradients(model)
+    one, three = reference(model, series, lamb=True), reference(model, series, lamb=True, qkv_matrices=3)
+    train(model, Lamb(parameter_groups(model, DECAY, merged={"*qkv.weight": 3}), lr=LR), series)
+    assert distance(model, three) < 1e-13
+    assert distance(model, one) > 1e-4
+
+
+def test_merged_equals_three_separate_matrices():
+    torch.manual_seed(3)
+    whole = nn.Parameter(torch.randn(12, 5))
+    parts = [nn.Parameter(part.clone()) for part in whole.detach().chunk(3)]
+    merged = Lamb([{"params": [whole], "merged": 3}], lr=LR)
+    separate = Lamb(parts, lr=LR)
+    for _ in range(5):
+        whole.grad = torch.randn(12, 5)
+        for part, grad in zip(parts, whole.grad.chunk(3), strict=True):
+            part.grad = grad.clone()
+        merged.step()
+        separate.step()
+    torch.testing.assert_close(whole.detach(), torch.cat(parts).detach(), rtol=0, atol=1e-7)
+
+
+def test_bias_correction_gives_torchs_adamw():
+    ours, theirs = tiny(torch.float64), tiny(torch.float64)
+    series = gradients(ours)
+    decayed = [theirs.embedding.weight, theirs.qkv.weight]
+    exempt = [theirs.qkv.bias, theirs.output_bias, *theirs.full_layer_layer_norm.parameters()]
+    groups = [{"params": decayed}, {"params": exempt, "weight_decay": 0.0}]
+    train(ours, AdamW(parameter_groups(ours, 0.1), lr=LR, eps=1e-8, bias_correction=True), series)
+    train(theirs, torch.optim.AdamW(groups, lr=LR, eps=1e-8, weight_decay=0.1), series)
+    for mine, reference_param in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, reference_param, rtol=0, atol=1e-13)
+
+
+def test_lamb_ratio_is_one_where_a_norm_is_zero():
+    zero = nn.Parameter(torch.zeros(2, 2))
+    still = nn.Parameter(torch.ones(2, 2))
+    optimizer = Lamb([zero, still], lr=LR, weight_decay=0.0)
+    zero.grad, still.grad = torch.ones(2, 2), torch.zeros(2, 2)
+    optimizer.step()
+    # m/(sqrt(v)+eps) = .1/(sqrt(.001)+1e-6), unscaled
+    torch.testing.assert_close(zero.detach(), torch.full((2, 2), -LR * 0.1 / (math.sqrt(0.001) + 1e-6)))
+    assert torch.equal(still.detach(), torch.ones(2, 2))
+
+
+def test_lamb_does_not_clip_the_ratio():
+    big = nn.Parameter(torch.full((4, 4), 1000.0))
+    big.grad = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    before = big.detach().clone()
+    Lamb([big], lr=LR).step()
+    assert (big.detach() - before).norm().item() == pytest.approx(LR * before.norm().item(), rel=1e-4)
+
+
+def test_parameters_without_gradient_are_left_alone():
+    model = tiny(torch.float32)
+    before = model.qkv.weight.detach().clone()
+    optimizer = Lamb(parameter_groups(model), lr=LR)
+    model.embedding.weight.grad = torch.randn_like(model.embedding.weight)
+    optimizer.step()
+    assert torch.equal(model.qkv.weight, before)
+    assert set(moments(optimizer)) == {"embedding.weight.m", "embedding.weight.v"}
+
+
+@pytest.mark.parametrize("kind", [Lamb, AdamW])
+@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("form", ["state_dict", "moments"])
+def test_state_round_trip_is_bit_exact(kind, bias_correction, form):
+    model = tiny(torch.float32)
+    series = gradients(model)
+    optimizer = kind(parameter_groups(model), lr=LR, bias_correction=bias_correction)
+    train(model, optimizer, series[:10])
+    other = tiny(torch.float32, seed=5)
+    other.load_state_dict(model.state_dict())
+    resumed = kind(parameter_groups(other), lr=LR, bias_correction=bias_correction)
+    if form == "state_dict":
+        resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # torch shares the tensors
+    else:
+        load_moments(resumed, moments(optimizer))
+    assert moments(resumed).keys() == moments(optimizer).keys()
+    train(model, optimizer, series[10:])
+    train(other, resumed, series[10:])
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    assert all(torch.equal(moments(optimizer)[key], value) for key, value in moments(resumed).items())
+
+
+def test_loading_foreign_moments_is_an_error():
+    model = tiny(torch.float32)
+    optimizer = Lamb(parameter_groups(model))
+    train(model, optimizer, gradients(model, 1))
+    saved = moments(optimizer)
+    with pytest.raises(CheckpointError, match=r"qkw\.weight\.m belongs to no parameter; did you mean 'qkv"):
+        load_moments(optimizer, {"qkw.weight.m": torch.zeros(1)})
+    with pytest.raises(
+        CheckpointError, match=re.escape("qkv.weight.v has shape (3,), the parameter (12, 4)")
+    ):
+        load_moments(optimizer, saved | {"qkv.weight.v": torch.zeros(3)})
+    with pytest.raises(CheckpointError, match=r"qkv\.weight lacks v"):
+        load_moments(optimizer, {key: value for key, value in saved.items() if key != "qkv.weight.v"})
+    with pytest.raises(InputError, match="parameter_groups"):
+        moments(Lamb([nn.Parameter(torch.zeros(2, 2))]))
+
+
+def released_rule(name: str) -> bool:
+    """The released code's exclusion, by TF names: LayerNorm, layer_norm, bias."""
+    return any(word in name for word in ("LayerNorm", "layer_norm", "bias"))
+
+
+@pytest.mark.parametrize("kind", ["albert", "bert"])
+def test_roles_on_transformers_models(kind):
+    import transformers
+
+    small = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    if kind == "albert":
+        config = transformers.AlbertConfig(vocab_size=11, embedding_size=4, **small)
+        model = transformers.AlbertForPreTraining(config)
+    else:
+        model = transformers.BertForPreTraining(transformers.BertConfig(vocab_size=11, **small))
+    plain, exempt = parameter_groups(model, weight_decay=0.02)
+    assert {name for name, _ in exempt["params"]} == {
+        n for n, _ in model.named_parameters() if released_rule(n)
+    }
+    if kind == "albert":  # the name that hand-made lists miss
+        assert any(name.endswith("full_layer_layer_norm.weight") for name, _ in exempt["params"])
+    assert {name for name, _ in plain["params"]} == {
+        n for n, _ in model.named_parameters() if not released_rule(n)
+    }
+    assert (plain["weight_decay"], plain["adapt"]) == (0.02, True)
+    assert (exempt["weight_decay"], exempt["adapt"]) == (0.0, False)
+    # A tied matrix is one parameter.
+    params = [param for group in (plain, exempt) for _, param in group["params"]]
+    assert len(params) == len({id(param) for param in params})
+
+
+def test_frozen_parameters_are_left_out():
+    model = tiny(torch.float32)
+    model.embedding.weight.requires_grad_(False)
+    names = [name for group in parameter_groups(model) for name, _ in group["params"]]
+    assert sorted(names) == sorted(name for name, param in model.named_parameters() if param.requires_grad)
+    assert "embedding.weight" not in names
+
+
+def test_clip_scales_to_the_global_norm():
+    model = tiny(torch.float64)
+    series = gradients(model, 1)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.0), series)
+    before = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    expected = norm([x for values in series[0].values() for x in values])
+    total = clip_gradients(model.parameters(), 1.0)
+    assert total.item() == pytest.approx(expected, rel=1e-12)
+    assert expected > 1
+    for name, grad in before.items():
+        torch.testing.assert_close(model.get_parameter(name).grad, grad / expected, rtol=1e-12, atol=0)
+    after = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    clip_gradients(model.parameters(), 2.0)  # below the limit: not a bit changes
+    assert all(torch.equal(model.get_parameter(name).grad, grad) for name, grad in after.items())
+
+
+def test_norm_is_exact_for_large_matrices():
+    # torch's own float32 norm is off by more than 1e-3 here (on a CPU).
+    constant = torch.full((30000, 128), 0.02)
+    assert norms([constant]).item() == pytest.approx(0.02 * math.sqrt(constant.numel()), rel=1e-6)
+
+
+def test_mistakes_are_named():
+    weight = nn.Parameter(torch.zeros(4, 4))
+    with pytest.raises(ConfigError, match="lr: must not be negative"):
+        Lamb([weight], lr=-1.0)
+    with pytest.raises(ConfigError, match="betas"):
+        AdamW([weight], betas=(0.9, 1.0))
+    with pytest.raises(InputError, match=r"float32 master copy, got torch\.bfloat16"):
+        Lamb([nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))])
+    with pytest.raises(InputError, match="not 3 matrices of equal height"):
+        Lamb([{"params": [weight], "merged": 3}])
+    with pytest.raises(InputError, match=r"no parameter is called \*\.kqv"):
+        parameter_groups(tiny(torch.float32), merged={"*.kqv": 3})
