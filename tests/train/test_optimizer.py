@@ -68,9 +68,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, series: list[dict[
     for grads in series:
         for name, param in model.named_parameters():
             param.grad = (
-                torch.tensor(grads[name], dtype=torch.float64).to(param.dtype).view_as(param)
-                if name in grads
-                else None
+                torch.tensor(grads[name], dtype=torch.float64).to(param.dtype).view_as(param) if name in grads else None
             )
         optimizer.step()
 
@@ -220,9 +218,7 @@ def test_loading_foreign_moments_is_an_error():
     saved = moments(optimizer)
     with pytest.raises(CheckpointError, match=r"qkw\.weight\.m belongs to no parameter; did you mean 'qkv"):
         load_moments(optimizer, {"qkw.weight.m": torch.zeros(1)})
-    with pytest.raises(
-        CheckpointError, match=re.escape("qkv.weight.v has shape (3,), the parameter (12, 4)")
-    ):
+    with pytest.raises(CheckpointError, match=re.escape("qkv.weight.v has shape (3,), the parameter (12, 4)")):
         load_moments(optimizer, saved | {"qkv.weight.v": torch.zeros(3)})
     with pytest.raises(CheckpointError, match=r"qkv\.weight lacks v"):
         load_moments(optimizer, {key: value for key, value in saved.items() if key != "qkv.weight.v"})
@@ -246,14 +242,10 @@ def test_roles_on_transformers_models(kind):
     else:
         model = transformers.BertForPreTraining(transformers.BertConfig(vocab_size=11, **small))
     plain, exempt = parameter_groups(model, weight_decay=0.02)
-    assert {name for name, _ in exempt["params"]} == {
-        n for n, _ in model.named_parameters() if released_rule(n)
-    }
+    assert {name for name, _ in exempt["params"]} == {n for n, _ in model.named_parameters() if released_rule(n)}
     if kind == "albert":  # the name that hand-made lists miss
         assert any(name.endswith("full_layer_layer_norm.weight") for name, _ in exempt["params"])
-    assert {name for name, _ in plain["params"]} == {
-        n for n, _ in model.named_parameters() if not released_rule(n)
-    }
+    assert {name for name, _ in plain["params"]} == {n for n, _ in model.named_parameters() if not released_rule(n)}
     assert (plain["weight_decay"], plain["adapt"]) == (0.02, True)
     assert (exempt["weight_decay"], exempt["adapt"]) == (0.0, False)
     # A tied matrix is one parameter.

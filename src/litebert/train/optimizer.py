@@ -60,9 +60,7 @@ class AdamW(Optimizer):
                 # Small updates vanish in bf16, and so does the second moment.
                 raise InputError(f"{name}: the optimiser needs a float32 master copy, got {param.dtype}")
             if group["merged"] > 1 and (param.ndim < 2 or param.shape[0] % group["merged"]):
-                raise InputError(
-                    f"{name}: {tuple(param.shape)} is not {group['merged']} matrices of equal height"
-                )
+                raise InputError(f"{name}: {tuple(param.shape)} is not {group['merged']} matrices of equal height")
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -223,9 +221,7 @@ def load_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     for key, tensor in tensors.items():
         name, _, kind = key.rpartition(".")
         if name not in params or kind not in ("m", "v", "step"):
-            raise CheckpointError(
-                f"optimiser state: {key} belongs to no parameter{did_you_mean(name, params)}"
-            )
+            raise CheckpointError(f"optimiser state: {key} belongs to no parameter{did_you_mean(name, params)}")
         param = params[name]
         if kind != "step" and tensor.shape != param.shape:
             shapes = f"has shape {tuple(tensor.shape)}, the parameter {tuple(param.shape)}"
@@ -241,9 +237,7 @@ def load_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
 
 def _named(optimizer: Optimizer) -> dict[str, Tensor]:
     if not all("param_names" in group for group in optimizer.param_groups):
-        raise InputError(
-            "an optimiser is saved by its parameters' names: build it with parameter_groups(model)"
-        )
+        raise InputError("an optimiser is saved by its parameters' names: build it with parameter_groups(model)")
     return {
         name: param
         for group in optimizer.param_groups

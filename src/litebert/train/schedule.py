@@ -1,0 +1,134 @@
+"""What changes as a run goes on: the learning rate, the depth, the sequence length. Pure functions, no state.
+
+learning_rate(0, LearningRate())                   -> 5.632e-07    (the first of 3,125 warm-up steps counts)
+learning_rate(0, LearningRate(style="google"))     -> 0.0          (the released code's first step is lost)
+value_at((Stage(0.5, 3), Stage(1.0, 12)), 0.7)     -> 12
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from litebert.errors import ConfigError, InputError
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """The learning rate over a run: linear warm-up to `peak`, then decay to `end` (Sec. 4.1 by default).
+
+    `continuous` decays from the end of warm-up. `google` is the released code: the decay counts from step 0
+    also during warm-up, so the rate drops a little when warm-up ends, and step 0 has rate 0. A continued run
+    warms up again from `start_step` on.
+    """
+
+    peak: float = 0.00176
+    num_steps: int = 125_000
+    warmup_steps: int = 3_125
+    end: float = 0.0
+    shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
+    power: float = 1.0
+    style: Literal["continuous", "google"] = "continuous"
+    start_step: int = 0
+
+    def __post_init__(self) -> None:
+        _check(math.isfinite(self.peak) and self.peak > 0, f"peak: must be above 0, got {self.peak}")
+        _check(0 <= self.end <= self.peak, f"end: must lie between 0 and peak {self.peak}, got {self.end}")
+        _check(self.num_steps >= 1, f"num_steps: must be at least 1, got {self.num_steps}")
+        _check(self.warmup_steps >= 0, f"warmup_steps: must not be negative, got {self.warmup_steps}")
+        _check(self.start_step >= 0, f"start_step: must not be negative, got {self.start_step}")
+        _check(self.power > 0, f"power: must be above 0, got {self.power}")
+        left = self.num_steps - self.start_step
+        _check(
+            self.warmup_steps <= left,
+            f"warmup_steps: {self.warmup_steps} are more than the {left} steps of the run; "
+            "lower it, or raise num_steps",
+        )
+
+
+def learning_rate(step: float, schedule: LearningRate) -> float:
+    """The learning rate of step `step`, counted from 0.
+
+    A run limited by time passes `run_progress(...) * schedule.num_steps`.
+    """
+    done = step - schedule.start_step
+    if done < 0:
+        raise InputError(f"step {step} lies before start_step {schedule.start_step} of the learning rate")
+    warmup = schedule.warmup_steps
+    if schedule.style == "google":
+        if done < warmup:
+            return schedule.peak * done / warmup
+        return _decayed(step / schedule.num_steps, schedule)
+    if done < warmup:
+        return schedule.peak * min(1.0, (done + 1) / warmup)
+    length = schedule.num_steps - schedule.start_step - warmup
+    return _decayed((done - warmup) / length if length else 1.0, schedule)
+
+
+def _decayed(share: float, schedule: LearningRate) -> float:
+    left = 1.0 - min(share, 1.0)
+    if schedule.shape == "constant":
+        factor = 1.0
+    elif schedule.shape == "cosine":
+        factor = 0.5 * (1.0 - math.cos(math.pi * left))
+    else:
+        factor = left**schedule.power
+    return schedule.end + (schedule.peak - schedule.end) * factor
+
+
+def sqrt_scaled_lr(batch: int, base_lr: float = 0.00176, base_batch: int = 4096) -> float:
+    """The paper's rate for another batch size, by the square-root rule of You et al.: 1024 -> 0.00088."""
+    _check(batch >= 1, f"batch: must be at least 1, got {batch}")
+    return base_lr * math.sqrt(batch / base_batch)
+
+
+def warmup_fraction(batch: int, base_fraction: float = 1 / 40, base_batch: int = 4096) -> float:
+    """The share of steps to warm up, by You et al.: proportional to the batch, up to their 1/5 (at 32,768).
+
+    For a fixed amount of data that is a fixed number of warm-up steps.
+    """
+    _check(batch >= 1, f"batch: must be at least 1, got {batch}")
+    return min(base_fraction * batch / base_batch, 0.2)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a run: `value` (a depth, a length) holds `until` this share of the run is done."""
+
+    until: float
+    value: int
+
+    def __post_init__(self) -> None:
+        _check(0 < self.until <= 1, f"until: a share of the run, above 0 and at most 1, got {self.until}")
+        _check(self.value >= 1, f"value: must be at least 1, got {self.value}")
+
+
+def check_stages(stages: Sequence[Stage], name: str) -> None:
+    """Stages that cover the run once and in order, or a ConfigError that says which does not."""
+    if not stages:
+        raise ConfigError(f"{name}: needs at least one stage, for example [{{until: 1.0, value: 12}}]")
+    for i, (before, after) in enumerate(pairwise(stages)):
+        if after.until <= before.until:
+            raise ConfigError(f"{name}[{i + 1}].until: {after.until} does not come after {before.until}")
+    if stages[-1].until != 1:
+        raise ConfigError(f"{name}[{len(stages) - 1}].until: the last stage must end at 1.0, got {stages[-1].until}")
+
+
+def value_at(stages: Sequence[Stage], progress: float) -> int:
+    """The value that holds when `progress` of the run is done; 1.0 and beyond belong to the last stage."""
+    return next((stage.value for stage in stages if progress < stage.until), stages[-1].value)
+
+
+def run_progress(step: int, num_steps: int, seconds: float = 0.0, max_seconds: float | None = None) -> float:
+    """The share of a run that is done, by steps or by the wall clock, whichever ends it first."""
+    by_steps = step / num_steps
+    by_clock = seconds / max_seconds if max_seconds else 0.0
+    return min(1.0, max(by_steps, by_clock))
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)
