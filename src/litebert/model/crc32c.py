@@ -1,14 +1,14 @@
 """CRC-32C, the checksum in TensorFlow's files, fast enough in numpy for checkpoints of gigabytes.
 
-A CRC is the remainder of the message, read as a polynomial over GF(2), divided by a fixed polynomial P. So bytes
-may be moved around as long as that remainder stays. Castagnoli's P divides the four-term polynomial
+A CRC is the remainder of the message, read as a polynomial over GF(2), divided by a fixed polynomial P. So
+bytes may be moved around as long as that remainder stays. Castagnoli's P divides the four-term polynomial
 
     x^6777 + x^484 + x^100 + 1
 
-and since squaring it only doubles its exponents, P also divides it with every exponent times 8 * 2^k. To multiply
-by x^8 is to move by one byte. Hence any byte may be struck out if it is XORed into the three bytes that come
-(6777 - 484) * 2^k, (6777 - 100) * 2^k and 6777 * 2^k places later: a long message shrinks to a short one with the
-same remainder by XORs of long arrays. The short one goes through the usual table, byte by byte.
+and since squaring it only doubles its exponents, P also divides it with every exponent times 8 * 2^k. To
+multiply by x^8 is to move by one byte. Hence any byte may be struck out if it is XORed into the three bytes that
+come (6777 - 484) * 2^k, (6777 - 100) * 2^k and 6777 * 2^k places later: a long message shrinks to a short one
+with the same remainder by XORs of long arrays. The short one goes through the usual table, byte by byte.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def mask_crc(crc: int) -> int:
 
 
 def _shorten(message: np.ndarray, doublings: int) -> np.ndarray:
-    """Overwrite `message`; its tail, at most 6777 * 2^doublings bytes, then has the remainder of the whole."""
+    """Overwrite `message`; its tail of at most 6777 * 2^doublings bytes then has the remainder of the whole."""
     degree = _DEGREE << doublings
     distances = [degree - (term << doublings) for term in (*_MIDDLE_TERMS, 0)]
     surplus = message.size - degree

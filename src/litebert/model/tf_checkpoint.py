@@ -121,12 +121,14 @@ class TfCheckpoint:
             raise CheckpointError(f"{self._index}: tensor {name!r} {self.skipped[name]}; it cannot be read")
         if name not in self._tensors:
             raise CheckpointError(f"{self._index}: no tensor {name!r}{did_you_mean(name, self.names)}")
-        parts = [self._read(name, part.entry) for part in self._tensors[name]]
-        if parts[0].shape == self.shapes[name]:
-            return parts[0]
-        whole = np.zeros(self.shapes[name], dtype=parts[0].dtype)
-        for part, array in zip(self._tensors[name], parts, strict=True):
-            whole[part.place] = array
+        parts = self._tensors[name]
+        array = self._read(name, parts[0].entry)
+        if len(parts) == 1:
+            return array
+        whole = np.zeros(self.shapes[name], dtype=array.dtype)
+        whole[parts[0].place] = array
+        for part in parts[1:]:
+            whole[part.place] = self._read(name, part.entry)
         return whole
 
     def _add(self, key: bytes, entry: Entry, entries: Mapping[bytes, Entry]) -> None:
@@ -231,7 +233,7 @@ def _why_no_bundle(path: Path) -> str:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file ends as TensorFlow's tables do; a V1 checkpoint is one table in a file without suffix."""
+    """Whether a file ends as TensorFlow's tables do; a V1 checkpoint is one table, without a suffix."""
     try:
         with path.open("rb") as file:
             file.seek(max(path.stat().st_size - len(TABLE_MAGIC), 0))
