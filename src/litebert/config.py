@@ -164,7 +164,9 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
         if hint is int and not isinstance(value, bool):
             number = float(value)
             if number.is_integer():
-                return int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
+                return (
+                    int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
+                )
         if hint is float and not isinstance(value, bool):
             return float(value)
         if hint is str and isinstance(value, (str, Path)):
@@ -175,7 +177,9 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
         pass
     if hint not in (bool, int, float, str, Path) and isinstance(hint, type) and isinstance(value, hint):
         return value
-    name = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}.get(hint, hint)
+    name = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}.get(
+        hint, hint
+    )
     raise ConfigError(f"{where}: expected {name}, got {value!r}")
 
 

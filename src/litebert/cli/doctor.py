@@ -15,7 +15,18 @@ import litebert
 from litebert.cli import app
 from litebert.extras import EXTRAS
 
-CORE = ("torch", "numpy", "sentencepiece", "tokenizers", "safetensors", "huggingface_hub", "pyarrow", "PyYAML", "rich", "typer")
+CORE = (
+    "torch",
+    "numpy",
+    "sentencepiece",
+    "tokenizers",
+    "safetensors",
+    "huggingface_hub",
+    "pyarrow",
+    "PyYAML",
+    "rich",
+    "typer",
+)
 
 
 @app.command()
@@ -38,7 +49,11 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         table.add_row("device", device)
     table.add_row("core", "  ".join(f"{name} {version or 'MISSING'}" for name, version in facts["core"].items()))
     for name, extra in facts["extras"].items():
-        state = "yes  " + " ".join(f"{m} {v}" for m, v in extra["modules"].items()) if extra["present"] else extra["install"]
+        state = (
+            "yes  " + " ".join(f"{m} {v}" for m, v in extra["modules"].items())
+            if extra["present"]
+            else extra["install"]
+        )
         table.add_row(f"extra {name}", state, style=None if extra["present"] else "dim")
     Console(highlight=False).print(table)
 
@@ -50,7 +65,9 @@ def collect() -> dict[str, Any]:
     devices = []
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
-        devices.append(f"cuda:{index} {properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}")
+        devices.append(
+            f"cuda:{index} {properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+        )
     extras = {}
     for name, modules in EXTRAS.items():
         present = all(importlib.util.find_spec(module) is not None for module in modules)

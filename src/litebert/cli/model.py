@@ -1,0 +1,195 @@
+"""`litebert params`, `litebert convert`, `litebert verify`: models from the outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from litebert.cli import app
+from litebert.errors import ConfigError
+
+if TYPE_CHECKING:
+    from litebert.model.config import ModelConfig
+    from litebert.model.count import PaperModel
+
+JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command()
+def params(
+    model: Annotated[str | None, typer.Argument(help="A preset, a config file, a model folder or a Hub name.")] = None,
+    tokens: Annotated[int, typer.Option(help="Tokens per micro-batch, for the memory column.")] = 8192,
+    as_json: JSON = False,
+) -> None:
+    """Count parameters: every model of the paper beside its printed figure, or one config of yours."""
+    from litebert.model.count import PaperModel, paper_models
+
+    if tokens < 1:
+        raise ConfigError(f"--tokens: must be at least 1, not {tokens}")
+    models = paper_models() if model is None else [PaperModel("", model, _find_config(model), "-")]
+    rows = [_count(entry, tokens) for entry in models]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        _print_params(rows, tokens)
+
+
+@app.command()
+def convert(
+    source: Annotated[
+        str, typer.Argument(help="A model folder, a TensorFlow checkpoint or its folder, or a Hub name.")
+    ],
+    target: Annotated[Path, typer.Argument(help="The model folder to write.")],
+    head: Annotated[str | None, typer.Option(help="The head to keep; by default what the source holds.")] = None,
+    dtype: Annotated[str, typer.Option(help="float32, float16 or bfloat16.")] = "float32",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the weights of an existing folder.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Turn any checkpoint (Hub folder, pytorch_model.bin, Google's TensorFlow files) into a model folder."""
+    from litebert.model.convert import convert_model
+
+    result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite)
+    if as_json:
+        print(json.dumps(result.as_dict(), indent=2))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    report = result.report
+    console.print(
+        f"[bold]{source}[/] -> [bold]{target}[/]  {result.head} head, {result.parameters:,} parameters, {dtype}"
+    )
+    console.print(f"  mapped   {len(report.mapped)} tensors")
+    console.print(f"  skipped  {len(report.skipped)}{_shorten(report.skipped)}")
+    console.print(f"  missing  {len(report.missing)}{_shorten(report.missing)}")
+    for note in report.notes:
+        console.print(f"  note     {note}")
+    if result.copied:
+        console.print(f"  copied   {', '.join(result.copied)}")
+
+
+@app.command()
+def verify(
+    model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
+    batch: Annotated[int, typer.Option(help="Sequences to compare.")] = 4,
+    length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 128,
+    tolerance: Annotated[float, typer.Option(help="Largest difference allowed.")] = 1e-4,
+    as_json: JSON = False,
+) -> None:
+    """Run the same weights through transformers and through litebert, and print the differences."""
+    from litebert.model.verify import verify_model
+
+    result = verify_model(model, batch=batch, length=length)
+    worst = max(row.difference for row in result)
+    if as_json:
+        print(json.dumps([row._asdict() for row in result], indent=2))
+    else:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("output", "largest difference", "largest value"):
+            table.add_column(column, justify="left" if column == "output" else "right")
+        for row in result:
+            table.add_row(row.output, f"{row.difference:.2e}", f"{row.magnitude:.2e}")
+        console = Console(highlight=False)
+        console.print(table)
+        console.print(
+            f"[green]agree[/] within {tolerance:g}"
+            if worst <= tolerance
+            else f"[red]differ[/] by more than {tolerance:g}"
+        )
+    if worst > tolerance:
+        raise typer.Exit(1)
+
+
+def _find_config(name: str) -> ModelConfig:
+    from litebert.model.config import PRESETS, preset, read_config
+
+    if name in PRESETS:
+        return preset(name)
+    path = Path(name)
+    if path.is_file():
+        if path.suffix in (".yaml", ".yml"):
+            from litebert.config import build, read_yaml
+            from litebert.model.config import ModelConfig
+
+            return build(ModelConfig, read_yaml(path), f"{path}: ")
+        return read_config(path)[0]
+    if path.is_dir() or "/" in name:
+        from litebert.model.hub import load_config
+
+        return load_config(name)
+    return preset(name)  # names the nearest presets
+
+
+def _count(entry: PaperModel, tokens: int) -> dict[str, Any]:
+    from litebert.model.config import preset
+    from litebert.model.count import count_parameters, training_memory
+
+    count = count_parameters(entry.config)
+    memory = training_memory(entry.config)
+    return {
+        "table": entry.table,
+        "name": entry.name,
+        "parameters": count.total,
+        "parameters_with_heads": count.with_heads,
+        "paper": entry.paper,
+        "embeddings": count.embeddings,
+        "projection": count.projection,
+        "attention": count.attention,
+        "ffn": count.ffn,
+        "pooler": count.pooler,
+        "heads": count.heads,
+        "bert_large_ratio": round(count_parameters(preset("bert-large")).total / count.total, 2),
+        "training_memory": {
+            "weights_gradients_moments": memory.total(0),
+            "activations_per_token_bf16": memory.activations_per_token,
+            "tokens": tokens,
+            "total": memory.total(tokens),
+        },
+    }
+
+
+def _print_params(rows: list[dict[str, Any]], tokens: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("model")
+    for column in ("parameters", "paper", "of which embeddings", "projection", "attention", "ffn", "pooler"):
+        table.add_column(column, justify="right")
+    table.add_column("BERT-large /", justify="right")
+    table.add_column("training GB", justify="right")
+    last = None
+    for row in rows:
+        if row["table"] != last and row["table"]:
+            table.add_row(f"[bold cyan]{row['table']}[/]")
+            last = row["table"]
+        parts = [f"{row[part]:,}" for part in ("embeddings", "projection", "attention", "ffn", "pooler")]
+        table.add_row(
+            row["name"],
+            f"[bold]{row['parameters']:,}[/]",
+            row["paper"],
+            *parts,
+            f"{row['bert_large_ratio']:.1f}x",
+            f"{row['training_memory']['total'] / 1e9:.1f}",
+        )
+    console = Console(highlight=False)
+    if console.width < 150 and not console.is_terminal:
+        console = Console(highlight=False, width=150)
+    console.print(table)
+    console.print(
+        "parameters: backbone with pooler. training GB: estimate for fp32 weights, gradients and two moments, "
+        f"and the bf16 activations of {tokens:,} tokens.",
+        style="dim",
+    )
+
+
+def _shorten(names: list[str], most: int = 3) -> str:
+    if not names:
+        return ""
+    return ": " + ", ".join(names[:most]) + (f", ... ({len(names) - most} more)" if len(names) > most else "")

@@ -1,0 +1,336 @@
+"""The shape of a model: a typed, validated config whose JSON is the Hub's `config.json`, and the named presets.
+
+Field names are the Hub's, so that a config reads the same here, in `config.json` and in transformers. No torch here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from litebert.config import build
+from litebert.errors import CheckpointError, ConfigError, did_you_mean
+
+Sharing = Literal["all", "attention", "ffn", "none"]
+Activation = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
+
+# What an ALBERT under another `model_type` is called, so that transformers refuses it instead of guessing.
+EXTENSION_MODEL_TYPE = "litebert"
+
+# Sharing modes that exist in transformers' ALBERT (through its groups).
+_HUB_SHARING = ("all", "none")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that decides the shape and numbers of an encoder.
+
+    `sharing` says which blocks the layers have in common within a group: `all`, `attention`, `ffn` or `none`.
+    `num_hidden_groups` cuts the layers into contiguous groups that share nothing with each other, and
+    `inner_group_num` puts that many distinct blocks, one after another, into each layer.
+    """
+
+    model_type: Literal["albert", "bert"] = "albert"
+    vocab_size: int = 30000
+    embedding_size: int = 128
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    sharing: Sharing = "all"
+    num_hidden_groups: int = 1
+    inner_group_num: int = 1
+    # "gelu" is the exact erf form, "gelu_new" and "gelu_pytorch_tanh" the tanh form that ALBERT was trained with.
+    hidden_act: Activation = "gelu_new"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    classifier_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    # None: a projection exists where E != H, as released. True keeps one that transformers put into an E == H file.
+    embedding_projection: bool | None = None
+    pad_token_id: int = 0
+    bos_token_id: int | None = 2
+    eos_token_id: int | None = 3
+    # Names of the classes, for models with a classifier.
+    labels: tuple[str, ...] = ()
+    problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] | None = None
+
+    def __post_init__(self) -> None:
+        for name in (
+            "vocab_size",
+            "embedding_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "num_hidden_groups",
+            "inner_group_num",
+            "max_position_embeddings",
+            "type_vocab_size",
+        ):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: must be at least 1, not {getattr(self, name)}")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name}: must be at least 0 and below 1, not {getattr(self, name)}")
+        for name in ("initializer_range", "layer_norm_eps"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}: must be above 0, not {getattr(self, name)}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ConfigError(
+                f"num_attention_heads: {self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}"
+            )
+        if not 0 <= self.pad_token_id < self.vocab_size:
+            raise ConfigError(f"pad_token_id: {self.pad_token_id} is outside the vocabulary of {self.vocab_size}")
+        if self.sharing == "none":
+            # Not sharing is the same as every layer being a group of its own; one spelling for both.
+            object.__setattr__(self, "num_hidden_groups", self.num_hidden_layers)
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise ConfigError(
+                f"num_hidden_groups: {self.num_hidden_groups} groups cannot be cut from {self.num_hidden_layers} layers"
+            )
+        if self.embedding_projection is None:
+            object.__setattr__(self, "embedding_projection", self.embedding_size != self.hidden_size)
+        if not self.embedding_projection and self.embedding_size != self.hidden_size:
+            raise ConfigError(
+                f"embedding_projection: needed, since embedding_size {self.embedding_size} is not hidden_size "
+                f"{self.hidden_size}"
+            )
+        if self.model_type == "bert":
+            plain = self.sharing == "none" and self.inner_group_num == 1 and not self.embedding_projection
+            if not plain:
+                raise ConfigError(
+                    "model_type: a bert has sharing none, inner_group_num 1 and embedding_size = hidden_size; "
+                    "for anything else use model_type albert"
+                )
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def num_labels(self) -> int:
+        """Number of outputs of a classifier: where no classes are named 2, as on the Hub, and 1 for regression."""
+        return len(self.labels) or (1 if self.problem_type == "regression" else 2)
+
+    @property
+    def fits_hub(self) -> bool:
+        """Whether transformers can express this encoder: no attention-only or FFN-only sharing, and equal groups."""
+        if self.sharing not in _HUB_SHARING:
+            return False
+        # transformers places layer i by int(i / (layers / groups)), which rounds wrongly for a few odd pairs (18, 14).
+        layers, groups = self.num_hidden_layers, self.num_hidden_groups
+        return all(int(i / (layers / groups)) == i * groups // layers for i in range(layers))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Presets
+
+_SIZES: dict[str, dict[str, Any]] = {
+    # Two small shapes that Chinese ALBERT users know, for CPUs.
+    "tiny": dict(hidden_size=312, num_hidden_layers=4, num_attention_heads=12, intermediate_size=1248),
+    "small": dict(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536),
+    # Table 1. Heads are H / 64 for every size: 32 for xlarge, where the Hub says 16 (google-research/albert#180).
+    "base": dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072),
+    "large": dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
+    "xlarge": dict(hidden_size=2048, num_hidden_layers=24, num_attention_heads=32, intermediate_size=8192),
+    "xxlarge": dict(hidden_size=4096, num_hidden_layers=12, num_attention_heads=64, intermediate_size=16384),
+}
+
+
+def _albert(size: str, dropout: float) -> ModelConfig:
+    return ModelConfig(**_SIZES[size], hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+
+
+def _bert(size: str) -> ModelConfig:
+    shape = _SIZES[size]
+    return ModelConfig(
+        model_type="bert",
+        **shape,
+        embedding_size=shape["hidden_size"],
+        sharing="none",
+        hidden_act="gelu",
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+
+
+def _presets() -> dict[str, ModelConfig]:
+    presets = {}
+    for size in _SIZES:
+        presets[f"albert-{size}"] = _albert(size, dropout=0.0)  # as v2, and as one should pretrain today
+    for size in ("base", "large", "xlarge", "xxlarge"):
+        presets[f"albert-{size}-v1"] = _albert(size, dropout=0.0 if size == "xxlarge" else 0.1)
+        presets[f"albert-{size}-v2"] = _albert(size, dropout=0.0)
+    for size in ("base", "large"):
+        presets[f"bert-{size}"] = _bert(size)
+    return presets
+
+
+PRESETS: dict[str, ModelConfig] = _presets()
+
+
+def preset(name: str, **changes: Any) -> ModelConfig:
+    """A named model shape, with changes: preset("albert-base", sharing="attention", embedding_size=768)."""
+    if name not in PRESETS:
+        raise ConfigError(f"no preset {name!r}{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}")
+    return vary(PRESETS[name], **changes)
+
+
+def vary(config: ModelConfig, **changes: Any) -> ModelConfig:
+    """A changed config, with what is derived worked out anew (dataclasses.replace would keep the old values)."""
+    known = {field.name for field in dataclasses.fields(ModelConfig)}
+    for name in changes:
+        if name not in known:
+            raise ConfigError(f"{name}: unknown model field{did_you_mean(name, known)}")
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    if "embedding_size" in changes or "hidden_size" in changes:
+        values["embedding_projection"] = None
+    if config.sharing == "none":
+        values["num_hidden_groups"] = 1
+    return build(ModelConfig, {**values, **changes})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# JSON: the Hub's and Google's
+
+
+def from_hub(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig:
+    """A config from the Hub's `config.json`; fields we do not need are ignored, impossible ones refused."""
+    kind = data.get("model_type") or ("albert" if "embedding_size" in data else "bert")
+    if kind not in ("albert", "bert", EXTENSION_MODEL_TYPE):
+        raise ConfigError(f"{where}: model_type {kind!r} is neither albert nor bert")
+    for key, fine in (
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+    ):
+        if data.get(key, fine) not in (fine, None):
+            raise ConfigError(f"{where}: {key} {data[key]!r} is not supported; only {fine!r} is")
+    values = _known_fields(data)
+    values.pop("model_type", None)
+    if kind == EXTENSION_MODEL_TYPE:
+        values["model_type"] = data.get("base_model_type", "albert")
+    elif kind == "bert":
+        values |= {"model_type": "bert", "sharing": "none", "embedding_size": data.get("hidden_size", 768)}
+        values.setdefault("hidden_act", "gelu")
+        values.setdefault("vocab_size", 30522)
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            values.setdefault(key, 0.1)
+        dropout = data.get("classifier_dropout")
+        values["classifier_dropout_prob"] = values["hidden_dropout_prob"] if dropout is None else dropout
+        for key in ("bos_token_id", "eos_token_id"):
+            values.setdefault(key, None)
+    else:
+        # transformers fills what an ALBERT file leaves out with xxlarge's values.
+        values = {**_XXLARGE, **values, "model_type": "albert"}
+        layers = values.get("num_hidden_layers", 12)
+        if values["num_hidden_groups"] == layers and layers != 1:
+            values["sharing"] = "none"
+    if values.get("classifier_dropout_prob") is None:
+        values["classifier_dropout_prob"] = values.get("hidden_dropout_prob", 0.0)
+    for key in ("bos_token_id", "eos_token_id"):
+        if isinstance(values.get(key), list):
+            values[key] = values[key][0]
+    if values.get("pad_token_id", 0) is None:
+        values["pad_token_id"] = 0
+    id2label = data.get("id2label")
+    if isinstance(id2label, Mapping):
+        values["labels"] = _ordered_labels(id2label, where)
+    elif isinstance(data.get("num_labels"), int):  # configs of 2019
+        values["labels"] = tuple(f"LABEL_{i}" for i in range(data["num_labels"]))
+    return build(ModelConfig, values, f"{where}: ")
+
+
+def from_google(data: Mapping[str, Any], where: str = "albert_config.json") -> ModelConfig:
+    """A config from a released `albert_config.json` (or `bert_config.json`), where "gelu" means the tanh form."""
+    values = _known_fields(data)
+    if values.get("hidden_act") == "gelu":
+        values["hidden_act"] = "gelu_new"
+    if "embedding_size" not in data:  # a bert_config.json
+        values |= {"model_type": "bert", "sharing": "none", "embedding_size": data.get("hidden_size", 768)}
+        return build(ModelConfig, values, f"{where}: ")
+    values = {**_XXLARGE, **values}
+    if values["num_hidden_groups"] == values["num_hidden_layers"] != 1:
+        values["sharing"] = "none"
+    return build(ModelConfig, values, f"{where}: ")
+
+
+def to_hub(config: ModelConfig, architecture: str, extension: bool = False) -> dict[str, Any]:
+    """The Hub's `config.json`; with `extension`, under our own model_type and with every field of ours."""
+    data: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    labels, problem = values.pop("labels"), values.pop("problem_type")
+    if extension:
+        data |= {"model_type": EXTENSION_MODEL_TYPE, "base_model_type": config.model_type}
+    else:
+        assert config.fits_hub
+        values.pop("sharing")
+        if values["embedding_projection"] == (config.embedding_size != config.hidden_size):
+            # The file may still carry an identity projection for transformers; this says that it means nothing.
+            values.pop("embedding_projection")
+            if config.model_type == "albert" and config.embedding_size == config.hidden_size:
+                values["embedding_projection"] = False
+        if config.model_type == "bert":
+            for key in ("embedding_size", "num_hidden_groups", "inner_group_num"):
+                values.pop(key)
+            values["classifier_dropout"] = values.pop("classifier_dropout_prob")
+    values.pop("model_type")
+    data |= values
+    labels = labels or tuple(f"LABEL_{i}" for i in range(config.num_labels) if config.num_labels != 2)
+    if labels:
+        data["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        data["label2id"] = {label: i for i, label in enumerate(labels)}
+    if problem:
+        data["problem_type"] = problem
+    return data
+
+
+def read_config(path: Path) -> tuple[ModelConfig, list[str]]:
+    """The config in a JSON file and the `architectures` it names; Google's files are told by their name."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}") from None
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{path}: not valid JSON, line {error.lineno}: {error.msg}") from None
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: expected a JSON object with the model's fields")
+    if path.name != "config.json" and "model_type" not in data:
+        return from_google(data, str(path)), []
+    architectures = data.get("architectures") or []
+    return from_hub(data, str(path)), [str(name) for name in architectures]
+
+
+_XXLARGE: dict[str, Any] = {
+    **_SIZES["xxlarge"],
+    "embedding_size": 128,
+    "num_hidden_groups": 1,
+    "inner_group_num": 1,
+    "vocab_size": 30000,
+}
+
+
+def _known_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(ModelConfig)} - {"labels"}
+    return {key: value for key, value in data.items() if key in known}
+
+
+def _ordered_labels(id2label: Mapping[Any, Any], where: str) -> tuple[str, ...]:
+    try:
+        by_id = {int(key): str(label) for key, label in id2label.items()}
+    except ValueError:
+        raise ConfigError(f"{where}: id2label: keys must be the numbers 0, 1, ...") from None
+    if sorted(by_id) != list(range(len(by_id))):
+        raise ConfigError(f"{where}: id2label: ids must run from 0 to {len(by_id) - 1} without gaps")
+    return tuple(by_id[i] for i in range(len(by_id)))

@@ -1,0 +1,83 @@
+"""Any checkpoint we can read -> a model folder, with an account of every tensor."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from litebert.errors import CheckpointError, ConfigError
+from litebert.files import staged_folder
+from litebert.model.google import is_google_folder, load_google
+from litebert.model.hub import CONFIG_FILE, LoadReport, find_folder, load_model_and_report, save_model
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+# Tokenizer files that belong to a model; Google's tar files call the first one 30k-clean.model.
+_TOKENIZER_FILES = (
+    "spiece.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "special_tokens_map.json",
+)
+
+
+@dataclass
+class Conversion:
+    """What a conversion did."""
+
+    head: str
+    parameters: int
+    report: LoadReport
+    copied: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def convert_model(
+    source: Path | str,
+    target: Path | str,
+    head: str | None = None,
+    dtype: str = "float32",
+    overwrite: bool = False,
+) -> Conversion:
+    """Read a model folder, a TensorFlow checkpoint (folder, prefix or file) or a Hub name; write a model folder."""
+    target = Path(target)
+    if dtype not in DTYPES:
+        raise ConfigError(f"--dtype: {dtype!r} is not one of: {', '.join(DTYPES)}")
+    if (target / CONFIG_FILE).exists() and not overwrite:
+        raise CheckpointError(f"{target}: holds a model already; --overwrite replaces it")
+    path = Path(source)
+    if not path.is_dir() and list(path.parent.glob(f"{path.name}*.index")) + (
+        [path] if path.suffix == ".index" else []
+    ):
+        model, report = load_google(path, head)
+        folder = path.parent
+    else:
+        folder = find_folder(source)
+        is_google = not (folder / CONFIG_FILE).is_file() and is_google_folder(folder)
+        model, report = load_google(folder, head) if is_google else load_model_and_report(folder, head)
+    save_model(model, target, DTYPES[dtype])
+    copied = _copy_tokenizer(folder, target)
+    return Conversion(model.head, sum(p.numel() for p in model.parameters()), report, copied)
+
+
+def _copy_tokenizer(source: Path, target: Path) -> list[str]:
+    files = {name: source / name for name in _TOKENIZER_FILES if (source / name).is_file()}
+    if "spiece.model" not in files:
+        models = [*source.glob("*.model"), *(source / "assets").glob("*.model")]
+        if len(models) == 1:
+            files["spiece.model"] = models[0]
+    files = {name: path for name, path in files.items() if not (target / name).exists() or path.parent != target}
+    if not files:
+        return []
+    with staged_folder(target) as staging:
+        for name, path in files.items():
+            shutil.copyfile(path, staging / name)
+    return sorted(files)

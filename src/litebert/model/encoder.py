@@ -1,0 +1,260 @@
+"""The encoder as the paper and the released code have it: one class for ALBERT and BERT.
+
+Shapes: B batch, S sequence, T tokens of a packed batch, N sequences of it, E embedding, H hidden, A heads, D = H / A.
+Input is padded, [B, S] with a mask, or packed, [T] with the sequences' starts. Written `*` where both fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from litebert.errors import InputError
+from litebert.model.config import ModelConfig
+from litebert.model.sharing import num_blocks, plan_of
+
+# (query, key, value), each [*, A, D] -> context [*, A, D]
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class EncoderOutput(NamedTuple):
+    """What an encoder returns; `pooled` is None without a pooler, the last two unless asked for."""
+
+    hidden: Tensor  # [*, H]
+    pooled: Tensor | None  # [B or N, H]
+    hidden_states: tuple[Tensor, ...] | None = None  # input of the first application, then each output
+    attentions: tuple[Tensor, ...] | None = None  # per application [B, A, S, S]
+
+
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation function of a config's `hidden_act`."""
+    if name == "gelu":
+        return F.gelu
+    if name in ("gelu_new", "gelu_pytorch_tanh"):
+        return functools.partial(F.gelu, approximate="tanh")
+    assert name == "relu", name
+    return F.relu
+
+
+class Embeddings(nn.Module):
+    """Word + position + segment, LayerNorm, dropout: all of width E."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        # No padding_idx: the released pad row is initialised and trained like any other.
+        self.word = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.position = nn.Embedding(config.max_position_embeddings, config.embedding_size)
+        self.segment = nn.Embedding(config.type_vocab_size, config.embedding_size)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
+        summed = self.word(input_ids) + self.position(position_ids) + self.segment(segment_ids)
+        return self.dropout(self.norm(summed))  # [*, E]
+
+
+class Attention(nn.Module):
+    """Self-attention block with its output projection, dropout, residual and LayerNorm."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.num_heads = config.num_attention_heads
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
+        query, key, value = (
+            projection(hidden).unflatten(-1, (self.num_heads, -1))  # [*, A, D]
+            for projection in (self.query, self.key, self.value)
+        )
+        context = attend(query, key, value).flatten(-2)  # [*, H]
+        return self.norm(hidden + self.dropout(self.output(context)))
+
+
+class FeedForward(nn.Module):
+    """FFN block with its dropout (transformers lost it in 2020), residual and LayerNorm."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.input = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.activation = activation(config.hidden_act)
+        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.norm(hidden + self.dropout(self.output(self.activation(self.input(hidden)))))
+
+
+class Encoder(nn.Module):
+    """Embeddings, projection, the planned applications of attention and FFN blocks, and a pooler."""
+
+    def __init__(self, config: ModelConfig, pooler: bool = True):
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        # Linear with bias, nothing after it; it exists only where E != H (or where a file brought one).
+        self.projection = nn.Linear(config.embedding_size, config.hidden_size) if config.embedding_projection else None
+        attention_blocks, ffn_blocks = num_blocks(config)
+        self.attention = nn.ModuleList(Attention(config) for _ in range(attention_blocks))
+        self.ffn = nn.ModuleList(FeedForward(config) for _ in range(ffn_blocks))
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
+        self.plan = plan_of(config)
+        initialize(self, config.initializer_range)
+
+    def set_depth(self, layers: int | None = None) -> None:
+        """Apply the blocks as a model of `layers` layers would (None: the config's own depth)."""
+        self.plan = plan_of(self.config, layers)
+
+    def forward(
+        self,
+        input_ids: Tensor,  # [B, S] or packed [T]
+        segment_ids: Tensor | None = None,  # like input_ids; all 0 where not given
+        attention_mask: Tensor | None = None,  # [B, S], 1 = real token
+        position_ids: Tensor | None = None,  # like input_ids; needed for packed input
+        starts: Tensor | None = None,  # packed: [N + 1], sequence i is input_ids[starts[i]:starts[i + 1]]
+        max_length: int | None = None,  # packed: no sequence is longer (a plain int, so that nothing waits for the GPU)
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> EncoderOutput:
+        packed = starts is not None
+        check_input(self.config, input_ids, segment_ids, position_ids, packed)
+        if segment_ids is None:
+            segment_ids = torch.zeros_like(input_ids)
+        if position_ids is None:
+            position_ids = torch.arange(input_ids.shape[-1], device=input_ids.device).expand_as(input_ids)
+
+        maps: list[Tensor] | None = [] if output_attentions else None
+        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
+        if packed:
+            if maps is not None:
+                raise InputError("attention maps are given for padded input only")
+            assert starts is not None
+            attend = attend_packed(starts, max_length or self.config.max_position_embeddings, dropout)
+        else:
+            attend = attend_padded(attention_mask, dropout, maps)
+
+        hidden = self.embeddings(input_ids, segment_ids, position_ids)
+        if self.projection is not None:
+            hidden = self.projection(hidden)  # [*, E] -> [*, H]
+        states = [hidden]
+        for step in self.plan:
+            hidden = self.attention[step.attention](hidden, attend)
+            hidden = self.ffn[step.ffn](hidden)
+            if output_hidden_states:
+                states.append(hidden)
+
+        pooled = None
+        if self.pooler is not None:
+            pooled = torch.tanh(self.pooler(first_tokens(hidden, starts)))
+        return EncoderOutput(
+            hidden,
+            pooled,
+            tuple(states) if output_hidden_states else None,
+            tuple(maps) if maps is not None else None,
+        )
+
+
+def first_tokens(hidden: Tensor, starts: Tensor | None) -> Tensor:
+    """The states of each sequence's [CLS]: [B, H], or [N, H] of a packed batch (unused sequences give any row)."""
+    if starts is None:
+        return hidden[:, 0]
+    return hidden[starts[:-1].clamp(max=hidden.shape[0] - 1)]
+
+
+def attend_padded(mask: Tensor | None, dropout: float, maps: list[Tensor] | None) -> Attend:
+    """Attention over [B, S, A, D]; with `maps`, the probabilities are appended there."""
+    # As released: added to the logits, finite, on keys only; a fully masked row stays free of NaN.
+    bias = None if mask is None else (1.0 - mask[:, None, None, :].float()) * -10000.0  # [B, 1, 1, S]
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # [B, A, S, D]
+        additive = None if bias is None else bias.to(query.dtype)
+        if maps is None:
+            context = F.scaled_dot_product_attention(query, key, value, attn_mask=additive, dropout_p=dropout)
+            return context.transpose(1, 2)
+        logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, A, S, S]
+        probabilities = (logits if additive is None else logits + additive).softmax(-1)
+        maps.append(probabilities)
+        return (F.dropout(probabilities, dropout) @ value).transpose(1, 2)
+
+    return attend
+
+
+def attend_packed(starts: Tensor, max_length: int, dropout: float) -> Attend:
+    """Attention over [T, A, D], each sequence for itself, without padding."""
+    if starts.is_cuda and dropout == 0.0:
+        from torch.nn.attention.varlen import varlen_attn
+
+        def attend_varlen(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return varlen_attn(query, key, value, starts, starts, max_length, max_length)  # type: ignore[return-value]
+
+        return attend_varlen
+
+    lengths = starts.diff().tolist()  # note: waits for the device; the CPU has nothing to wait for
+
+    def attend_each(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        pieces = []
+        for q, k, v in zip(*(x.split(lengths) for x in (query, key, value)), strict=True):  # [S, A, D] each
+            if len(q):
+                q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))  # [1, A, S, D]
+                context = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+                pieces.append(context[0].transpose(0, 1))
+        return torch.cat(pieces)
+
+    return attend_each
+
+
+def initialize(module: nn.Module, std: float) -> None:
+    """Truncated normal, cut at two sigma, for every matrix; biases 0, LayerNorms 1 and 0, as released."""
+    for child in module.modules():
+        if isinstance(child, (nn.Linear, nn.Embedding)):
+            # The bounds are absolute in torch: the default of +-2 would cut nothing at std 0.02.
+            nn.init.trunc_normal_(child.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(child, nn.Linear) and child.bias is not None:
+            nn.init.zeros_(child.bias)
+
+
+def check_input(
+    config: ModelConfig,
+    input_ids: Tensor,
+    segment_ids: Tensor | None,
+    position_ids: Tensor | None,
+    packed: bool,
+) -> None:
+    """Refuse what would end in an index error, or on a GPU in a dead process."""
+    if input_ids.ndim != (1 if packed else 2):
+        kind = "packed input ids are [tokens]" if packed else "input ids are [batch, sequence]"
+        raise InputError(f"{kind}, not {list(input_ids.shape)}")
+    if input_ids.numel() == 0:
+        raise InputError("input ids are empty")
+    if packed and position_ids is None:
+        raise InputError("packed input needs position_ids, which restart in every sequence")
+    if not packed and input_ids.shape[1] > config.max_position_embeddings:
+        raise InputError(
+            f"the sequence has {input_ids.shape[1]} tokens, the model takes {config.max_position_embeddings} "
+            "(max_position_embeddings); cut it into windows"
+        )
+    if input_ids.device.type != "cpu" or torch.compiler.is_compiling():
+        return  # looking at the values would wait for the GPU; whoever moved them there has checked
+    for name, ids, size in (
+        ("input_ids", input_ids, config.vocab_size),
+        ("segment_ids", segment_ids, config.type_vocab_size),
+        ("position_ids", position_ids, config.max_position_embeddings),
+    ):
+        if ids is None:
+            continue
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= size:
+            wrong = low if low < 0 else high
+            raise InputError(f"{name} holds {wrong}; the model takes 0 to {size - 1}")

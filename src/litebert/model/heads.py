@@ -1,0 +1,282 @@
+"""The encoder with each of its heads: one class per task, all built as `cls(config)`.
+
+Shapes: B batch, S sequence, T packed tokens, N packed sequences, P positions to predict, C choices, K top-k,
+E embedding, H hidden, V vocabulary. `inputs` are the encoder's keyword arguments (segment_ids, attention_mask, ...).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from litebert.errors import InputError
+from litebert.model.config import ModelConfig
+from litebert.model.encoder import Encoder, EncoderOutput, activation, initialize
+
+
+class Model(nn.Module):
+    """An encoder, alone or under a head. `head` names the task; a subclass sets it."""
+
+    head: ClassVar[str] = "encoder"
+    pooler: ClassVar[bool] = True
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config, pooler=self.pooler)
+
+    def forward(self, input_ids: Tensor, **inputs: Any) -> Any:
+        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        return output
+
+
+class EncoderModel(Model):
+    """The bare encoder with its pooler: hidden states and pooled output."""
+
+
+class MaskedLMHead(nn.Module):
+    """H -> E, activation, LayerNorm, then the word embeddings themselves as the output matrix."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        self.activation = activation(config.hidden_act)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+        narrow = self.norm(self.activation(self.dense(hidden)))  # [P, E]
+        return F.linear(narrow, word_embeddings, self.bias)  # [P, V]
+
+
+class PretrainingOutput(NamedTuple):
+    """Logits of the two pretraining heads; a model without one of them leaves it None."""
+
+    masked_lm: Tensor | None  # [P, V], or [*, V] where no positions were asked for
+    sentence: Tensor | None  # [B or N, 2]: 0 = right order (or the true next segment), 1 = swapped (or random)
+
+
+class PretrainingModel(Model):
+    """Masked LM and the sentence head (SOP or NSP: the same two logits, trained on other pairs)."""
+
+    head = "pretraining"
+    masked_lm_head: ClassVar[bool] = True
+    sentence_head: ClassVar[bool] = True
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.masked_lm = MaskedLMHead(config) if self.masked_lm_head else None
+        self.sentence = nn.Linear(config.hidden_size, 2) if self.sentence_head else None
+        initialize_heads(self)
+
+    def forward(self, input_ids: Tensor, positions: Tensor | None = None, **inputs: Any) -> PretrainingOutput:
+        """`positions` [P] index the flattened tokens ([B * S] or [T]): only those are predicted."""
+        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        masked_lm = None
+        if self.masked_lm is not None:
+            hidden = output.hidden
+            if positions is not None:
+                hidden = hidden.reshape(-1, hidden.shape[-1])[positions]  # [P, H]
+            masked_lm = self.masked_lm(hidden, self.encoder.embeddings.word.weight)
+        # No dropout before the sentence head (transformers adds 0.1).
+        sentence = None if self.sentence is None else self.sentence(output.pooled)
+        return PretrainingOutput(masked_lm, sentence)
+
+
+class MaskedLMModel(PretrainingModel):
+    """Masked LM alone, as pretrained without a sentence objective; it has no pooler."""
+
+    head = "masked-lm"
+    pooler = False
+    sentence_head = False
+
+
+class SentenceOrderModel(PretrainingModel):
+    """The sentence head alone (transformers has it for BERT as next-sentence prediction)."""
+
+    head = "sentence-order"
+    masked_lm_head = False
+
+
+class ClassificationModel(Model):
+    """Pooled -> dropout -> one logit per label; a single output for regression."""
+
+    head = "classification"
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        initialize_heads(self)
+
+    def forward(self, input_ids: Tensor, **inputs: Any) -> Tensor:
+        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        return self.classifier(self.dropout(output.pooled))  # [B or N, labels]
+
+
+class TokenClassificationModel(Model):
+    """One logit per label for every token."""
+
+    head = "token-classification"
+    pooler = False
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        initialize_heads(self)
+
+    def forward(self, input_ids: Tensor, **inputs: Any) -> Tensor:
+        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        return self.classifier(self.dropout(output.hidden))  # [*, labels]
+
+
+class MultipleChoiceModel(Model):
+    """One score per choice; softmax over the choices of a question is the caller's."""
+
+    head = "multiple-choice"
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        initialize_heads(self)
+
+    def forward(self, input_ids: Tensor, num_choices: int | None = None, **inputs: Any) -> Tensor:
+        """Padded [B, C, S], or packed [T] with `num_choices` and starts for B * C sequences -> [B, C]."""
+        if input_ids.ndim == 3:
+            num_choices = input_ids.shape[1]
+            inputs = {k: v.flatten(0, 1) if isinstance(v, Tensor) and v.ndim == 3 else v for k, v in inputs.items()}
+            input_ids = input_ids.flatten(0, 1)  # [B * C, S]
+        if num_choices is None:
+            raise InputError(
+                "multiple choice takes input ids [batch, choices, sequence], or packed ones and num_choices"
+            )
+        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        return self.classifier(self.dropout(output.pooled)).view(-1, num_choices)
+
+
+class SpanModel(Model):
+    """SQuAD 1.1: start and end logits straight from the hidden states, no dropout."""
+
+    head = "span"
+    pooler = False
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.span = nn.Linear(config.hidden_size, 2)
+        initialize_heads(self)
+
+    def forward(self, input_ids: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:
+        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        start, end = self.span(output.hidden).unbind(-1)  # [*] each
+        return start, end
+
+
+class AnswerOutput(NamedTuple):
+    """SQuAD 2.0 logits. In training (a start given) the ends are [B, S] and there is no search."""
+
+    start: Tensor  # [B, S]
+    end: Tensor  # training [B, S]; search: [B, K_end, K_start] log-probabilities of the best ends of each start
+    answerable: Tensor  # [B]: high = no answer (trained against is_impossible)
+    start_index: Tensor | None = None  # search [B, K_start]
+    start_log_prob: Tensor | None = None  # search [B, K_start]
+    end_index: Tensor | None = None  # search [B, K_end, K_start]
+
+
+class AnswerModel(Model):
+    """SQuAD 2.0: the end is conditioned on the start, and answerability has a head of its own.
+
+    `outside` [B, S] is 1 where no answer can lie (question, separators, padding); [CLS] and the passage are 0.
+    """
+
+    head = "answer"
+    pooler = False
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        hidden = config.hidden_size
+        self.start = nn.Linear(hidden, 1)
+        self.end_hidden = nn.Linear(2 * hidden, hidden)
+        self.end_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
+        self.end = nn.Linear(hidden, 1)
+        self.answerable_hidden = nn.Linear(2 * hidden, hidden)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.answerable = nn.Linear(hidden, 1, bias=False)
+        initialize_heads(self)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        outside: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        top_starts: int = 5,
+        top_ends: int = 5,
+        **inputs: Any,
+    ) -> AnswerOutput:
+        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        hidden = output.hidden  # [B, S, H]
+        start = _exclude(self.start(hidden).squeeze(-1), outside)  # [B, S]
+        answerable = self._answerable(hidden, start)
+        if start_positions is not None:
+            rows = torch.arange(len(hidden), device=hidden.device)
+            end = self._end(hidden, hidden[rows, start_positions].unsqueeze(1))
+            return AnswerOutput(start, _exclude(end, outside), answerable)
+
+        start_log_prob, start_index = start.log_softmax(-1).topk(min(top_starts, start.shape[1]))  # [B, K]
+        chosen = hidden.gather(1, start_index[..., None].expand(-1, -1, hidden.shape[-1]))  # [B, K, H]
+        # Every token beside every chosen start, as one more axis: [B, K, S, H].
+        end = self._end(hidden.unsqueeze(1), chosen.unsqueeze(2))  # [B, K, S]
+        end = _exclude(end, None if outside is None else outside.unsqueeze(1))
+        end_log_prob, end_index = end.log_softmax(-1).topk(min(top_ends, end.shape[-1]))  # [B, K, K_end]
+        return AnswerOutput(
+            start,
+            end_log_prob.mT,
+            answerable,
+            start_index,
+            start_log_prob,
+            end_index.mT,  # [B, K_end, K]
+        )
+
+    def _end(self, hidden: Tensor, start_state: Tensor) -> Tensor:
+        hidden, start_state = torch.broadcast_tensors(hidden, start_state)
+        joined = torch.cat([hidden, start_state], dim=-1)
+        return self.end(self.end_norm(torch.tanh(self.end_hidden(joined)))).squeeze(-1)
+
+    def _answerable(self, hidden: Tensor, start: Tensor) -> Tensor:
+        summary = torch.einsum("bs,bsh->bh", start.softmax(-1), hidden)
+        joined = torch.cat([summary, hidden[:, 0]], dim=-1)
+        return self.answerable(self.dropout(torch.tanh(self.answerable_hidden(joined)))).squeeze(-1)
+
+
+def _exclude(logits: Tensor, outside: Tensor | None) -> Tensor:
+    if outside is None:
+        return logits
+    outside = outside.to(logits.dtype)
+    return logits * (1 - outside) - 1e30 * outside
+
+
+def initialize_heads(model: Model) -> None:
+    """Initialise everything beside the encoder, which has done so itself."""
+    for name, child in model.named_children():
+        if name != "encoder":
+            initialize(child, model.config.initializer_range)
+
+
+MODELS: dict[str, type[Model]] = {
+    cls.head: cls
+    for cls in (
+        EncoderModel,
+        PretrainingModel,
+        MaskedLMModel,
+        SentenceOrderModel,
+        ClassificationModel,
+        TokenClassificationModel,
+        MultipleChoiceModel,
+        SpanModel,
+        AnswerModel,
+    )
+}

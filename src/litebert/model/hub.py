@@ -1,0 +1,381 @@
+"""Model folders in the Hub's layout, in and out: `config.json` + `model.safetensors`.
+
+What transformers cannot express (attention-only or FFN-only sharing, the SQuAD 2.0 head, ...) is written in the same
+two files under our own `model_type`, with our own tensor names, so that AutoModel refuses it instead of filling layers
+at random.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from litebert.errors import CheckpointError, ConfigError, did_you_mean
+from litebert.files import staged_folder
+from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
+from litebert.model.heads import MODELS, Model
+from litebert.model.names import clean_hub_name, hub_names
+
+M = TypeVar("M", bound=Model)
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+PICKLE_FILE = "pytorch_model.bin"
+
+# Our head -> transformers' class for ALBERT and for BERT; None: it has no such class.
+ARCHITECTURES: dict[str, tuple[str | None, str | None]] = {
+    "encoder": ("AlbertModel", "BertModel"),
+    "pretraining": ("AlbertForPreTraining", "BertForPreTraining"),
+    "masked-lm": ("AlbertForMaskedLM", "BertForMaskedLM"),
+    "sentence-order": (None, "BertForNextSentencePrediction"),
+    "classification": ("AlbertForSequenceClassification", "BertForSequenceClassification"),
+    "token-classification": ("AlbertForTokenClassification", "BertForTokenClassification"),
+    "multiple-choice": ("AlbertForMultipleChoice", "BertForMultipleChoice"),
+    "span": ("AlbertForQuestionAnswering", "BertForQuestionAnswering"),
+    "answer": (None, None),
+}
+
+# Heads whose number of outputs is the number of labels.
+_LABELLED = ("classification", "token-classification")
+_PROJECTION = "encoder.projection"
+
+
+@dataclass
+class LoadReport:
+    """What became of a file's tensors: our names of those taken and missing, the file's names of those left aside."""
+
+    mapped: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Loading
+
+
+def load_model(source: Path | str, head: str | None = None, new_head: bool = False, **changes: Any) -> Model:
+    """A model from a folder or a Hub name: load_model("runs/mine"), load_model("albert/albert-base-v2", "masked-lm").
+
+    `head` defaults to what the folder holds. Asking for a head that the folder lacks needs `new_head=True`, which
+    initialises it. `changes` alter the config: labels, dropout, num_attention_heads, ...
+    """
+    return load_model_and_report(source, head, new_head, **changes)[0]
+
+
+def load_model_and_report(
+    source: Path | str,
+    head: str | None = None,
+    new_head: bool = False,
+    revision: str | None = None,
+    **changes: Any,
+) -> tuple[Model, LoadReport]:
+    """Like load_model, with the account of what was mapped, skipped and missing."""
+    folder = find_folder(source, revision)
+    config_path = folder / CONFIG_FILE
+    if not config_path.is_file():
+        from litebert.model.google import is_google_folder, load_google
+
+        if is_google_folder(folder):
+            return load_google(folder, head, new_head, **changes)
+        raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder")
+    config, architectures = read_config(config_path)
+    tensors = open_weights(folder)
+    extension = json.loads(config_path.read_text(encoding="utf-8")).get("model_type") == EXTENSION_MODEL_TYPE
+    found, skipped = _rename(tensors, config, extension)
+    head = _pick_head(head, architectures, found, folder)
+    config = _fit_config(config, head, found, tensors, changes)
+    report = LoadReport(skipped=skipped)
+    return build_model(config, head, found, tensors.__getitem__, new_head, str(folder), report), report
+
+
+def build_model(
+    config: ModelConfig,
+    head: str,
+    found: Mapping[str, str],
+    read: Callable[[str], Tensor],
+    new_head: bool,
+    where: str,
+    report: LoadReport,
+) -> Model:
+    """A model of `head` filled from `found` (our name -> the file's); fills in the report."""
+    with torch.device("meta"):
+        expected = MODELS[head](config).state_dict()
+    report.missing = [name for name in expected if name not in found]
+    report.mapped = [name for name in expected if name in found]
+    report.skipped += [file_name for name, file_name in found.items() if name not in expected]
+    broken = [name for name in report.missing if name.startswith("encoder.") and not name.startswith("encoder.pooler")]
+    if broken:
+        raise CheckpointError(f"{where}: {len(broken)} tensors of the encoder are missing, first: {broken[0]}")
+    if report.missing and not new_head:
+        names = ", ".join(report.missing[:4]) + (", ..." if len(report.missing) > 4 else "")
+        raise CheckpointError(
+            f"{where}: holds no {head} head (missing: {names}); "
+            "ask for the head it has, or for a new, untrained one (new_head=True, `--new-head`)"
+        )
+    state = {}
+    for name in report.mapped:
+        tensor = read(found[name])
+        if tensor.shape != expected[name].shape:
+            raise CheckpointError(
+                f"{where}: {found[name]} has shape {list(tensor.shape)}, the config says {list(expected[name].shape)}"
+            )
+        state[name] = tensor.to(torch.float32)
+    if report.missing:
+        model = MODELS[head](config)
+        model.load_state_dict(state, strict=False)
+    else:
+        with torch.device("meta"):
+            model = MODELS[head](config)
+        model.load_state_dict(state, assign=True)
+        for parameter in model.parameters():
+            parameter.requires_grad_(True)
+    return model.eval()
+
+
+def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
+    """The config of a model folder or Hub name, without its weights; a JSON file is read as it is."""
+    path = Path(source)
+    if path.is_file():
+        return read_config(path)[0]
+    folder = find_folder(source, revision, weights=False)
+    for name in (CONFIG_FILE, "albert_config.json", "bert_config.json"):
+        if (folder / name).is_file():
+            return read_config(folder / name)[0]
+    raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder")
+
+
+def _rename(tensors: Mapping[str, Any], config: ModelConfig, extension: bool) -> tuple[dict[str, str], list[str]]:
+    """Our name -> the file's name, and the file's names that have no place in our models."""
+    if extension:
+        return {name: name for name in tensors}, []
+    # A file may hold a projection that the config's E == H does not ask for.
+    with_projection = config if config.model_type == "bert" else dataclasses.replace(config, embedding_projection=True)
+    ours = {hub: our for our, hub in hub_names(with_projection).items()}
+    found, skipped = {}, []
+    for name in tensors:
+        plain = clean_hub_name(name, config.model_type)
+        if plain is not None and plain in ours:
+            found[ours[plain]] = name
+        else:
+            skipped.append(name)
+    if "masked_lm.bias" not in found:  # files of transformers 2 and 3 keep the bias under the decoder only
+        for name in tensors:
+            if name.endswith("predictions.decoder.bias"):
+                found["masked_lm.bias"] = name
+                skipped.remove(name)
+    return found, skipped
+
+
+def _pick_head(head: str | None, architectures: Sequence[str], found: Mapping[str, str], folder: Path) -> str:
+    if head is not None:
+        if head not in MODELS:
+            raise ConfigError(f"no head {head!r}{did_you_mean(head, MODELS)} Known: {', '.join(MODELS)}")
+        return head
+    known = {name: ours for ours, names in ARCHITECTURES.items() for name in names if name}
+    known |= {_extension_architecture(ours): ours for ours in MODELS}
+    for architecture in architectures:
+        if architecture in known:
+            return known[architecture]
+    if architectures:
+        raise CheckpointError(
+            f"{folder}: architecture {architectures[0]!r} is not one of ours; name the head: {', '.join(MODELS)}"
+        )
+    if "masked_lm.bias" in found:
+        return "pretraining" if "sentence.weight" in found else "masked-lm"
+    return "encoder"
+
+
+def _fit_config(
+    config: ModelConfig,
+    head: str,
+    found: dict[str, str],
+    tensors: Mapping[str, Tensor],
+    changes: Mapping[str, Any],
+) -> ModelConfig:
+    """The config with what only the file can say: whether an E == H projection means anything, and the labels."""
+    if head not in _LABELLED:
+        config = dataclasses.replace(config, labels=(), problem_type=None)
+    if config.model_type == "albert" and config.embedding_size == config.hidden_size:
+        there = f"{_PROJECTION}.weight" in found
+        if there and not config.embedding_projection and _is_identity(found, tensors):
+            for part in ("weight", "bias"):
+                del found[f"{_PROJECTION}.{part}"]
+            there = False
+        config = dataclasses.replace(config, embedding_projection=there)
+    return vary(config, **{"embedding_projection": config.embedding_projection, **changes})
+
+
+def _is_identity(found: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bool:
+    weight, bias = (tensors[found[f"{_PROJECTION}.{part}"]].float() for part in ("weight", "bias"))
+    return bool((weight == torch.eye(len(weight))).all()) and not bool(bias.any())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Saving
+
+
+def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:
+    """Write a model folder as one step: the old one stays whole if anything fails."""
+    folder = Path(folder)
+    config, head = model.config, model.head
+    architecture = ARCHITECTURES[head][config.model_type == "bert"]
+    extension = architecture is None or not config.fits_hub
+    if head not in _LABELLED:
+        config = dataclasses.replace(config, labels=(), problem_type=None)
+    state = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in model.state_dict().items()}
+    if not extension:
+        names = hub_names(config)
+        if config.model_type == "albert" and not config.embedding_projection:
+            # transformers always has a projection: an identity changes nothing.
+            names = hub_names(dataclasses.replace(config, embedding_projection=True))
+            state[f"{_PROJECTION}.weight"] = torch.eye(config.hidden_size, dtype=dtype)
+            state[f"{_PROJECTION}.bias"] = torch.zeros(config.hidden_size, dtype=dtype)
+        state = {_bare(names[name], head): tensor for name, tensor in state.items()}
+    data = to_hub(config, architecture if not extension and architecture else _extension_architecture(head), extension)
+    data["dtype"] = str(dtype).removeprefix("torch.")
+    with staged_folder(folder, keep=lambda name: not _is_weights_file(name)) as staging:
+        save_file(state, staging / WEIGHTS_FILE, metadata={"format": "pt"})
+        os.chmod(staging / WEIGHTS_FILE, 0o644)
+        (staging / CONFIG_FILE).write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return folder
+
+
+def _bare(name: str, head: str) -> str:
+    # transformers' bare encoder has no prefix.
+    return re.sub(r"^(albert|bert)\.", "", name) if head == "encoder" else name
+
+
+def _extension_architecture(head: str) -> str:
+    return f"Litebert{MODELS[head].__name__}"
+
+
+def _is_weights_file(name: str) -> bool:
+    return name.endswith((".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+
+class Weights(Mapping[str, Tensor]):
+    """The tensors of one or several files by name, read when asked for."""
+
+    def __init__(self, readers: dict[str, Callable[[], Tensor]]):
+        self._readers = readers
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._readers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+
+def open_weights(folder: Path) -> Weights:
+    """The weights of a folder: one safetensors file, sharded ones, or a pytorch_model.bin (tensors only)."""
+    if (folder / WEIGHTS_FILE).is_file():
+        return Weights(_open_safetensors(folder / WEIGHTS_FILE))
+    for index_name, opener in ((INDEX_FILE, _open_safetensors), (f"{PICKLE_FILE}.index.json", _open_pickle)):
+        if (folder / index_name).is_file():
+            return Weights(_open_shards(folder / index_name, opener))
+    if (folder / PICKLE_FILE).is_file():
+        return Weights(_open_pickle(folder / PICKLE_FILE))
+    raise CheckpointError(f"{folder}: holds no weights ({WEIGHTS_FILE}, {INDEX_FILE} or {PICKLE_FILE})")
+
+
+def _open_safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
+    try:
+        file = safe_open(path, framework="pt")
+        names = list(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: damaged or not a safetensors file ({error}); fetch or write it again") from None
+
+    return {name: functools.partial(file.get_tensor, name) for name in names}
+
+
+def _open_pickle(path: Path) -> dict[str, Callable[[], Tensor]]:
+    try:
+        # weights_only: tensors and plain containers, no code from the file is ever run.
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many types here, all of them about this file
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(f"{path}: damaged, or holds more than tensors ({reason})") from None
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path}: expected named tensors, found {type(state).__name__}")
+    return {name: functools.partial(_given, value) for name, value in state.items() if isinstance(value, Tensor)}
+
+
+def _given(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _open_shards(
+    index: Path, opener: Callable[[Path], dict[str, Callable[[], Tensor]]]
+) -> dict[str, Callable[[], Tensor]]:
+    try:
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        shards = sorted({str(name) for name in weight_map.values()})
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, AttributeError, TypeError):
+        raise CheckpointError(f"{index}: damaged: no readable weight_map in it") from None
+    readers: dict[str, Callable[[], Tensor]] = {}
+    for shard in shards:
+        if Path(shard).name != shard or not (index.parent / shard).is_file():
+            raise CheckpointError(f"{index}: names the shard {shard!r}, which is not in the folder")
+        readers |= opener(index.parent / shard)
+    missing = [name for name in weight_map if name not in readers]
+    if missing:
+        raise CheckpointError(f"{index}: {len(missing)} tensors are in no shard, first: {missing[0]}")
+    return {name: readers[name] for name in weight_map}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Finding a folder
+
+
+def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
+    """A local folder as it is; anything shaped like a Hub name is fetched (or found in the cache when offline)."""
+    path = Path(source)
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise CheckpointError(f"{path}: a file; a model is a folder with {CONFIG_FILE} in it")
+    name = str(source)
+    if (
+        not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
+        or name.startswith(".")
+        or name.endswith((".json", ".safetensors"))
+    ):
+        raise CheckpointError(f"{name}: no such folder")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    patterns = [CONFIG_FILE, "*.model", "tokenizer*.json", "vocab.txt", "special_tokens_map.json"]
+    if weights:
+        patterns += ["model*.safetensors", INDEX_FILE]
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+        if weights and not list(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns, "pytorch_model*.bin*"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"{name}: no folder of that name here, and the Hub did not give one: {reason} "
+            "(offline? name a local folder, or fetch it first with `hf download`)"
+        ) from None
+    return folder

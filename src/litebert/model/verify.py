@@ -1,0 +1,82 @@
+"""The same weights through transformers and through ours, so that anyone can check a released model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from litebert.errors import CheckpointError, InputError
+from litebert.extras import require
+from litebert.model.heads import Model
+from litebert.model.hub import ARCHITECTURES, find_folder, load_model
+
+
+class Difference(NamedTuple):
+    """How far apart one output is."""
+
+    output: str
+    difference: float  # largest absolute
+    magnitude: float  # largest absolute value of transformers' own output
+
+
+def verify_model(source: Path | str, batch: int = 4, length: int = 128, seed: int = 0) -> list[Difference]:
+    """Random ids with both segments and padding through both; the differences of every output they share."""
+    transformers = require("transformers", "litebert verify")
+    folder = find_folder(source)
+    ours = load_model(folder)
+    architecture = ARCHITECTURES[ours.head][ours.config.model_type == "bert"]
+    if architecture is None or not ours.config.fits_hub:
+        raise CheckpointError(f"{folder}: transformers has no such model, so there is nothing to compare with")
+    if not 2 <= length <= ours.config.max_position_embeddings:
+        raise InputError(f"--length: must be 2 to {ours.config.max_position_embeddings}, not {length}")
+    transformers.utils.logging.disable_progress_bar()
+    theirs = getattr(transformers, architecture).from_pretrained(folder, dtype=torch.float32).eval()
+    ids, segments, mask = _random_input(ours, batch, length, seed)
+    if ours.head == "multiple-choice":
+        ids, segments, mask = (x.unsqueeze(0) for x in (ids, segments, mask))  # one question, `batch` choices
+    with torch.inference_mode():
+        expected = theirs(ids, token_type_ids=segments, attention_mask=mask)
+        actual = ours(ids, segment_ids=segments, attention_mask=mask)
+    real = mask.bool()
+    pairs = _pair_outputs(ours.head, actual, expected)
+    return [_compare(name, a, b, real) for name, a, b in pairs if a is not None and b is not None]
+
+
+def _random_input(model: Model, batch: int, length: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, model.config.vocab_size, (batch, length), generator=generator)
+    lengths = torch.randint(length // 2, length + 1, (batch,), generator=generator)
+    positions = torch.arange(length).expand(batch, -1)
+    mask = (positions < lengths[:, None]).long()
+    segments = (positions >= lengths[:, None] // 2).long() * mask * min(1, model.config.type_vocab_size - 1)
+    return ids, segments, mask
+
+
+def _pair_outputs(head: str, ours: Any, theirs: Any) -> list[tuple[str, Tensor | None, Tensor | None]]:
+    if head == "encoder":
+        return [
+            ("hidden", ours.hidden, theirs.last_hidden_state),
+            ("pooled", ours.pooled, theirs.pooler_output),
+        ]
+    if head == "pretraining":
+        sentence = theirs.sop_logits if "sop_logits" in theirs else theirs.seq_relationship_logits
+        return [
+            ("masked LM", ours.masked_lm, theirs.prediction_logits),
+            ("sentence", ours.sentence, sentence),
+        ]
+    if head == "masked-lm":
+        return [("masked LM", ours.masked_lm, theirs.logits)]
+    if head == "sentence-order":
+        return [("sentence", ours.sentence, theirs.logits)]
+    if head == "span":
+        return [("start", ours[0], theirs.start_logits), ("end", ours[1], theirs.end_logits)]
+    return [(head, ours, theirs.logits)]
+
+
+def _compare(name: str, ours: Tensor, theirs: Tensor, real: Tensor) -> Difference:
+    if ours.shape[:2] == real.shape:  # one value per token: what stands at padding does not matter
+        ours, theirs = ours[real], theirs[real]
+    return Difference(name, float((ours - theirs).abs().max()), float(theirs.abs().max()))

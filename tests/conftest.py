@@ -1,0 +1,45 @@
+"""What every test needs: one torch thread per worker, no network, no colours."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NO_COLOR", "1")
+os.environ.setdefault("COLUMNS", "200")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+import pytest
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch):
+    """Run the command line in this process, as main() would: cli("params", "--json") -> result."""
+    from litebert.cli import main
+
+    def run(*arguments: object) -> CommandResult:
+        import contextlib
+        import io
+
+        out, err = io.StringIO(), io.StringIO()
+        code = 0
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                main([str(argument) for argument in arguments])
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+        return CommandResult(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+class CommandResult:
+    """Exit code and output of a command."""
+
+    def __init__(self, code: int, out: str, err: str):
+        self.code, self.out, self.err = code, out, err
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"

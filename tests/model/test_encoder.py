@@ -1,0 +1,217 @@
+"""The encoder: dropout at every original place and nowhere else, init, packed = padded, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from litebert.errors import InputError
+from litebert.model import encoder as encoder_module
+from litebert.model.config import ModelConfig, vary
+from litebert.model.encoder import Encoder, attend_packed
+from litebert.model.heads import (
+    AnswerModel,
+    ClassificationModel,
+    MultipleChoiceModel,
+    PretrainingModel,
+    SpanModel,
+    TokenClassificationModel,
+)
+
+TINY = ModelConfig(
+    vocab_size=50,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=16,
+)
+IDS = torch.arange(20).view(2, 10) % 50
+
+
+def record_dropouts(model: nn.Module, monkeypatch) -> list[tuple[str, float, torch.Size]]:
+    """Run in training mode and note each dropout that is really applied: module, rate, shape."""
+    calls: list[tuple[str, float, torch.Size]] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout):
+            module.register_forward_hook(
+                lambda m, args, out, name=name: calls.append((name, m.p, args[0].shape)) if m.p else None
+            )
+    real = encoder_module.F.scaled_dot_product_attention
+
+    def attention(query, key, value, attn_mask=None, dropout_p=0.0):
+        if dropout_p:
+            calls.append(("probabilities", dropout_p, query.shape))
+        return real(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p)
+
+    monkeypatch.setattr(encoder_module.F, "scaled_dot_product_attention", attention)
+    model.train()
+    model(IDS)
+    return calls
+
+
+def test_each_dropout_site(monkeypatch):
+    config = vary(TINY, hidden_dropout_prob=0.25, attention_probs_dropout_prob=0.5)
+    calls = record_dropouts(Encoder(config), monkeypatch)
+    narrow, wide = torch.Size([2, 10, 8]), torch.Size([2, 10, 16])
+    one_layer = [
+        ("probabilities", 0.5, torch.Size([2, 2, 10, 8])),
+        ("attention.0.dropout", 0.25, wide),
+        ("ffn.0.dropout", 0.25, wide),  # the one transformers lost
+    ]
+    # In E, before the projection; then the three of each application; none after the last layer or in the pooler.
+    assert calls == [("embeddings.dropout", 0.25, narrow), *one_layer * 3]
+
+
+def test_ffn_dropout_drops_the_output_before_the_residual():
+    config = vary(TINY, hidden_dropout_prob=0.5)
+    block = Encoder(config).ffn[0].train()
+    hidden = torch.randn(1, 200, 16)
+    dropped: list[torch.Tensor] = []
+    block.dropout.register_forward_hook(lambda m, args, out: dropped.append((args[0], out)))
+    normed: list[torch.Tensor] = []
+    block.norm.register_forward_hook(lambda m, args, out: normed.append(args[0]))
+    block(hidden)
+    before, after = dropped[0]
+    zeros = (after == 0).float().mean()
+    assert 0.4 < zeros < 0.6
+    torch.testing.assert_close(after[after != 0], 2 * before[after != 0])
+    torch.testing.assert_close(normed[0], hidden + after)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (PretrainingModel, []),  # no dropout before the sentence head (transformers adds one)
+        (ClassificationModel, ["dropout"]),
+        (TokenClassificationModel, ["dropout"]),
+        (SpanModel, []),
+        (AnswerModel, ["dropout"]),
+    ],
+)
+def test_head_dropouts(model, expected, monkeypatch):
+    calls = record_dropouts(model(vary(TINY, classifier_dropout_prob=0.3)), monkeypatch)
+    assert [(name, rate) for name, rate, _ in calls] == [(name, 0.3) for name in expected]
+
+
+def test_multiple_choice_dropout(monkeypatch):
+    model = MultipleChoiceModel(vary(TINY, classifier_dropout_prob=0.3)).train()
+    seen = []
+    model.dropout.register_forward_hook(lambda m, args, out: seen.append(m.p))
+    model(IDS.view(1, 2, 10))
+    assert seen == [0.3]
+
+
+def test_no_dropout_without_training():
+    model = Encoder(vary(TINY, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)).eval()
+    assert torch.equal(model(IDS).hidden, model(IDS).hidden)
+
+
+def test_initial_weights_are_a_normal_cut_at_two_sigma():
+    torch.manual_seed(0)
+    model = PretrainingModel(vary(TINY, hidden_size=128, embedding_size=64, vocab_size=2000, intermediate_size=512))
+    matrices = {n: p for n, p in model.named_parameters() if p.ndim == 2}
+    sample = torch.cat([p.detach().flatten() for p in matrices.values()])
+    assert len(sample) > 200_000
+    assert float(sample.abs().max()) <= 0.04
+    # Standard deviation of a normal cut at two sigma: sqrt(1 - 2 * 2 * pdf(2) / (cdf(2) - cdf(-2))).
+    pdf = math.exp(-2) / math.sqrt(2 * math.pi)
+    expected = 0.02 * math.sqrt(1 - 4 * pdf / math.erf(2 / math.sqrt(2)))
+    assert abs(float(sample.std()) - expected) < 0.01 * expected
+    assert float((sample.abs() > 0.0385).float().mean()) > 0  # it is cut there, not narrower
+    assert abs(float(sample.mean())) < 2e-4
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 1:
+            assert torch.equal(parameter, torch.full_like(parameter, float(name.endswith("norm.weight")))), name
+    # The pad row is like any other.
+    assert float(model.encoder.embeddings.word.weight[0].detach().abs().max()) > 0
+
+
+def test_the_pad_row_is_trained():
+    model = Encoder(TINY)
+    model(torch.zeros(1, 4, dtype=torch.long)).hidden.sin().sum().backward()
+    assert float(model.embeddings.word.weight.grad[0].abs().max()) > 0
+
+
+def test_projection_exists_only_where_needed():
+    assert Encoder(TINY).projection.bias is not None
+    assert Encoder(vary(TINY, embedding_size=16)).projection is None
+
+
+@pytest.mark.parametrize(("name", "reference"), [("gelu_new", "tanh"), ("gelu", "erf")])
+def test_gelu_forms(name, reference):
+    x = torch.linspace(-4, 4, 101, dtype=torch.float64)
+    cube = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    exact = 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+    actual = encoder_module.activation(name)(x)
+    torch.testing.assert_close(actual, cube if reference == "tanh" else exact)
+    assert float((cube - exact).abs().max()) > 1e-5
+
+
+def pack(rows: list[torch.Tensor]):
+    ids = torch.cat(rows)
+    positions = torch.cat([torch.arange(len(row)) for row in rows])
+    starts = torch.tensor([0, *torch.tensor([len(row) for row in rows]).cumsum(0)], dtype=torch.int32)
+    return ids, positions, starts
+
+
+def test_packed_equals_padded():
+    torch.manual_seed(0)
+    model = Encoder(TINY).double()
+    lengths = (10, 3, 7)
+    rows = [torch.randint(0, 50, (n,)) for n in lengths]
+    padded, mask = torch.zeros(3, 10, dtype=torch.long), torch.zeros(3, 10)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)], mask[i, : len(row)] = row, 1
+    segments = torch.randint(0, 2, (3, 10))
+    expected = model(padded, segment_ids=segments, attention_mask=mask)
+    ids, positions, starts = pack(rows)
+    packed_segments = segments[mask.bool()]
+    # Two unused sequences at the end, as the loader's static shapes have them.
+    starts = torch.cat([starts, starts[-1:], starts[-1:]])
+    actual = model(ids, segment_ids=packed_segments, position_ids=positions, starts=starts)
+    torch.testing.assert_close(actual.hidden, expected.hidden[mask.bool()])
+    torch.testing.assert_close(actual.pooled[:3], expected.pooled)
+    gradients = []
+    for pooled in (expected.pooled, actual.pooled[:3]):
+        model.zero_grad()
+        pooled.sin().sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_packed_attention_dropout_is_applied():
+    q = torch.randn(6, 2, 4)
+    starts = torch.tensor([0, 4, 6], dtype=torch.int32)
+    torch.manual_seed(0)
+    plain = attend_packed(starts, 4, 0.0)(q, q, q)
+    dropped = attend_packed(starts, 4, 0.5)(q, q, q)
+    assert not torch.allclose(plain, dropped)
+
+
+def test_a_fully_masked_row_stays_finite():
+    model = Encoder(TINY).eval()
+    assert torch.isfinite(model(IDS, attention_mask=torch.zeros(2, 10)).hidden).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(input_ids=torch.tensor([[1, 50]])), "input_ids holds 50; the model takes 0 to 49"),
+        (dict(input_ids=torch.tensor([[-1, 3]])), "input_ids holds -1"),
+        (dict(input_ids=torch.ones(1, 17, dtype=torch.long)), "17 tokens, the model takes 16"),
+        (dict(input_ids=torch.ones(3, dtype=torch.long)), r"input ids are \[batch, sequence\]"),
+        (dict(input_ids=torch.ones(1, 0, dtype=torch.long)), "empty"),
+        (dict(input_ids=IDS, segment_ids=torch.full_like(IDS, 2)), "segment_ids holds 2"),
+        (dict(input_ids=IDS, position_ids=torch.full_like(IDS, 16)), "position_ids holds 16"),
+        (dict(input_ids=torch.ones(4, dtype=torch.long), starts=torch.tensor([0, 4])), "needs position_ids"),
+    ],
+)
+def test_bad_input_is_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Encoder(TINY)(**arguments)

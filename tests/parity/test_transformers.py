@@ -1,0 +1,239 @@
+"""Our models against transformers': same weights, same outputs, same gradients; folders open on both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+import transformers
+
+from litebert.model.config import ModelConfig, preset, vary
+from litebert.model.heads import MODELS
+from litebert.model.hub import ARCHITECTURES, load_model, save_model
+from litebert.model.names import hub_names
+
+SMALL = ModelConfig(
+    vocab_size=90,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=6,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=40,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+    labels=("a", "b", "c"),
+)
+SHAPES = {
+    "small": SMALL,
+    "3 groups": vary(SMALL, num_hidden_groups=3),
+    "inner 2": vary(SMALL, inner_group_num=2, num_hidden_layers=3),
+    "3 groups, inner 2": vary(SMALL, num_hidden_groups=3, inner_group_num=2),
+    "unshared": vary(SMALL, sharing="none"),
+    "E = H": vary(SMALL, embedding_size=32),
+    "erf": vary(SMALL, hidden_act="gelu"),
+    "relu": vary(SMALL, hidden_act="relu"),
+    "bert": vary(
+        SMALL, model_type="bert", sharing="none", embedding_size=32, hidden_act="gelu", num_hidden_layers=3
+    ),
+}
+TOLERANCE = dict(atol=1e-5, rtol=1e-5)
+
+
+def scramble(model: torch.nn.Module) -> torch.nn.Module:
+    """Weights away from their initial values, biases and norms included, so that nothing can hide."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
+    return model.eval()
+
+
+def inputs(config: ModelConfig, batch: int = 3, length: int = 20):
+    """Ids with both segments and real padding."""
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(0, config.vocab_size, (batch, length), generator=generator)
+    mask = torch.ones(batch, length, dtype=torch.long)
+    mask[1, length // 2 :] = 0
+    mask[2, -1:] = 0
+    segments = torch.zeros_like(ids)
+    segments[:, length // 3 :] = 1
+    return ids, segments, mask
+
+
+def both(config: ModelConfig, head: str, tmp_path):
+    ours = scramble(MODELS[head](config))
+    save_model(ours, tmp_path / "model")
+    cls = getattr(transformers, ARCHITECTURES[head][config.model_type == "bert"])
+    theirs, info = cls.from_pretrained(tmp_path / "model", output_loading_info=True, attn_implementation="eager")
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert not info["mismatched_keys"]
+    return ours, theirs.eval()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_hidden_states_pooled_output_and_attention(shape, tmp_path):
+    config = dataclasses.replace(SHAPES[shape], labels=())
+    ours, theirs = both(config, "encoder", tmp_path)
+    ids, segments, mask = inputs(config)
+    actual = ours(ids, segment_ids=segments, attention_mask=mask, output_hidden_states=True, output_attentions=True)
+    expected = theirs(
+        ids, token_type_ids=segments, attention_mask=mask, output_hidden_states=True, output_attentions=True
+    )
+    real = mask.bool()
+    torch.testing.assert_close(actual.hidden[real], expected.last_hidden_state[real], **TOLERANCE)
+    torch.testing.assert_close(actual.pooled, expected.pooler_output, **TOLERANCE)
+    plain = ours(ids, segment_ids=segments, attention_mask=mask)
+    torch.testing.assert_close(plain.hidden, actual.hidden, **TOLERANCE)
+    # transformers records one state per layer (inner blocks are not told apart in every release), ours one per block.
+    per_layer = actual.hidden_states[:: config.inner_group_num]
+    if len(expected.hidden_states) == len(actual.hidden_states):
+        per_layer = actual.hidden_states
+    assert len(per_layer) == len(expected.hidden_states)
+    for a, b in zip(per_layer, expected.hidden_states, strict=True):
+        torch.testing.assert_close(a[real], b[real], **TOLERANCE)
+    assert len(actual.attentions) == config.num_hidden_layers * config.inner_group_num
+    if len(expected.attentions) == len(actual.attentions):
+        for a, b in zip(actual.attentions, expected.attentions, strict=True):
+            torch.testing.assert_close(a, b, **TOLERANCE)
+
+
+def head_outputs(head, ours, theirs, config):
+    """The outputs both sides share, as (name, ours, theirs)."""
+    ids, segments, mask = inputs(config, batch=4)
+    if head == "multiple-choice":
+        ids, segments, mask = (x.view(2, 2, -1) for x in (ids, segments, mask))
+    actual = ours(ids, segment_ids=segments, attention_mask=mask)
+    expected = theirs(ids, token_type_ids=segments, attention_mask=mask)
+    if head == "pretraining":
+        sentence = expected.sop_logits if config.model_type == "albert" else expected.seq_relationship_logits
+        return [(actual.masked_lm, expected.prediction_logits), (actual.sentence, sentence)]
+    if head == "masked-lm":
+        return [(actual.masked_lm, expected.logits)]
+    if head == "sentence-order":
+        return [(actual.sentence, expected.logits)]
+    if head == "span":
+        return [(actual[0], expected.start_logits), (actual[1], expected.end_logits)]
+    return [(actual, expected.logits)]
+
+
+HEADS = [
+    (shape, head)
+    for shape in ("small", "3 groups, inner 2", "E = H", "bert")
+    for head, names in ARCHITECTURES.items()
+    if head != "encoder" and names[shape == "bert"] is not None
+]
+
+
+@pytest.mark.parametrize(("shape", "head"), HEADS)
+def test_heads_and_gradients(shape, head, tmp_path):
+    config = SHAPES[shape]
+    ours, theirs = both(config, head, tmp_path)
+    pairs = head_outputs(head, ours, theirs, config)
+    for actual, expected in pairs:
+        torch.testing.assert_close(actual, expected, **TOLERANCE)
+    # The same scalar of every output, so that every head sends gradient.
+    for side in (0, 1):
+        loss = sum((pair[side].float().sin() * torch.arange(pair[side].shape[-1]).cos()).mean() for pair in pairs)
+        loss.backward()
+    names = hub_names(vary(config, embedding_projection=True) if config.model_type == "albert" else config)
+    gradients = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    compared = 0
+    for name, parameter in ours.named_parameters():
+        expected = gradients[names[name]]
+        if name == "encoder.embeddings.word.weight":
+            # padding_idx stops the pad row's gradient as an input in transformers; ours trains it, as released.
+            expected, actual = expected[1:], parameter.grad[1:]
+        else:
+            actual = parameter.grad
+        # A key's bias adds the same to all logits of a query: its true gradient is 0, and only rounding is left of it.
+        scale = largest if name.endswith("key.bias") else float(expected.abs().max())
+        assert float((actual - expected).abs().max()) <= 1e-4 * scale, name
+        compared += 1
+    assert compared == len(list(ours.parameters()))
+
+
+def test_base_shape(tmp_path):
+    config = preset("albert-base", vocab_size=1000)
+    ours, theirs = both(config, "pretraining", tmp_path)
+    ids, segments, mask = inputs(config, batch=3, length=64)
+    with torch.no_grad():
+        actual = ours(ids, segment_ids=segments, attention_mask=mask)
+        expected = theirs(ids, token_type_ids=segments, attention_mask=mask)
+    real = mask.bool()
+    scale = float(expected.prediction_logits.abs().max())
+    assert float((actual.masked_lm - expected.prediction_logits)[real].abs().max()) < 1e-5 * max(1.0, scale)
+    torch.testing.assert_close(actual.sentence, expected.sop_logits, **TOLERANCE)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_folders_of_transformers_open_here(shape, tmp_path):
+    """Written by transformers, read by ours, written by ours, read by its Auto classes: the same outputs throughout."""
+    config = SHAPES[shape]
+    ours, theirs = both(config, "classification", tmp_path)
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = load_model(tmp_path / "theirs")
+    assert again.head == "classification"
+    assert again.config.labels == ("a", "b", "c")
+    ids, segments, mask = inputs(config)
+    expected = ours(ids, segment_ids=segments, attention_mask=mask)
+    torch.testing.assert_close(again(ids, segment_ids=segments, attention_mask=mask), expected, **TOLERANCE)
+    save_model(again, tmp_path / "again")
+    auto = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "again").eval()
+    assert auto.config.id2label == {0: "a", 1: "b", 2: "c"}
+    logits = auto(ids, token_type_ids=segments, attention_mask=mask).logits
+    torch.testing.assert_close(logits, expected, **TOLERANCE)
+
+
+def test_a_projection_found_in_a_file_is_kept(tmp_path):
+    config = transformers.AlbertConfig(
+        vocab_size=50, embedding_size=16, hidden_size=16, num_attention_heads=2, intermediate_size=32, num_hidden_layers=2
+    )
+    theirs = scramble(transformers.AlbertModel(config))
+    theirs.save_pretrained(tmp_path)
+    ours = load_model(tmp_path)
+    assert ours.config.embedding_projection
+    ids, _, _ = inputs(ours.config)
+    torch.testing.assert_close(ours(ids).pooled, theirs(ids).pooler_output, **TOLERANCE)
+    save_model(ours, tmp_path / "again")
+    assert load_model(tmp_path / "again").config.embedding_projection
+
+
+def test_identity_projection_comes_and_goes(tmp_path):
+    ours = scramble(MODELS["encoder"](vary(SHAPES["E = H"], labels=())))
+    assert ours.encoder.projection is None
+    save_model(ours, tmp_path)
+    assert load_model(tmp_path).encoder.projection is None
+    theirs = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        theirs.encoder.embedding_hidden_mapping_in.bias += 1.0  # trained on there: no longer an identity
+    theirs.save_pretrained(tmp_path / "trained")
+    assert load_model(tmp_path / "trained").encoder.projection is not None
+
+
+@pytest.mark.parametrize(
+    ("config", "head"),
+    [
+        (vary(SMALL, sharing="attention"), "encoder"),
+        (vary(SMALL, sharing="ffn"), "pretraining"),
+        (SMALL, "answer"),
+        (SMALL, "sentence-order"),
+        # transformers puts a layer of 18 in 14 groups into the wrong one
+        (vary(SMALL, num_hidden_layers=18, num_hidden_groups=14), "encoder"),
+    ],
+)
+def test_what_transformers_cannot_express_is_refused_there_and_opens_here(config, head, tmp_path):
+    ours = scramble(MODELS[head](config))
+    save_model(ours, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "litebert"
+    with pytest.raises(ValueError, match="litebert"):
+        transformers.AutoModel.from_pretrained(tmp_path)
+    again = load_model(tmp_path)
+    assert again.head == head
+    assert again.config == dataclasses.replace(config, labels=())
+    for name, tensor in ours.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
