@@ -1,0 +1,173 @@
+"""The one place that knows the hardware: device, precision, threads, compilation, and what the machine can do.
+
+device = open_device(DeviceConfig())           -> Device(device=cpu, precision='fp32', compile=False, ...)
+with device.autocast(): loss = model(batch)
+measure_peak(device)                           -> 1.1e11  (FLOP/s of a large matrix product, here and now)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import math
+import os
+import shutil
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from litebert.errors import ConfigError
+
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class DeviceConfig:
+    """What a user may choose; `auto` means fp32 on a CPU, bf16 and compiled on a GPU that can."""
+
+    device: str = "auto"  # auto, cpu, cuda, cuda:1
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+    threads: int = 0  # 0: as many as the process may use
+    deterministic: bool = False  # bit-equal results on a GPU, at a price; a CPU always gives them
+
+    def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise ConfigError(f"threads: must not be negative, got {self.threads}")
+
+
+@dataclass(frozen=True)
+class Device:
+    """The hardware a run uses, decided once."""
+
+    device: torch.device
+    precision: Precision
+    compile: bool
+    name: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether this is a GPU."""
+        return self.device.type == "cuda"
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in the run's precision; parameters and gradients stay fp32."""
+        if self.precision == "bf16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all that was asked of it, before reading a clock."""
+        if self.is_cuda:
+            torch.cuda.synchronize(self.device)
+
+    def peak_memory(self) -> int:
+        """Most bytes that tensors have taken on the GPU so far; 0 on a CPU."""
+        return torch.cuda.max_memory_allocated(self.device) if self.is_cuda else 0
+
+
+def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -> Device:
+    """Decide and set up the hardware for this process, the `local_rank`-th of `num_local` on its machine."""
+    device = _pick(config.device, local_rank, num_local)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        name = torch.cuda.get_device_name(device)
+    else:
+        torch.set_num_threads(config.threads or max(1, usable_cpus() // num_local))
+        name = f"CPU, {torch.get_num_threads()} threads"
+    if config.deterministic:
+        # cuBLAS reads this when its first handle is made.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    precision = _precision(config.precision, device, name)
+    compiled, notes = _compilation(config.compile, device)
+    return Device(device, precision, compiled, name, notes)
+
+
+def _pick(wanted: str, local_rank: int, num_local: int) -> torch.device:
+    num_gpus = torch.cuda.device_count()
+    kind, _, index = wanted.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and not (kind == "cuda" and index.isdigit())):
+        raise ConfigError(f"device: {wanted!r} is not one of: auto, cpu, cuda, cuda:1 (others are not tested)")
+    if kind == "cpu" or (kind == "auto" and not num_gpus):
+        return torch.device("cpu")
+    if not num_gpus:
+        raise ConfigError(f"device: {wanted} was asked for, but torch {torch.__version__} finds no GPU; use cpu")
+    if index and num_local > 1:
+        raise ConfigError(f"device: {wanted} names one GPU for {num_local} processes; use cuda")
+    number = int(index) if index else local_rank
+    if number >= num_gpus:
+        if num_local > 1:
+            raise ConfigError(f"{num_local} processes for {num_gpus} GPUs; torchrun --nproc-per-node={num_gpus}")
+        raise ConfigError(f"device: {wanted} was asked for, but this machine has {num_gpus} GPU(s), from cuda:0")
+    return torch.device("cuda", number)
+
+
+def _precision(wanted: str, device: torch.device, name: str) -> Precision:
+    if device.type == "cpu":
+        # Some virtual machines announce AMX and then die of an illegal instruction in a bf16 product; a user's
+        # process must not, and fp32 is as fast on most others.
+        if wanted == "bf16":
+            raise ConfigError("precision: bf16 is for GPUs (on some CPUs it crashes the process); use fp32")
+        return "fp32"
+    able = torch.cuda.is_bf16_supported(including_emulation=False)
+    if wanted == "bf16" and not able:
+        raise ConfigError(f"precision: {name} has no bf16; use fp32")
+    return "bf16" if able and wanted != "fp32" else "fp32"
+
+
+def _compilation(wanted: str, device: torch.device) -> tuple[bool, tuple[str, ...]]:
+    if wanted == "off" or (wanted == "auto" and device.type == "cpu"):
+        return False, ()
+    compilers = [os.environ.get("CC", ""), os.environ.get("CXX", ""), "cc", "gcc", "clang", "g++", "c++", "cl"]
+    lacks = None
+    if not any(name and shutil.which(name) for name in compilers):
+        lacks = "a C compiler"
+    elif device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        lacks = "triton"
+    if lacks is None:
+        return True, ()
+    if wanted == "on":
+        raise ConfigError(f"compile: torch.compile needs {lacks}, which is not installed; use compile: off")
+    return False, (f"not compiled, so slower: torch.compile needs {lacks}",)
+
+
+def usable_cpus() -> int:
+    """How many CPUs this process may use: by affinity and, in a container, by its quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        count = min(count, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no cgroup v2, or "max": no quota
+        pass
+    return count
+
+
+@torch.no_grad()
+def measure_peak(device: Device, seconds: float = 0.5) -> float:
+    """FLOP/s of a large matrix product on this device now: the ceiling that a share of peak refers to.
+
+    Measured rather than looked up: a data sheet's figure is reached by no product, and laptops have none.
+    """
+    size = 8192 if device.is_cuda else 1024
+    dtype = torch.bfloat16 if device.precision == "bf16" else torch.float32
+    a = torch.randn(size, size, device=device.device, dtype=dtype)
+    b = torch.randn(size, size, device=device.device, dtype=dtype)
+    repeats = 10 if device.is_cuda else 1
+    best = math.inf
+    deadline = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 3 or time.perf_counter() < deadline:
+        device.synchronize()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            torch.mm(a, b)
+        device.synchronize()
+        best = min(best, (time.perf_counter() - start) / repeats)
+        rounds += 1
+    return 2.0 * size**3 / best

@@ -1,0 +1,152 @@
+"""Several processes as one run, under `torchrun`: who am I, one sum per step, and an error instead of a hang.
+
+ALBERT's gradients are few numbers, and a shared layer's gradient is complete only when the backward pass ends: one
+all-reduce of one flat buffer per step is all there is to do.
+
+    with connect(world_from_environment(), "cpu", timeout=600) as world:
+        totals = sum_gradients(params, torch.tensor([loss_sum, num_masked]), world)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from litebert.errors import ConfigError, LitebertError
+
+
+class WorkerLostError(LitebertError, RuntimeError):
+    """Another process of the run has died or hangs."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of a run; this one is `rank` of `size`, and `local_rank` of `local_size` on its machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files and talks."""
+        return self.rank == 0
+
+
+def world_from_environment(environment: Mapping[str, str] = os.environ) -> World:
+    """The world that `torchrun` describes, or a world of one."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    present = [name for name in names if name in environment]
+    if "RANK" not in present and "WORLD_SIZE" not in present:
+        return World()
+    if missing := set(names) - set(present):
+        raise ConfigError(f"{present[0]} is set but {', '.join(sorted(missing))} is not; start with torchrun")
+    try:
+        world = World(
+            rank=int(environment["RANK"]),
+            size=int(environment["WORLD_SIZE"]),
+            local_rank=int(environment["LOCAL_RANK"]),
+            local_size=int(environment.get("LOCAL_WORLD_SIZE", environment["WORLD_SIZE"])),
+        )
+    except ValueError as error:
+        raise ConfigError(f"RANK, WORLD_SIZE, LOCAL_RANK: {error}") from None
+    if not 0 <= world.rank < world.size:
+        raise ConfigError(f"RANK {world.rank} does not fit WORLD_SIZE {world.size}")
+    return world
+
+
+@contextlib.contextmanager
+def connect(world: World, device: torch.device | str, timeout: float = 600.0) -> Iterator[World]:
+    """Join the other processes and leave them cleanly; nobody waits for a lost one longer than `timeout` seconds."""
+    if world.size == 1:
+        yield world
+        return
+    device = torch.device(device)
+    on_gpu = device.type == "cuda"
+    with _lost(world):
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            rank=world.rank,
+            world_size=world.size,
+            timeout=timedelta(seconds=timeout),
+            device_id=device if on_gpu else None,
+        )
+    try:
+        yield world
+    finally:
+        dist.destroy_process_group()
+
+
+@torch.no_grad()
+def sum_gradients(params: Iterable[Tensor], totals: Tensor, world: World) -> Tensor:
+    """Add up all processes' gradients in place, and their `totals` (loss sums, counts), in one message.
+
+    Returns the sum of the totals, a float32 vector. A parameter that has a gradient in some process gets one in
+    all; where none has, it stays None.
+    """
+    if world.size == 1:
+        return totals
+    params = list(params)
+    present = torch.tensor([float(param.grad is not None) for param in params], device=totals.device)
+    parts = [torch.zeros_like(param) if param.grad is None else param.grad for param in params]
+    flat = torch.cat([totals, present, *(part.reshape(-1) for part in parts)])
+    with _lost(world):
+        dist.all_reduce(flat)
+    summed = flat.split([totals.numel(), len(params), *(part.numel() for part in parts)])
+    # Only a process that lacks a gradient has to look (a sync) whether another has it.
+    anywhere = summed[1].tolist() if any(param.grad is None for param in params) else []
+    for i, (param, total) in enumerate(zip(params, summed[2:], strict=True)):
+        if param.grad is not None:
+            param.grad.copy_(total.view_as(param))
+        elif anywhere[i]:
+            param.grad = total.view_as(param).clone()
+    return summed[0].clone()
+
+
+def any_process(flag: bool, world: World, device: torch.device | str = "cpu") -> bool:
+    """Whether the flag is up in any process: so that all stop, or save, at the same step."""
+    if world.size == 1:
+        return flag
+    value = torch.tensor(float(flag), device=device)
+    with _lost(world):
+        dist.all_reduce(value, op=dist.ReduceOp.MAX)
+        return bool(value.item())
+
+
+@torch.no_grad()
+def copy_from_main(tensors: Iterable[Tensor], world: World) -> None:
+    """Overwrite the tensors by those of the main process."""
+    if world.size > 1:
+        with _lost(world):
+            for tensor in tensors:
+                dist.broadcast(tensor, src=0)
+
+
+def wait_for_all(world: World) -> None:
+    """Go on when every process has come here."""
+    if world.size > 1:
+        with _lost(world):
+            dist.barrier()
+
+
+@contextlib.contextmanager
+def _lost(world: World) -> Iterator[None]:
+    """Torch's many errors for one thing, as one error that says what to do."""
+    try:
+        yield
+    except RuntimeError as error:  # dist.DistError is one too
+        # "[/path/in/torch.cc:537] Connection reset by peer. This is typically ..." -> "Connection reset by peer"
+        reason = re.sub(r"^(\[[^\]]*\] )+", "", str(error).strip()).split(". ")[0].partition("\n")[0]
+        raise WorkerLostError(
+            f"process {world.rank} of {world.size} lost touch with the others ({reason}). The last checkpoint "
+            "is whole: start again with --resume auto, or let torchrun do it with --max-restarts."
+        ) from error

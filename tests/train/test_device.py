@@ -1,0 +1,127 @@
+"""Hardware decisions: what is picked, what is refused and with which words."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+import torch
+
+from litebert.config import build
+from litebert.errors import ConfigError
+from litebert.train import device as device_module
+from litebert.train.device import Device, DeviceConfig, measure_peak, open_device, usable_cpus
+
+
+@pytest.fixture(autouse=True)
+def _settings_stay(monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Pretend that the machine has so many GPUs, with or without bf16."""
+
+    def pretend(count: int, bf16: bool = True) -> None:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16)
+        monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA Pretend")
+
+    return pretend
+
+
+def test_cpu_runs_in_fp32_uncompiled(gpus):
+    gpus(0)
+    for config in (DeviceConfig(), DeviceConfig(device="cpu")):
+        device = open_device(config)
+        assert (device.device.type, device.precision, device.compile) == ("cpu", "fp32", False)
+    with device.autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+    assert device.peak_memory() == 0
+
+
+def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):
+    gpus(2)
+    monkeypatch.setattr(device_module.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(device_module.shutil, "which", lambda name: f"/bin/{name}")
+    device = open_device(DeviceConfig(), local_rank=1, num_local=2)
+    assert device == Device(torch.device("cuda", 1), "bf16", True, "NVIDIA Pretend")
+    assert open_device(DeviceConfig(device="cuda:1")).device.index == 1
+    assert open_device(DeviceConfig(precision="fp32", compile="off")).precision == "fp32"
+    assert not open_device(DeviceConfig(compile="off")).compile
+
+
+def test_an_old_gpu_runs_in_fp32(gpus):
+    gpus(1, bf16=False)
+    assert open_device(DeviceConfig()).precision == "fp32"
+    with pytest.raises(ConfigError, match="NVIDIA Pretend has no bf16; use fp32"):
+        open_device(DeviceConfig(precision="bf16"))
+
+
+def test_compiling_without_a_compiler(gpus, monkeypatch):
+    gpus(1)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+    device = open_device(DeviceConfig())
+    assert not device.compile
+    assert device.notes == ("not compiled, so slower: torch.compile needs a C compiler",)
+    for place in ("cpu", "cuda"):
+        with pytest.raises(ConfigError, match="needs a C compiler, which is not installed; use compile: off"):
+            open_device(DeviceConfig(device=place, compile="on"))
+
+
+@pytest.mark.parametrize(
+    ("config", "count", "local", "message"),
+    [
+        ({"device": "mps"}, 0, 1, "'mps' is not one of: auto, cpu, cuda, cuda:1"),
+        ({"device": "cuda:x"}, 1, 1, "'cuda:x' is not one of"),
+        ({"device": "cpu:0"}, 1, 1, "'cpu:0' is not one of"),
+        ({"device": "cuda"}, 0, 1, "finds no GPU; use cpu"),
+        ({"device": "cuda:3"}, 2, 1, r"this machine has 2 GPU\(s\)"),
+        ({"device": "cuda:1"}, 2, 2, "names one GPU for 2 processes; use cuda"),
+        ({}, 2, 4, "4 processes for 2 GPUs; torchrun --nproc-per-node=2"),
+        ({"device": "cpu", "precision": "bf16"}, 0, 1, "bf16 is for GPUs .* use fp32"),
+        ({"precision": "fp16"}, 0, 1, "not one of: auto, fp32, bf16"),
+        ({"threads": -1}, 0, 1, "threads: must not be negative"),
+    ],
+)
+def test_mistakes_are_named(gpus, config, count, local, message):
+    gpus(count)
+    with pytest.raises(ConfigError, match=message):
+        open_device(build(DeviceConfig, config), local_rank=local - 1, num_local=local)
+
+
+def test_threads():
+    open_device(DeviceConfig(device="cpu", threads=3))
+    assert torch.get_num_threads() == 3
+    open_device(DeviceConfig(device="cpu"))
+    assert torch.get_num_threads() == usable_cpus()
+    open_device(DeviceConfig(device="cpu"), num_local=1000)  # never none
+    assert torch.get_num_threads() == 1
+
+
+def test_usable_cpus_reads_affinity_and_quota(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    for text, expected in [("max 100000", 64), ("250000 100000", 3), ("50000 100000", 1), ("", 64)]:
+        monkeypatch.setattr(device_module.Path, "read_text", lambda path, text=text: text)
+        assert usable_cpus() == expected
+
+
+def test_deterministic_is_set():
+    open_device(DeviceConfig(device="cpu", deterministic=True))
+    assert torch.are_deterministic_algorithms_enabled()
+
+
+def test_peak_counts_two_operations_per_product(monkeypatch):
+    """With a clock that moves 10 ms per look, a product of 1024^3 takes 10 ms."""
+    now = iter(range(10**6))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now) / 100)
+    device = Device(torch.device("cpu"), "fp32", False, "CPU")
+    assert measure_peak(device, seconds=0.0) == pytest.approx(2 * 1024**3 / 0.01)
