@@ -11,7 +11,7 @@ import torch
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
-from litebert.model.google import is_google_folder, load_google
+from litebert.model.google import is_google
 from litebert.model.hub import CONFIG_FILE, LoadReport, find_folder, load_model_and_report, save_model
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -53,17 +53,9 @@ def convert_model(
         raise ConfigError(f"--dtype: {dtype!r} is not one of: {', '.join(DTYPES)}")
     if (target / CONFIG_FILE).exists() and not overwrite:
         raise CheckpointError(f"{target}: holds a model already; --overwrite replaces it")
-    path = Path(source)
-    if not path.is_dir() and list(path.parent.glob(f"{path.name}*.index")) + (
-        [path] if path.suffix == ".index" else []
-    ):
-        model, report = load_google(path, head)
-        folder = path.parent
-    else:
-        folder = find_folder(source)
-        is_google = not (folder / CONFIG_FILE).is_file() and is_google_folder(folder)
-        model, report = load_google(folder, head) if is_google else load_model_and_report(folder, head)
+    model, report = load_model_and_report(source, head)
     save_model(model, target, DTYPES[dtype])
+    folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)
     copied = _copy_tokenizer(folder, target)
     return Conversion(model.head, sum(p.numel() for p in model.parameters()), report, copied)
 

@@ -7,6 +7,7 @@ TensorFlows, where each layer may have norms of its own although the matrices ar
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +22,7 @@ from litebert.model.heads import Model
 from litebert.model.hub import LoadReport, build_model
 from litebert.model.names import Source, tf_names
 from litebert.model.sharing import plan_of
-from litebert.model.tf_checkpoint import TfCheckpoint, find_bundle, read_bundle
+from litebert.model.tf_checkpoint import TfCheckpoint, read_bundle
 
 CONFIG_NAMES = ("albert_config.json", "bert_config.json")
 _SLOT = re.compile(r"/(adam_[mv]|lamb_[mv]|Adam(_1)?|Momentum)$|(^|/)(global_step|beta[12]_power)$")
@@ -33,9 +34,16 @@ _KERAS_NORM = re.compile(
 )
 
 
-def is_google_folder(folder: Path) -> bool:
-    """Whether a folder holds a TensorFlow bundle (or is a TF-Hub module that does)."""
-    return any(next(place.glob("*.index"), None) is not None for place in (folder, folder / "variables"))
+def is_google(source: Path | str) -> bool:
+    """Whether this is a TensorFlow checkpoint: its folder, a TF-Hub module, its prefix or one of its files."""
+    path = Path(source)
+    if path.is_dir():
+        if (path / "config.json").is_file():
+            return False
+        places = (path, path / "variables")
+        return any((path / name).is_file() for name in CONFIG_NAMES) or any(any(p.glob("*.index")) for p in places)
+    prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
+    return bool(prefix) and path.parent.is_dir() and any(path.parent.glob(f"{glob.escape(prefix)}.index"))
 
 
 def load_google(
@@ -192,6 +200,3 @@ def _fit_labels(
         return vary(config, problem_type="regression", embedding_projection=config.embedding_projection)
     labels = tuple(f"LABEL_{i}" for i in range(outputs))
     return vary(config, labels=labels, embedding_projection=config.embedding_projection)
-
-
-__all__ = ["CONFIG_NAMES", "find_bundle", "is_google_folder", "load_google"]

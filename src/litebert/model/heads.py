@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.errors import InputError
+from litebert.errors import ConfigError, InputError, did_you_mean
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder, EncoderOutput, activation, initialize
 
@@ -264,6 +264,13 @@ def initialize_heads(model: Model) -> None:
     for name, child in model.named_children():
         if name != "encoder":
             initialize(child, model.config.initializer_range)
+
+
+def model_class(head: str) -> type[Model]:
+    """The class of a head by its name; a mistyped name shows the nearest."""
+    if head not in MODELS:
+        raise ConfigError(f"no head {head!r}{did_you_mean(head, MODELS)} Known: {', '.join(MODELS)}")
+    return MODELS[head]
 
 
 MODELS: dict[str, type[Model]] = {

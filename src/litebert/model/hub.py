@@ -22,10 +22,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from litebert.errors import CheckpointError, ConfigError, did_you_mean
+from litebert.errors import CheckpointError
 from litebert.files import staged_folder
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
-from litebert.model.heads import MODELS, Model
+from litebert.model.heads import MODELS, Model, model_class
 from litebert.model.names import clean_hub_name, hub_names
 
 M = TypeVar("M", bound=Model)
@@ -84,13 +84,13 @@ def load_model_and_report(
     **changes: Any,
 ) -> tuple[Model, LoadReport]:
     """Like load_model, with the account of what was mapped, skipped and missing."""
+    from litebert.model.google import is_google, load_google
+
+    if is_google(source):
+        return load_google(source, head, new_head, **changes)
     folder = find_folder(source, revision)
     config_path = folder / CONFIG_FILE
     if not config_path.is_file():
-        from litebert.model.google import is_google_folder, load_google
-
-        if is_google_folder(folder):
-            return load_google(folder, head, new_head, **changes)
         raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder")
     config, architectures = read_config(config_path)
     tensors = open_weights(folder)
@@ -113,7 +113,7 @@ def build_model(
 ) -> Model:
     """A model of `head` filled from `found` (our name -> the file's); fills in the report."""
     with torch.device("meta"):
-        expected = MODELS[head](config).state_dict()
+        expected = model_class(head)(config).state_dict()
     report.missing = [name for name in expected if name not in found]
     report.mapped = [name for name in expected if name in found]
     report.skipped += [file_name for name, file_name in found.items() if name not in expected]
@@ -182,9 +182,7 @@ def _rename(tensors: Mapping[str, Any], config: ModelConfig, extension: bool) ->
 
 def _pick_head(head: str | None, architectures: Sequence[str], found: Mapping[str, str], folder: Path) -> str:
     if head is not None:
-        if head not in MODELS:
-            raise ConfigError(f"no head {head!r}{did_you_mean(head, MODELS)} Known: {', '.join(MODELS)}")
-        return head
+        return model_class(head).head
     known = {name: ours for ours, names in ARCHITECTURES.items() for name in names if name}
     known |= {_extension_architecture(ours): ours for ours in MODELS}
     for architecture in architectures:

@@ -1,0 +1,117 @@
+"""`litebert convert` and `litebert verify` through the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from litebert.model.config import preset
+from litebert.model.heads import AnswerModel, MultipleChoiceModel, PretrainingModel
+from litebert.model.hub import load_model, save_model
+
+FIXTURES = Path(__file__).parent / "fixtures" / "tf"
+TINY = preset(
+    "albert-tiny", vocab_size=60, hidden_size=32, embedding_size=16, num_attention_heads=2, intermediate_size=64
+)
+
+
+def test_a_tensorflow_folder_becomes_one_that_transformers_opens(cli, tmp_path):
+    source = tmp_path / "google"
+    shutil.copytree(FIXTURES / "with_optimizer", source)
+    (source / "30k-clean.model").write_bytes(b"a vocabulary")
+    result = cli("convert", source, tmp_path / "out")
+    assert result.code == 0, result
+    assert "mapped   32 tensors" in result.out
+    assert "skipped  65" in result.out
+    assert "missing  0" in result.out
+    assert (tmp_path / "out" / "spiece.model").read_bytes() == b"a vocabulary"
+    theirs, info = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not info["missing_keys"]
+    ids = torch.arange(20).view(2, 10)
+    expected = load_model(FIXTURES / "base")(ids)
+    torch.testing.assert_close(theirs.eval()(ids).prediction_logits, expected.masked_lm, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001"])
+def test_prefixes_and_files_of_a_bundle(cli, tmp_path, suffix):
+    result = cli("convert", f"{FIXTURES / 'base' / 'model.ckpt-best'}{suffix}", tmp_path / "out", "--json")
+    assert result.code == 0, result
+    assert json.loads(result.out)["head"] == "pretraining"
+
+
+def test_missing_sentence_head_is_reported(cli, tmp_path):
+    result = cli("convert", FIXTURES / "hub_module", tmp_path / "out")
+    assert "missing  2: sentence.weight, sentence.bias" in result.out
+    assert "no sentence head" in result.out
+
+
+def test_dtype_and_head(cli, tmp_path):
+    save_model(PretrainingModel(TINY), tmp_path / "a")
+    assert cli("convert", tmp_path / "a", tmp_path / "b", "--dtype", "float16", "--head", "masked-lm").code == 0
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["dtype"] == "float16"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere/at/all", "out"], "nowhere/at/all: no such folder"),
+        ([FIXTURES / "v1_format", "out"], "V1"),
+        ([FIXTURES / "base", "out", "--dtype", "int8"], "'int8' is not one of"),
+        ([FIXTURES / "base", "out", "--head", "spam"], "no head 'spam'"),
+    ],
+)
+def test_mistakes_end_with_one_message_and_code_2(cli, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = cli("convert", *arguments)
+    assert result.code == 2, result
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_existing_model_is_not_overwritten_unasked(cli, tmp_path):
+    save_model(PretrainingModel(TINY), tmp_path / "out")
+    result = cli("convert", FIXTURES / "base", tmp_path / "out")
+    assert (result.code, "--overwrite" in result.err) == (2, True)
+    assert load_model(tmp_path / "out").config == TINY
+    assert cli("convert", FIXTURES / "base", tmp_path / "out", "--overwrite").code == 0
+    assert load_model(tmp_path / "out").config.vocab_size == 50
+
+
+@pytest.mark.parametrize("model", [PretrainingModel, MultipleChoiceModel])
+def test_verify_agrees(cli, tmp_path, model):
+    save_model(model(TINY), tmp_path / "m")
+    result = cli("verify", tmp_path / "m", "--length", 32)
+    assert result.code == 0, result
+    assert "agree" in result.out
+    rows = json.loads(cli("verify", tmp_path / "m", "--length", 32, "--json").out)
+    assert all(row["difference"] < 1e-5 < row["magnitude"] for row in rows)
+
+
+def test_verify_sees_a_difference(cli, tmp_path, monkeypatch):
+    from litebert.model import verify
+
+    save_model(PretrainingModel(TINY), tmp_path / "m")
+    real = verify.load_model
+
+    def changed(*arguments):
+        model = real(*arguments)
+        with torch.no_grad():
+            model.encoder.ffn[0].norm.bias += 0.5
+        return model
+
+    monkeypatch.setattr(verify, "load_model", changed)
+    result = cli("verify", tmp_path / "m", "--length", 32)
+    assert (result.code, "differ" in result.out) == (1, True)
+
+
+def test_verify_refuses_what_transformers_lacks(cli, tmp_path):
+    save_model(AnswerModel(TINY), tmp_path / "m")
+    result = cli("verify", tmp_path / "m")
+    assert (result.code, "nothing to compare with" in result.err) == (2, True)

@@ -1,0 +1,242 @@
+"""Model folders: every damaged, missing or ill-fitting file is refused by name; a failed save loses nothing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from litebert.errors import CheckpointError, ConfigError
+from litebert.model import hub
+from litebert.model.config import ModelConfig, vary
+from litebert.model.heads import MODELS, ClassificationModel, PretrainingModel
+from litebert.model.hub import load_model, load_model_and_report, save_model
+
+TINY = ModelConfig(
+    vocab_size=40,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=16,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    torch.manual_seed(0)
+    save_model(PretrainingModel(TINY), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def same(a, b) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("head", MODELS)
+def test_round_trip_of_every_head(head, tmp_path):
+    labels = ("x", "y", "z") if "classification" in head else ()
+    model = MODELS[head](vary(TINY, labels=labels))
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    assert type(again) is type(model)
+    assert again.config == model.config
+    assert same(again.state_dict(), model.state_dict())
+    assert not again.training
+
+
+def test_regression_keeps_its_one_output(tmp_path):
+    save_model(ClassificationModel(vary(TINY, problem_type="regression")), tmp_path)
+    again = load_model(tmp_path)
+    assert again.classifier.out_features == 1
+    assert again.config.problem_type == "regression"
+
+
+def test_half_precision_files_load_in_fp32(tmp_path):
+    model = PretrainingModel(TINY)
+    save_model(model, tmp_path, torch.float16)
+    assert load_file(tmp_path / "model.safetensors")["predictions.bias"].dtype == torch.float16
+    again = load_model(tmp_path)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor.half().float())
+
+
+def test_pickle_files_are_read_with_weights_only(folder):
+    state = load_file(folder / "model.safetensors")
+    expected = load_model(folder).state_dict()
+    (folder / "model.safetensors").unlink()
+    torch.save(state, folder / "pytorch_model.bin")
+    assert same(load_model(folder).state_dict(), expected)
+
+
+class Exploit:
+    def __reduce__(self):
+        return (print, ("code of the file was run",))
+
+
+def test_a_pickle_with_code_in_it_is_refused_and_not_run(folder, capsys):
+    (folder / "model.safetensors").unlink()
+    torch.save({"weight": Exploit()}, folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"pytorch_model.bin: damaged, or holds more than tensors"):
+        load_model(folder)
+    assert "was run" not in capsys.readouterr().out
+
+
+def shard(folder, parts: int = 2):
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names, weight_map = sorted(state), {}
+    for part in range(parts):
+        file = f"model-0000{part + 1}-of-0000{parts}.safetensors"
+        chunk = names[part::parts]
+        save_file({name: state[name] for name in chunk}, folder / file)
+        weight_map |= dict.fromkeys(chunk, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+def test_sharded_safetensors(folder):
+    expected = load_model(folder).state_dict()
+    shard(folder)
+    assert same(load_model(folder).state_dict(), expected)
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"names the shard 'model-00002-of-00002.safetensors', which is not in"):
+        load_model(folder)
+
+
+def test_a_shard_index_cannot_point_outside_the_folder(folder):
+    shard(folder)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": "../elsewhere.safetensors"}}))
+    with pytest.raises(CheckpointError, match="not in the folder"):
+        load_model(folder)
+    index.write_text("{}")
+    with pytest.raises(CheckpointError, match="no readable weight_map"):
+        load_model(folder)
+
+
+def test_old_names_and_bare_encoders(folder):
+    """Files of 2019: gamma and beta, a decoder bias, position ids; and an encoder saved without its prefix."""
+    state = load_file(folder / "model.safetensors")
+    expected = load_model(folder).state_dict()
+    old = {}
+    for name, tensor in state.items():
+        name = name.replace("albert.embeddings.LayerNorm.weight", "albert.embeddings.LayerNorm.gamma")
+        name = name.replace("albert.embeddings.LayerNorm.bias", "albert.embeddings.LayerNorm.beta")
+        name = name.replace("predictions.bias", "predictions.decoder.bias")
+        old[name] = tensor
+    old["albert.embeddings.position_ids"] = torch.arange(16)[None]
+    save_file(old, folder / "model.safetensors")
+    model, report = load_model_and_report(folder)
+    assert same(model.state_dict(), expected)
+    assert report.skipped == ["albert.embeddings.position_ids"]
+    bare = {name.removeprefix("albert."): tensor for name, tensor in state.items() if name.startswith("albert.")}
+    save_file(bare, folder / "model.safetensors")
+    encoder = load_model(folder, "encoder")
+    assert same(encoder.state_dict(), {n: t for n, t in expected.items() if n.startswith("encoder.")})
+
+
+@pytest.mark.parametrize("keep", [0, 7, 8, 100, 0.5, 0.99])
+def test_truncated_weights(folder, keep):
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[: int(keep * len(data)) if isinstance(keep, float) else keep])
+    with pytest.raises(CheckpointError, match=r"model.safetensors: damaged"):
+        load_model(folder)
+
+
+def test_truncated_pickle(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({"x": torch.zeros(1000)}, folder / "pytorch_model.bin")
+    data = (folder / "pytorch_model.bin").read_bytes()
+    (folder / "pytorch_model.bin").write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match=r"pytorch_model.bin: damaged"):
+        load_model(folder)
+
+
+def test_wrong_shape_names_the_tensor(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 41}))
+    with pytest.raises(CheckpointError, match=r"word_embeddings.weight has shape \[40, 8\], the config says \[41, 8\]"):
+        load_model(folder)
+
+
+def test_missing_encoder_tensor_is_named_whatever_was_asked(folder):
+    state = load_file(folder / "model.safetensors")
+    del state["albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight"]
+    save_file(state, folder / "model.safetensors")
+    for new_head in (False, True):
+        with pytest.raises(CheckpointError, match=r"1 tensors of the encoder are missing, first: encoder.ffn.0.input"):
+            load_model(folder, new_head=new_head)
+
+
+def test_a_head_the_folder_lacks_must_be_asked_for(folder):
+    with pytest.raises(CheckpointError, match=r"holds no classification head \(missing: classifier.weight"):
+        load_model(folder, "classification")
+    model, report = load_model_and_report(folder, "classification", new_head=True, labels=("a", "b", "c"))
+    assert report.missing == ["classifier.weight", "classifier.bias"]
+    assert model.classifier.out_features == 3
+    expected = load_model(folder).encoder.state_dict()
+    assert same(model.encoder.state_dict(), expected)
+    with pytest.raises(ConfigError, match="did you mean 'classification'"):
+        load_model(folder, "clasification")
+
+
+def test_folders_that_are_none(tmp_path, folder):
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"no config.json here"):
+        load_model(folder)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        load_model(tmp_path / "nowhere" / "at" / "all")
+    with pytest.raises(CheckpointError, match="a file; a model is a folder"):
+        load_model(folder / "model.safetensors")
+
+
+def test_a_folder_without_weights(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="holds no weights"):
+        load_model(folder)
+
+
+def test_a_hub_name_offline_says_so():
+    with pytest.raises(CheckpointError, match=r"nobody/nothing: no folder of that name here, and the Hub did not"):
+        load_model("nobody/nothing")
+
+
+def test_an_unknown_architecture_asks_for_the_head(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["AlbertForPoetry"]}))
+    with pytest.raises(CheckpointError, match="AlbertForPoetry"):
+        load_model(folder)
+    assert load_model(folder, "masked-lm").head == "masked-lm"
+
+
+def test_config_changes_on_loading(folder):
+    model = load_model(folder, num_attention_heads=4, hidden_dropout_prob=0.3)
+    assert model.encoder.attention[0].num_heads == 4
+    assert model.encoder.ffn[0].dropout.p == 0.3
+
+
+def test_a_failed_save_leaves_the_old_folder_whole(folder, monkeypatch):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def no_space(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(hub, "save_file", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        save_model(PretrainingModel(TINY), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_saving_keeps_other_files_but_no_stale_weights(folder):
+    (folder / "spiece.model").write_text("vocabulary")
+    shutil.copy(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors")
+    (folder / "pytorch_model.bin").write_text("old")
+    save_model(PretrainingModel(TINY), folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "spiece.model"]
