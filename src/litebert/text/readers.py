@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from litebert.errors import DataError, did_you_mean
 from litebert.text.compressed import STDIN, ByteReader
+from litebert.text.sentences import split_sentences
 
 BLOCK = 1 << 20
 MAX_DOCUMENT = 8 << 20
@@ -182,8 +183,6 @@ def parse_block(block: Block, text_field: str = "text") -> Iterator[Document | P
 
 def detect_format(path: str, head: bytes, language: str = "auto") -> Format:
     """Tell the format of a file from its name and its first bytes."""
-    from litebert.text.sentences import split_sentences
-
     suffixes = Path(path).suffixes
     start = head.removeprefix(_BOM).lstrip()
     if start.startswith(b"PAR1") or ".parquet" in suffixes:

@@ -15,6 +15,7 @@ and the tokens of a record batch lie side by side in its file, so any slice of a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -77,9 +78,7 @@ class TokenStore:
         self.sentence_offsets: Offsets = self._load_index("sentence_offsets", self.num_sentences + 1)
         #: [num_documents + 1] document d is sentences[document_offsets[d] : document_offsets[d + 1]]
         self.document_offsets: Offsets = self._load_index("document_offsets", self.num_documents + 1)
-        batches = np.array(
-            self._load_index("batches", None)
-        )  # [batches, 3]: part, byte of its first token, tokens
+        batches = np.array(self._load_index("batches", None))  # [batches, 3]: part, byte of its first token, tokens
         self._batch_part: Offsets = batches[:, 0]
         self._batch_starts: Offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(batches[:, 2])])
         # Add this to a token's number in the store to get its place in its part file, both counted in tokens.
@@ -151,18 +150,14 @@ class TokenStore:
             out = np.empty(total, self.dtype)
         elif out.shape[0] < total:
             raise InputError(f"gather: {total} tokens do not fit into an array of {out.shape[0]}")
-        batch = np.searchsorted(
-            self._batch_starts[1:-1], first, side="right"
-        )  # an empty slice may start at the end
+        batch = np.searchsorted(self._batch_starts[1:-1], first, side="right")  # an empty slice may start at the end
         if (stop > self._batch_starts[batch + 1]).any():
             raise InputError(f"{self.path}: a slice crosses a record batch; slices must lie in one document")
         shift = self._batch_shift[batch] if first.size else first
         parts = self._batch_part[batch] if first.size else first
         # A loop of plain copies: for slices of a sentence or more it beats one fancy index over all tokens.
         done = 0
-        rows = zip(
-            parts.tolist(), (first + shift).tolist(), (stop + shift).tolist(), ends.tolist(), strict=True
-        )
+        rows = zip(parts.tolist(), (first + shift).tolist(), (stop + shift).tolist(), ends.tolist(), strict=True)
         for part, begin, end, filled in rows:
             out[done:filled] = self._map(part)[begin:end]
             done = filled
@@ -183,7 +178,7 @@ class TokenStore:
 
     def table(self) -> pa.Table:
         """The whole store as one memory-mapped Arrow table, for pyarrow, datasets, polars and Ray."""
-        batches = [batch for path in self.part_paths for batch in _record_batches(path)]
+        batches = [batch for path in self.part_paths for batch in record_batches(path)]
         return pa.Table.from_batches(batches, schema=_schema(self.fingerprint, self.vocab_size))
 
     def verify(self) -> None:
@@ -200,9 +195,7 @@ class TokenStore:
         return (TokenStore.open, (str(self.path.absolute()),))
 
     def __repr__(self) -> str:
-        counts = (
-            f"{self.num_documents:,} documents, {self.num_sentences:,} sentences, {self.num_tokens:,} tokens"
-        )
+        counts = f"{self.num_documents:,} documents, {self.num_sentences:,} sentences, {self.num_tokens:,} tokens"
         return f"TokenStore({str(self.path)!r}: {counts})"
 
     def _map(self, part: int) -> Tokens:
@@ -219,9 +212,7 @@ class TokenStore:
         try:
             index = np.load(file, mmap_mode="r" if length is not None else None)
         except (OSError, ValueError) as error:
-            raise DataError(
-                f"{file}: {error}; the store is damaged: build it again with --overwrite"
-            ) from None
+            raise DataError(f"{file}: {error}; the store is damaged: build it again with --overwrite") from None
         if length is not None and len(index) != length:
             raise DataError(f"{file}: {len(index):,} entries instead of {length:,}; the store is damaged")
         return cast(Offsets, index.view(np.ndarray))
@@ -264,23 +255,18 @@ class PartWriter:
         os.replace(self._temporary, self.path)
         sync_folder(self.path.parent)
         documents, sentences, tokens = (int(count) for count in self._counts)
-        return PartRecord(
-            self.path.name, self._sink.size, self._sink.hash.hexdigest(), documents, sentences, tokens
-        )
+        return PartRecord(self.path.name, self._sink.size, self._sink.hash.hexdigest(), documents, sentences, tokens)
 
     def abort(self) -> None:
         """Drop what was written."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
+            self._file.close()
         self._temporary.unlink(missing_ok=True)
 
     def _flush(self) -> None:
         if self._waiting:
-            tokens, sentences, documents = (
-                np.concatenate(arrays) for arrays in zip(*self._waiting, strict=True)
-            )
-            inner = pa.ListArray.from_arrays(
-                _arrow_offsets(sentences), pa.array(tokens.astype(self.dtype, copy=False))
-            )
+            tokens, sentences, documents = (np.concatenate(arrays) for arrays in zip(*self._waiting, strict=True))
+            inner = pa.ListArray.from_arrays(_arrow_offsets(sentences), pa.array(tokens.astype(self.dtype, copy=False)))
             outer = pa.ListArray.from_arrays(_arrow_offsets(documents), inner)
             self._writer.write_batch(pa.record_batch([outer], schema=self._schema))
             self._waiting.clear()
@@ -305,9 +291,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not file.is_file():
         started = (path / "build").is_dir() or any(path.glob("*.arrow"))
         if started:
-            raise DataError(
-                f"{path}: this store is unfinished; run the same litebert corpus build again to finish it"
-            )
+            raise DataError(f"{path}: this store is unfinished; run the same litebert corpus build again to finish it")
         raise DataError(f"{path}: not a token store ({MANIFEST} is missing); litebert corpus build makes one")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -315,9 +299,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{file}: not a manifest of a token store: {error!r}") from None
     if kind != "litebert-token-store" or version != VERSION:
-        raise DataError(
-            f"{file}: {kind} version {version} cannot be read; build the store again with this litebert"
-        )
+        raise DataError(f"{file}: {kind} version {version} cannot be read; build the store again with this litebert")
     return cast(dict[str, Any], manifest)
 
 
@@ -367,7 +349,7 @@ def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, str]:
         for index, part in enumerate(parts):
             path = folder / part.file
             mapped = pa.memory_map(str(path)).read_buffer()
-            for batch in _record_batches(path, mapped):
+            for batch in record_batches(path, mapped):
                 outer = batch.column(0)
                 inner = outer.values
                 sentence_offsets.write(tokens + inner.offsets.to_numpy()[1:].astype(np.int64))
@@ -381,6 +363,16 @@ def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, str]:
     sync_folder(folder / INDEX)
     writers = (sentence_offsets, document_offsets, batches)
     return {writer.path.name: writer.checksum for writer in writers}
+
+
+def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[pa.RecordBatch]:
+    """The record batches of a part file, mapped and not copied."""
+    try:
+        reader = pa.ipc.open_file(mapped if mapped is not None else pa.memory_map(str(path)))
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a readable part of a token store: {error}") from None
 
 
 def file_sha256(path: Path) -> str:
@@ -457,19 +449,8 @@ def _arrow_offsets(lengths: npt.NDArray[Any]) -> pa.Array:
     return pa.array(offsets)
 
 
-def _record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[pa.RecordBatch]:
-    try:
-        reader = pa.ipc.open_file(mapped if mapped is not None else pa.memory_map(str(path)))
-        for index in range(reader.num_record_batches):
-            yield reader.get_batch(index)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a readable part of a token store: {error}") from None
-
-
 def _check_file(path: Path, checksum: str) -> None:
     if not path.is_file():
         raise DataError(f"{path}: is missing; the store is damaged: build it again with --overwrite")
     if file_sha256(path) != checksum:
-        raise DataError(
-            f"{path}: its bytes have changed since it was built; build the store again with --overwrite"
-        )
+        raise DataError(f"{path}: its bytes have changed since it was built; build the store again with --overwrite")

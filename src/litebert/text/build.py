@@ -1,0 +1,516 @@
+"""Sources + tokenizer -> token store: streaming, in many processes, and going on where it was interrupted.
+
+Each part of the store is made from one large input file, or from a run of small ones, and depends on nothing else.
+While a build is under way the store holds a folder `build/`:
+
+    build/plan.json            sources, tokenizer and options: a second run must mean the same to go on
+    build/part-00000.json      written when part 0 is finished: its checksum and counts
+    build/part-00000.arrow     where duplicates are dropped: the part before the second pass
+    build/part-00000.hashes    where duplicates are dropped: 16 bytes per document
+
+When all parts are finished the manifest is written and `build/` removed. Killed at any moment and run again, a build
+ends with the same bytes as one that was left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from litebert.errors import DataError, InputError, did_you_mean
+from litebert.files import write_atomic
+from litebert.text.compressed import STDIN
+from litebert.text.deduplicate import find_first, keep_documents
+from litebert.text.readers import FORMATS, Block, Source, describe_source, find_sources, read_blocks
+from litebert.text.sentences import split_sentences
+from litebert.text.store import (
+    INDEX,
+    MANIFEST,
+    VERSION,
+    PartRecord,
+    PartWriter,
+    TokenStore,
+    file_sha256,
+    finish_store,
+    part_name,
+    read_manifest,
+)
+from litebert.text.workers import (
+    SHOWN_PROBLEMS,
+    BatchEncoder,
+    BuildOptions,
+    TokenizedBlock,
+    available_cpus,
+    load_tokenizer,
+    tokenize_in_order,
+)
+
+WORK = "build"
+LOCK = ".lock"
+# Files smaller than this share a part, and so do larger ones where there would be more than MAX_PARTS parts.
+SMALL_FILE = 1 << 20
+MAX_PARTS = 1024
+
+OnError = Literal["stop", "skip"]
+Engine = Literal["local", "ray"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which sources make up one part of the store."""
+
+    index: int
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a build is: bytes of the source files (0 for stdin), and bytes of text that this run has read."""
+
+    done_bytes: int
+    total_bytes: int
+    text_bytes: int
+    source: str
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What is in the store, and what this run did."""
+
+    documents: int
+    sentences: int
+    tokens: int
+    text_bytes: int
+    duplicates: int
+    skipped: dict[str, int]  # what was left out, by kind of problem
+    problems: list[str]  # the first few of them
+    formats: dict[str, int]  # files per format; "empty" for those without text
+    parts: int
+    parts_reused: int
+    seconds: float
+
+
+def build_store(
+    sources: Iterable[Path | str],
+    tokenizer: Path | str | BatchEncoder,
+    out: Path | str,
+    options: BuildOptions | None = None,
+    *,
+    workers: int = 0,
+    on_error: OnError = "stop",
+    engine: Engine = "local",
+    overwrite: bool = False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> BuildReport:
+    """Build a store, or finish an interrupted one, or find that it is built already (0 workers: one per core)."""
+    began = time.monotonic()
+    out, sources, options = Path(out), list(sources), options or BuildOptions()
+    _check_choices(options, workers, on_error, engine)
+    _check_place(out, sources)
+    tokenizer = Path(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    encoder = load_tokenizer(tokenizer)
+    parts = plan_parts(find_sources(sources))
+    plan = {
+        "version": VERSION,
+        "tokenizer": {"fingerprint": encoder.fingerprint, "vocab_size": encoder.vocab_size},
+        "options": asdict(options),
+        "sources": [asdict(source) for part in parts for source in part.sources],
+    }
+    build = _Build(out.absolute(), encoder.fingerprint, encoder.vocab_size, options, on_error)
+    with _locked(out):
+        if not overwrite and _is_built(out, plan, on_error):
+            shutil.rmtree(out / WORK, ignore_errors=True)  # left by a build that was killed on its last step
+            return _report(read_manifest(out), [], len(parts), began)
+        with _writing(out):
+            _begin(out, plan, overwrite)
+        waiting = [part for part in parts if not build.is_finished(part)]
+        watch = _Watch(on_progress, parts, waiting)
+        if engine == "ray":
+            _build_parts_on_ray(build, waiting, tokenizer, workers, watch)
+        else:
+            _build_parts(build, waiting, tokenizer, workers or available_cpus(), watch)
+        with _writing(out):
+            problems = build.finish(parts)
+        return _report(read_manifest(out), problems, len(parts) - len(waiting), began)
+
+
+def plan_parts(sources: Sequence[Source]) -> list[Part]:
+    """Which sources go together: a large file alone, small ones in company, never very many parts."""
+    enough = max(SMALL_FILE, sum(source.size for source in sources) // MAX_PARTS)
+    groups: list[list[Source]] = []
+    for source in sources:
+        last = groups[-1] if groups else []
+        together = sum(other.size for other in last) + source.size <= enough
+        if not last or not together or STDIN in (source.path, last[-1].path):
+            groups.append([])
+        groups[-1].append(source)
+    return [Part(index, tuple(group)) for index, group in enumerate(groups)]
+
+
+@dataclass(frozen=True)
+class _Build:
+    """A build under way: where its files lie, what a finished part is, how the store is closed."""
+
+    out: Path
+    fingerprint: str
+    vocab_size: int
+    options: BuildOptions
+    on_error: OnError
+
+    def part_file(self, part: Part) -> Path:
+        """Where the first pass puts a part."""
+        folder = self.out / WORK if self.options.deduplicate else self.out
+        return folder / part_name(part.index)
+
+    def work_file(self, part: Part, suffix: str) -> Path:
+        return self.out / WORK / Path(part_name(part.index)).with_suffix(suffix)
+
+    def is_finished(self, part: Part) -> bool:
+        try:
+            record = self.record(part)
+            if record["skipped"] and self.on_error == "stop":
+                return False  # made by a run that was told to skip; this one has to say what is wrong
+            if any(source.path == STDIN for source in part.sources):
+                return False  # nobody knows whether it would be the same text
+            if self.options.deduplicate and file_sha256(self.work_file(part, ".hashes")) != record["hashes"]:
+                return False
+            return bool(file_sha256(self.part_file(part)) == record["part"]["sha256"])
+        except FileNotFoundError:
+            return False
+
+    def record(self, part: Part) -> dict[str, Any]:
+        return cast(dict[str, Any], json.loads(self.work_file(part, ".json").read_text(encoding="utf-8")))
+
+    def finish(self, parts: Sequence[Part]) -> list[str]:
+        """Drop duplicates if asked, then write the manifest; gives the first problems that were skipped."""
+        records = [self.record(part) for part in parts]
+        finished = [PartRecord(**record["part"]) for record in records]
+        documents = sum(part.documents for part in finished)
+        skipped = sum((Counter(record["skipped"]) for record in records), Counter())
+        if not documents:
+            _wipe(self.out)
+            reason = f": {_counted(skipped)} skipped" if skipped else ""
+            raise DataError(f"{parts[0].sources[0].path}: no documents in this and all other sources{reason}")
+        if self.options.deduplicate:
+            finished = self._drop_duplicates(parts)
+        facts = {
+            "text_bytes": sum(record["text_bytes"] for record in records),
+            "duplicates": documents - sum(part.documents for part in finished),
+            "skipped": dict(sorted(skipped.items())),
+            "options": asdict(self.options),
+            "sources": [source for record in records for source in record["sources"]],
+        }
+        finish_store(self.out, finished, self.fingerprint, self.vocab_size, facts)
+        shutil.rmtree(self.out / WORK)
+        return [problem for record in records for problem in record["problems"]]
+
+    def _drop_duplicates(self, parts: Sequence[Part]) -> list[PartRecord]:
+        masks = find_first([self.work_file(part, ".hashes").read_bytes() for part in parts])
+        return [
+            keep_documents(
+                self.part_file(part), self.out / part_name(part.index), mask, self.fingerprint, self.vocab_size
+            )
+            for part, mask in zip(parts, masks, strict=True)
+        ]
+
+
+class _PartBuilder:
+    """Collects one part; nothing of it counts until `close` has written its record."""
+
+    def __init__(self, build: _Build, part: Part):
+        self.build, self.part = build, part
+        build.work_file(part, ".json").unlink(missing_ok=True)
+        self.writer = PartWriter(build.part_file(part), build.fingerprint, build.vocab_size)
+        self.hashes: list[bytes] = []
+        self.formats: dict[Source, str] = {}
+        self.skipped: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self.text_bytes = 0
+
+    def add(self, source: Source, block: TokenizedBlock) -> None:
+        self.skip(block.skipped, block.problems)
+        self.writer.add(block.tokens, block.sentence_lengths, block.document_lengths)
+        self.hashes.append(block.hashes)
+        self.formats[source] = block.format
+        self.text_bytes += block.text_bytes
+
+    def skip(self, kinds: Counter[str], problems: list[str]) -> None:
+        if problems and self.build.on_error == "stop":
+            raise DataError(f"{problems[0]} (--on-error skip leaves such documents out)")
+        self.skipped += kinds
+        self.problems += problems[: SHOWN_PROBLEMS - len(self.problems)]
+
+    def close(self) -> None:
+        hashes = b"".join(self.hashes)
+        record: dict[str, Any] = {
+            "part": asdict(self.writer.close()),
+            "sources": [asdict(source) | {"format": self.formats.get(source, "empty")} for source in self.part.sources],
+            "text_bytes": self.text_bytes,
+            "skipped": dict(self.skipped),
+            "problems": self.problems,
+        }
+        if self.build.options.deduplicate:
+            file = self.build.work_file(self.part, ".hashes")
+            write_atomic(file, hashes)
+            record["hashes"] = file_sha256(file)
+        write_atomic(self.build.work_file(self.part, ".json"), json.dumps(record))
+
+
+class _Watch:
+    """Turns blocks done into progress; parts that were finished before count as done."""
+
+    def __init__(self, on_progress: Callable[[Progress], None], parts: Sequence[Part], waiting: Sequence[Part]):
+        self.on_progress = on_progress
+        self.total = sum(source.size for part in parts for source in part.sources)
+        self.before = self.total - sum(source.size for part in waiting for source in part.sources)
+        self.text_bytes = 0
+
+    def advance(self, source: Source, block: TokenizedBlock) -> None:
+        self.text_bytes += block.text_bytes
+        self.on_progress(Progress(self.before + block.position, self.total, self.text_bytes, source.path))
+
+    def finish(self, sources: Iterable[Source], text_bytes: int = 0) -> None:
+        self.text_bytes += text_bytes
+        for source in sources:
+            self.before += source.size
+            self.on_progress(Progress(self.before, self.total, self.text_bytes, source.path))
+
+
+class _EndOfSource:
+    pass
+
+
+def _build_parts(
+    build: _Build,
+    parts: Sequence[Part],
+    tokenizer: Path | BatchEncoder,
+    workers: int,
+    watch: _Watch,
+    base: str = "",
+) -> None:
+    """Make the given parts, one after the other, with all workers on whatever block comes next."""
+    jobs = _jobs(parts, build.options, base)
+    builder: _PartBuilder | None = None
+    with contextlib.closing(tokenize_in_order(jobs, tokenizer, build.options, workers)) as results:
+        try:
+            for (part, source), item in results:
+                with _writing(build.out):
+                    builder = builder or _PartBuilder(build, part)
+                    if isinstance(item, TokenizedBlock):
+                        builder.add(source, item)
+                        watch.advance(source, item)
+                    elif isinstance(item, DataError):
+                        builder.skip(Counter(["damaged file"]), [str(item)])
+                    else:
+                        watch.finish([source])
+                        if source is part.sources[-1]:
+                            builder.close()
+                            builder = None
+        finally:
+            if builder is not None:
+                builder.writer.abort()
+
+
+def _jobs(
+    parts: Iterable[Part], options: BuildOptions, base: str
+) -> Iterator[tuple[tuple[Part, Source], Block | DataError | _EndOfSource]]:
+    """All there is to do, in order; an unreadable rest of a file is an item too, so that it is met in its place."""
+    for part in parts:
+        for source in part.sources:
+            path = source.path if source.path == STDIN else os.path.join(base, source.path)
+            try:
+                for block in read_blocks(path, options.format, options.text_field, options.language):
+                    yield (part, source), block
+            except DataError as error:
+                yield (part, source), error
+            if replace(describe_source(path), path=source.path) != source:
+                raise DataError(f"{source.path}: changed while it was being read; run the build again with --overwrite")
+            yield (part, source), _EndOfSource()
+
+
+def _build_parts_on_ray(
+    build: _Build, parts: Sequence[Part], tokenizer: Path | BatchEncoder, workers: int, watch: _Watch
+) -> None:
+    from litebert.text.ray_engine import map_on_ray
+
+    if any(source.path == STDIN for part in parts for source in part.sources):
+        raise DataError("-: standard input cannot be read on a cluster; use --engine local")
+    tokenizer = tokenizer.absolute() if isinstance(tokenizer, Path) else tokenizer
+    failures: dict[int, str] = {}
+    for index, failure in map_on_ray(_RayJob(build, tokenizer, os.getcwd()), parts, workers):
+        if failure:
+            failures[index] = failure
+        else:
+            watch.finish(parts[index].sources, build.record(parts[index])["text_bytes"])
+    if failures:
+        raise DataError(failures[min(failures)])
+    for part in parts:
+        if not build.is_finished(part):
+            raise DataError(
+                f"{build.out}: {part_name(part.index)} did not arrive; all Ray nodes must share this folder"
+            )
+
+
+@dataclass(frozen=True)
+class _RayJob:
+    """The function that runs on the cluster: one part, start to end, in one task; gives what went wrong, or ''."""
+
+    build: _Build
+    tokenizer: Path | BatchEncoder
+    base: str
+
+    def __call__(self, part: Part) -> str:
+        try:
+            _build_parts(self.build, [part], self.tokenizer, 1, _Watch(lambda progress: None, [], []), self.base)
+        except DataError as error:
+            return str(error)
+        return ""
+
+
+def _is_built(out: Path, plan: dict[str, Any], on_error: OnError) -> bool:
+    """Whether the very store that is asked for is there; another one is an error."""
+    if not (out / MANIFEST).is_file():
+        return False
+    manifest = read_manifest(out)
+    sources = [{key: source[key] for key in ("path", "size", "mtime_ns")} for source in manifest.get("sources", [])]
+    difference = _difference(plan, manifest | {"sources": sources})
+    if any(source["path"] == STDIN for source in plan["sources"]):
+        difference = difference or "maybe other text on standard input"
+    if on_error == "stop" and manifest.get("skipped"):
+        difference = difference or f"--on-error skip ({_counted(manifest['skipped'])} left out)"
+    if difference:
+        raise DataError(f"{out}: a store stands there already, built from {difference}; --overwrite replaces it")
+    TokenStore.open(out)  # says so if it is damaged
+    return True
+
+
+def _begin(out: Path, plan: dict[str, Any], overwrite: bool) -> None:
+    """Start a new build, or leave an interrupted one of the same plan as it is."""
+    plan_file = out / WORK / "plan.json"
+    if plan_file.is_file() and not (out / MANIFEST).is_file():
+        difference = _difference(plan, json.loads(plan_file.read_text(encoding="utf-8")))
+        if not difference:
+            return
+        if not overwrite:
+            raise DataError(f"{out}: holds an unfinished build from {difference}; finish that, or --overwrite it")
+    strangers = [entry.name for entry in out.iterdir() if not _is_ours(entry.name)]
+    if strangers:
+        raise DataError(f"{out}: not a token store, and not empty ({strangers[0]}, ...); choose another folder")
+    _wipe(out)
+    (out / WORK).mkdir()
+    write_atomic(plan_file, json.dumps(plan))
+
+
+def _difference(plan: dict[str, Any], other: dict[str, Any]) -> str:
+    """What a store or build has that the plan has not, in words; '' if they agree."""
+    if other["tokenizer"] != plan["tokenizer"]:
+        return f"another tokenizer (fingerprint {other['tokenizer']['fingerprint'][:12]})"
+    if other.get("options") != plan["options"]:
+        options = other.get("options") or {}
+        changed = [key for key in plan["options"] if options.get(key) != plan["options"][key]]
+        return "other options (" + ", ".join(f"{key}: {options.get(key)!r}" for key in changed) + ")"
+    if other.get("sources") != plan["sources"]:
+        before = {source["path"]: source for source in other.get("sources", [])}
+        now = {source["path"]: source for source in plan["sources"]}
+        for path in [*now, *before]:
+            if before.get(path) != now.get(path):
+                what = "was not one" if path not in before else "was one" if path not in now else "was different"
+                return f"other sources ({path} {what})"
+        return "the same sources in another order"
+    return "another version of litebert" if other["version"] != plan["version"] else ""
+
+
+def _is_ours(name: str) -> bool:
+    return name in (MANIFEST, INDEX, WORK, LOCK) or name.startswith(("part-", ".part-", f".{MANIFEST}."))
+
+
+def _wipe(out: Path) -> None:
+    """Remove a store, its manifest first: what is left is never taken for whole."""
+    (out / MANIFEST).unlink(missing_ok=True)
+    for entry in out.iterdir():
+        if entry.is_dir() and _is_ours(entry.name):
+            shutil.rmtree(entry)
+        elif entry.name != LOCK and _is_ours(entry.name):
+            entry.unlink()
+
+
+@contextlib.contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Keep a second build out of the same folder; the lock of a killed process does not count."""
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: is a file; a store is a folder")
+    with _writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        file = open(out / LOCK, "wb")  # noqa: SIM115 (held open: closing it gives up the lock)
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"{out}: another build is writing this store right now") from None
+        except (ImportError, OSError):  # Windows, or a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            (out / LOCK).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{out}: cannot be written: {error.strerror or error}. Finished parts are kept: "
+            "when there is room, run the same build again"
+        ) from error
+
+
+def _check_choices(options: BuildOptions, workers: int, on_error: str, engine: str) -> None:
+    choices = {"format": ("auto", *FORMATS), "on_error": ("stop", "skip"), "engine": ("local", "ray")}
+    given = {"format": options.format, "on_error": on_error, "engine": engine}
+    for name, value in given.items():
+        if value not in choices[name]:
+            known = ", ".join(choices[name])
+            raise InputError(f"{name}: {value!r} is not one of: {known}{did_you_mean(value, choices[name])}")
+    if workers < 0:
+        raise InputError(f"workers: {workers} cannot be; 0 means one per core")
+    split_sentences("", options.language)  # complains about an unknown language
+
+
+def _check_place(out: Path, sources: Sequence[Path | str]) -> None:
+    if not sources:
+        raise InputError("no sources: give files, folders, patterns, or - for standard input")
+    for source in sources:
+        if os.path.isdir(source) and out.resolve().is_relative_to(Path(source).resolve()):
+            raise DataError(f"{out}: lies in the source folder {source}; put the store somewhere else")
+
+
+def _counted(skipped: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in sorted(skipped.items()))
+
+
+def _report(manifest: dict[str, Any], problems: list[str], reused: int, began: float) -> BuildReport:
+    return BuildReport(
+        documents=manifest["documents"],
+        sentences=manifest["sentences"],
+        tokens=manifest["tokens"],
+        text_bytes=manifest["text_bytes"],
+        duplicates=manifest["duplicates"],
+        skipped=manifest["skipped"],
+        problems=problems,
+        formats=dict(sorted(Counter(source["format"] for source in manifest["sources"]).items())),
+        parts=len(manifest["parts"]),
+        parts_reused=reused,
+        seconds=time.monotonic() - began,
+    )

@@ -1,0 +1,197 @@
+"""Blocks of text to tokens, in this process or in many; results come back in the order of the blocks.
+
+`tokenize_block` is a pure function, so what is written does not depend on how many processes there are or on which
+of them did the work. At most a few blocks per worker are on their way at any time: memory stays flat.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+import unicodedata
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from litebert.errors import LitebertError
+from litebert.text.readers import Block, Document, Format, Problem, parse_block
+from litebert.text.sentences import split_sentences
+from litebert.text.store import token_dtype
+
+HASH_BYTES = 16
+SHOWN_PROBLEMS = 5
+BLOCKS_PER_WORKER = 3  # one in work, one waiting, one on its way back
+
+Label = TypeVar("Label")
+Other = TypeVar("Other")
+
+
+class BatchEncoder(Protocol):
+    """What the build asks of a tokenizer; `litebert.text.tokenizer.Tokenizer` is one."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+    def encode_batch(self, texts: Sequence[str]) -> Sequence[npt.NDArray[Any]]: ...
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Everything besides sources and tokenizer that decides what is in a store."""
+
+    format: Format | Literal["auto"] = "auto"
+    text_field: str = "text"
+    language: str = "auto"
+    deduplicate: bool = False
+
+
+@dataclass(frozen=True)
+class TokenizedBlock:
+    """The documents of a block as arrays, and what had to be left out."""
+
+    tokens: npt.NDArray[Any]
+    sentence_lengths: npt.NDArray[np.int64]  # tokens per sentence
+    document_lengths: npt.NDArray[np.int64]  # sentences per document
+    hashes: bytes  # HASH_BYTES per document, where duplicates are to be dropped
+    skipped: Counter[str]
+    problems: list[str]  # the first few messages
+    format: str
+    text_bytes: int
+    position: int  # bytes of the file read so far
+
+
+def tokenize_block(block: Block, tokenizer: BatchEncoder, options: BuildOptions) -> TokenizedBlock:
+    """Parse, split into sentences and encode one block."""
+    sentences: list[str] = []
+    ends: list[int] = []  # where each document ends in `sentences`
+    hashes: list[bytes] = []
+    skipped: Counter[str] = Counter()
+    problems: list[str] = []
+    for item in parse_block(block, options.text_field):
+        if isinstance(item, Problem):
+            skipped[item.kind] += 1
+            if len(problems) < SHOWN_PROBLEMS:
+                problems.append(item.message)
+            continue
+        if item.are_sentences:
+            sentences.extend(item.lines)
+        else:
+            for paragraph in item.lines:
+                sentences.extend(split_sentences(paragraph, options.language))
+        ends.append(len(sentences))
+        if options.deduplicate:
+            hashes.append(hash_document(item))
+    encoded = tokenizer.encode_batch(sentences)
+    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    tokens = np.concatenate(encoded) if len(encoded) else np.empty(0)
+    # A sentence without tokens (a lone control character, say) is no sentence; nor is such a document one.
+    kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])  # sentences kept before each sentence
+    per_document = np.diff(kept_before[ends], prepend=0)
+    kept = per_document > 0
+    return TokenizedBlock(
+        tokens.astype(token_dtype(tokenizer.vocab_size), copy=False),
+        lengths[lengths > 0],
+        per_document[kept],
+        b"".join(value for value, keep in zip(hashes, kept, strict=True) if keep) if options.deduplicate else b"",
+        skipped,
+        problems,
+        block.format,
+        len(block.data) if isinstance(block.data, bytes) else sum(len(row or b"") for row in block.data),
+        block.position,
+    )
+
+
+def hash_document(document: Document) -> bytes:
+    """Equal for documents with the same text, however it is spaced, broken into lines or composed."""
+    text = unicodedata.normalize("NFC", " ".join(" ".join(document.lines).split()))
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=HASH_BYTES).digest()
+
+
+def tokenize_in_order(
+    jobs: Iterable[tuple[Label, Block | Other]],
+    tokenizer: Path | BatchEncoder,
+    options: BuildOptions,
+    workers: int,
+) -> Generator[tuple[Label, TokenizedBlock | Other], None, None]:
+    """Tokenize the blocks among (label, block) pairs; whatever is not a block passes through in its place."""
+    if workers == 1:
+        encoder = load_tokenizer(tokenizer)
+        for label, item in jobs:
+            yield label, tokenize_block(item, encoder, options) if isinstance(item, Block) else item
+        return
+    # Started fresh and not forked: forking a process that holds threads (Arrow's, say) can hang.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(tokenizer, options))
+    waiting: deque[tuple[Label, Future[TokenizedBlock] | Other]] = deque()
+    try:
+        for label, item in jobs:
+            waiting.append((label, pool.submit(_work, item) if isinstance(item, Block) else item))
+            if len(waiting) > BLOCKS_PER_WORKER * workers:
+                yield _result(*waiting.popleft())
+        while waiting:
+            yield _result(*waiting.popleft())
+    except BrokenProcessPool:
+        raise LitebertError(
+            "a worker process died: killed, out of memory, or a script that builds a store outside of "
+            'if __name__ == "__main__". What is finished is kept: run the same build again, '
+            "with fewer workers if memory was short"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def load_tokenizer(tokenizer: Path | BatchEncoder) -> BatchEncoder:
+    """A tokenizer from its folder, or the one given."""
+    return _load_tokenizer(str(tokenizer)) if isinstance(tokenizer, Path) else tokenizer
+
+
+def available_cpus() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)  # a worker that builds several parts loads it once
+def _load_tokenizer(path: str) -> BatchEncoder:
+    from litebert.text.tokenizer import Tokenizer
+
+    return Tokenizer.load(path)
+
+
+_worker: tuple[BatchEncoder, BuildOptions] | None = None
+
+
+def _start_worker(tokenizer: Path | BatchEncoder, options: BuildOptions) -> None:
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _worker = load_tokenizer(tokenizer), options
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its workers, and they would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def _work(block: Block) -> TokenizedBlock:
+    assert _worker is not None
+    return tokenize_block(block, *_worker)
+
+
+def _result(label: Label, item: Future[TokenizedBlock] | Other) -> tuple[Label, TokenizedBlock | Other]:
+    return label, item.result() if isinstance(item, Future) else item
