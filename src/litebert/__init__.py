@@ -1,3 +1,70 @@
-"""litebert: ALBERT (A Lite BERT), whole and exact, in PyTorch."""
+"""litebert: ALBERT (A Lite BERT), whole and exact, in PyTorch.
+
+Public names are loaded when first used, so that `import litebert` is instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from litebert.errors import CheckpointError, ConfigError, DataError, InputError, LitebertError, MissingExtraError
+    from litebert.model.config import PRESETS, ModelConfig, preset
+    from litebert.model.convert import convert_model
+    from litebert.model.count import count_parameters
+    from litebert.model.encoder import Encoder
+    from litebert.model.heads import (
+        AnswerModel,
+        ClassificationModel,
+        EncoderModel,
+        MaskedLMModel,
+        MultipleChoiceModel,
+        PretrainingModel,
+        SentenceOrderModel,
+        SpanModel,
+        TokenClassificationModel,
+    )
+    from litebert.model.hub import load_config, load_model, save_model
+
+_PUBLIC = {
+    "litebert.errors": (
+        "CheckpointError",
+        "ConfigError",
+        "DataError",
+        "InputError",
+        "LitebertError",
+        "MissingExtraError",
+    ),
+    "litebert.model.config": ("PRESETS", "ModelConfig", "preset"),
+    "litebert.model.convert": ("convert_model",),
+    "litebert.model.count": ("count_parameters",),
+    "litebert.model.encoder": ("Encoder",),
+    "litebert.model.heads": (
+        "AnswerModel",
+        "ClassificationModel",
+        "EncoderModel",
+        "MaskedLMModel",
+        "MultipleChoiceModel",
+        "PretrainingModel",
+        "SentenceOrderModel",
+        "SpanModel",
+        "TokenClassificationModel",
+    ),
+    "litebert.model.hub": ("load_config", "load_model", "save_model"),
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = [*sorted(_MODULE_OF), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'litebert' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULE_OF])

@@ -63,7 +63,9 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: not valid YAML: {problem}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):

@@ -38,23 +38,25 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    table.add_row("litebert", facts["litebert"])
-    table.add_row("python", f"{facts['python']} on {facts['platform']}")
-    table.add_row("cpu", f"{facts['cpu_count']} cores, {facts['threads']} torch threads")
-    for device in facts["devices"] or ["no GPU; training and inference run on the CPU in fp32"]:
-        table.add_row("device", device)
-    table.add_row("core", "  ".join(f"{name} {version or 'MISSING'}" for name, version in facts["core"].items()))
+    rows = [
+        ("litebert", facts["litebert"]),
+        ("python", f"{facts['python']} on {facts['platform']}"),
+        ("cpu", f"{facts['cpu_count']} cores, {facts['threads']} torch threads"),
+        *(("device", device) for device in facts["devices"]),
+        ("core", "  ".join(f"{name} {version or 'MISSING'}" for name, version in facts["core"].items())),
+    ]
+    if not facts["devices"]:
+        rows.insert(3, ("device", "no GPU: training and inference run on the CPU in fp32"))
+    for name, value in rows:
+        table.add_row(name, Text(value))
     for name, extra in facts["extras"].items():
-        state = (
-            "yes  " + " ".join(f"{m} {v}" for m, v in extra["modules"].items())
-            if extra["present"]
-            else extra["install"]
-        )
-        table.add_row(f"extra {name}", state, style=None if extra["present"] else "dim")
+        found = "  ".join(f"{module} {version}" for module, version in extra["modules"].items())
+        table.add_row(f"extra {name}", Text(found if extra["present"] else f"missing: {extra['install']}"))
     Console(highlight=False).print(table)
 
 

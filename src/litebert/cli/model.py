@@ -57,11 +57,9 @@ def convert(
         return
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
     report = result.report
-    console.print(
-        f"[bold]{source}[/] -> [bold]{target}[/]  {result.head} head, {result.parameters:,} parameters, {dtype}"
-    )
+    console.print(f"{source} -> {target}  {result.head} head, {result.parameters:,} parameters, {dtype}")
     console.print(f"  mapped   {len(report.mapped)} tensors")
     console.print(f"  skipped  {len(report.skipped)}{_shorten(report.skipped)}")
     console.print(f"  missing  {len(report.missing)}{_shorten(report.missing)}")

@@ -1,0 +1,84 @@
+"""The command line as a newcomer meets it: quick help, clear mistakes, a doctor."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import litebert
+from litebert.cli import main
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("litebert")
+    return subprocess.run([command, *arguments], capture_output=True, text=True, check=False, **options)
+
+
+def test_help_names_the_commands_and_loads_no_torch():
+    result = run("--help")
+    assert result.returncode == 0
+    for command in ("params", "convert", "verify", "doctor"):
+        assert command in result.stdout
+    code = "import sys\nfrom litebert.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code += "assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_doctor(cli):
+    facts = json.loads(cli("doctor", "--json").out)
+    assert facts["litebert"] == litebert.__version__
+    assert facts["core"]["torch"].startswith("2.")
+    assert facts["extras"]["hf"]["present"]
+    assert 'pip install "litebert[ray]"' in facts["extras"]["ray"]["install"]
+    assert "torch" in cli("doctor").out
+
+
+def test_doctor_shows_a_missing_extra(cli, monkeypatch):
+    monkeypatch.setattr("litebert.cli.doctor.EXTRAS", {"serve": ("no_such_module",)})
+    assert 'pip install "litebert[serve]"' in cli("doctor").out
+
+
+def test_a_mistake_ends_with_one_message_and_code_2():
+    result = run("params", "albert-bse")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: no preset 'albert-bse'; did you mean 'albert-base'")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_debug_anywhere_shows_the_traceback(where):
+    arguments = ["params", "albert-bse"]
+    arguments.insert(where, "--debug")
+    result = run(*arguments)
+    assert "Traceback" in result.stderr
+    assert "ConfigError" in result.stderr
+
+
+def test_usage_errors_have_code_2():
+    for arguments in (["parms"], ["params", "--colour"], ["convert"]):
+        result = run(*arguments)
+        assert (result.returncode, "Traceback" in result.stderr) == (2, False)
+
+
+def test_a_full_disk_is_no_traceback(monkeypatch, capsys):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device", "/somewhere/model.safetensors")
+
+    monkeypatch.setattr("litebert.model.convert.convert_model", full)
+    with pytest.raises(SystemExit) as stop:
+        main(["convert", "a", "b"])
+    assert stop.value.code == 2
+    assert "model.safetensors: No space left on device" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_quiet():
+    command = Path(sys.executable).with_name("litebert")
+    result = subprocess.run(
+        f"{command} params --json | head -1", shell=True, capture_output=True, text=True, check=False
+    )
+    assert result.stderr == ""

@@ -1,0 +1,91 @@
+"""Atomic files and folders: the old or the new, never half."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from litebert import files
+from litebert.files import staged_folder, write_atomic
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    write_atomic(path, "old")
+    monkeypatch.setattr(files.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_folder_is_swapped_as_a_whole(tmp_path):
+    target = tmp_path / "folder"
+    with staged_folder(target) as staging:
+        (staging / "a").write_text("1")
+        (staging / "sub").mkdir()
+        (staging / "sub" / "b").write_text("2")
+        assert not target.exists()
+    with staged_folder(target, keep=lambda name: name == "sub") as staging:
+        (staging / "c").write_text("3")
+    assert sorted(p.name for p in target.iterdir()) == ["c", "sub"]
+    assert (target / "sub" / "b").read_text() == "2"
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_failing_body_changes_nothing(tmp_path, monkeypatch, exchange):
+    if not exchange:  # as on systems without renameat2
+        monkeypatch.setattr(files, "_exchange", lambda a, b: False)
+    target = tmp_path / "folder"
+    with staged_folder(target) as staging:
+        (staging / "a").write_text("1")
+    with pytest.raises(FileNotFoundError), staged_folder(target) as staging:
+        (staging / "missing" / "a").write_text("2")
+    assert (target / "a").read_text() == "1"
+    with staged_folder(target) as staging:
+        (staging / "a").write_text("3")
+    assert (target / "a").read_text() == "3"
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    write_atomic(tmp_path / "x", b"1")
+    with staged_folder(tmp_path / "f"):
+        pass
+    plain = tmp_path / "plain"
+    plain.write_text("1")
+    assert (tmp_path / "x").stat().st_mode == plain.stat().st_mode
+    (tmp_path / "dir").mkdir()
+    assert (tmp_path / "f").stat().st_mode == (tmp_path / "dir").stat().st_mode
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from litebert.files import staged_folder
+target, count = Path(sys.argv[1]), 0
+while True:
+    count += 1
+    with staged_folder(target) as staging:
+        for name in ("a", "b", "c"):
+            (staging / name).write_text(str(count) * 1000)
+    print(count, flush=True)
+"""
+
+
+def test_sigkill_at_any_moment_leaves_a_whole_folder(tmp_path):
+    target = tmp_path / "folder"
+    for delay in (0.0, 0.003, 0.011, 0.02, 0.031):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, target], stdout=subprocess.PIPE)
+        writer.stdout.readline()
+        time.sleep(delay)
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+        contents = {(target / name).read_text() for name in ("a", "b", "c")}
+        assert len(contents) == 1

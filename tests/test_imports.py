@@ -1,0 +1,63 @@
+"""Imports point one way: cli -> pretraining -> train -> {text, model} -> the ground floor."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import litebert
+
+ROOT = Path(litebert.__file__).parent
+GROUND = {"errors", "files", "config", "extras", "litebert"}
+# Which parts each part may import from; every part may import from itself.
+ALLOWED = {
+    "ground": set(),
+    "text": {"ground"},
+    "model": {"ground"},
+    "train": {"ground", "text", "model"},
+    "pretraining": {"ground", "text", "model", "train"},
+    "report": {"ground", "text", "model", "train", "pretraining"},
+    "cli": {"ground", "text", "model", "train", "pretraining", "report"},
+}
+
+
+def part_of(module: str) -> str:
+    parts = module.split(".")
+    if len(parts) == 1 or parts[1] in GROUND:
+        return "ground"
+    return parts[1]
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of ours that a file imports, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module)
+    return {name for name in found if name.split(".")[0] == "litebert"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in sorted(ROOT.rglob("*.py")) if p != ROOT / "__init__.py"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_imports_point_one_way(path):
+    relative = path.relative_to(ROOT).with_suffix("")
+    own = part_of(".".join(("litebert", *relative.parts)))
+    assert own in ALLOWED, f"{path}: a new part; say in this test what it may import"
+    for module in imports_of(path):
+        assert part_of(module) in ALLOWED[own] | {own}, f"{relative} ({own}) imports {module}"
+
+
+def test_text_does_not_import_torch():
+    for path in (ROOT / "text").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.split(".")[0] == "torch" for name in names), path
