@@ -110,7 +110,7 @@ def _ends_before_capital(text: str, begin: int, candidate: re.Match[str], letter
     dot, after_dots, cut = candidate.start(), candidate.end(_RUN), candidate.start(_GAP)
     if after_dots > dot + 1 or text[dot] != ".":
         if after_dots < cut:  # "Where?" Anna asked. A quote and who says it are one sentence.
-            return _SAYS.match(text, letter) is None
+            return _SAYS.match(text, letter, candidate.endpos) is None
         return text[dot] != "!" or _word_before(text, begin, dot) not in rules.shouted
     word = _word_before(text, begin, dot)
     if (after_dots == cut and _is_label(text, begin, dot)) or word in rules.never_end:
@@ -146,11 +146,11 @@ def _is_glued(text: str, begin: int, candidate: re.Match[str], letter: int, rule
     if text[resume] in "-—":
         return text[dot - 1].islower() and not _is_abbreviated(text, begin, dot, rules)
     before = text[max(begin, dot - 2) : dot]
-    small = before.isalpha() and before.islower()
-    if resume > dot + 1 or letter > resume or not (small or before.isdigit()):
+    word_before = before[-1] == ")" or before.isdigit() or (before.isalpha() and before.islower())
+    if resume > dot + 1 or letter > resume or not word_before:
         return False
     word = _next_word(text, letter)
-    return word in rules.starters and text[letter + len(word) : letter + len(word) + 1].isspace()
+    return word in rules.starters and text[letter + len(word) : letter + len(word) + 1] in (" ", ",")
 
 
 def _begins_with_starter(text: str, letter: int, rules: _Rules) -> bool:
@@ -277,8 +277,8 @@ def _is_held(text: str, begin: int, candidate: re.Match[str]) -> bool:
         opened = text.rfind(opener, near, dot)
         if opened < 0 or text.find(closer, dot, cut) >= 0:
             continue
-        closed = text.find(closer, cut, cut + _WINDOW)
-        if closed < 0 or closed + 1 >= len(text):
+        closed = text.find(closer, cut, min(cut + _WINDOW, candidate.endpos - 1))
+        if closed < 0:
             continue
         if opener == closer:  # " and ' open after white space and close before it
             if (opened > begin and text[opened - 1] not in " (") or text[closed - 1].isspace():
@@ -322,7 +322,7 @@ def _is_ideograph(character: str) -> bool:
 # A small first letter stands for both spellings ("vol" and "Vol"); a capital only for itself ("Sat" is not "sat").
 _ABBREVIATIONS = {
     "en": {
-        "never": """Mr Mrs Ms Mx Dr Prof Messrs Mme Mlle St Ste Gen Col Capt Cpt Cmdr Comdr Lt Lieut Maj Sgt Cpl Pvt
+        "never": """Mr Mrs Ms Mx Dr Prof Messrs Mme Mlle Ste Gen Col Capt Cpt Cmdr Comdr Lt Lieut Maj Sgt Cpl Pvt
             Adm Brig Rev Hon Gov Sen Rep Pres Supt Insp Det Mt Ft Pt Fr Bp Abp Msgr e.g i.e eg ie viz vs v cf ca
             approx Rt Treas Amb Sec Gens Profs Drs Revs Sens Reps Govs""",
         "number": """no nos vol vols p pp fig figs eq eqs ch chap sec sect art para par pt op ex ver c r cc bk tab
@@ -330,7 +330,7 @@ _ABBREVIATIONS = {
             Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri""",
         "name": """Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Inc Ltd Co
             Corp Bros Jr Sr etc al Ave Blvd Rd Hwy Pkwy Univ Dept dept Assn Assoc Intl Natl Mfg Esq est ed eds trans
-            fl b d c Ph sp spp subsp var nov cf ibid esp incl excl
+            fl b d c Ph sp spp subsp var nov cf ibid esp incl excl deg
             Ala Ariz Ark Calif Colo Conn Fla Ga Ill Ind Kan Ky La Mass Md Mich Minn Mo Mont Neb Nev Okla Ore Pa Penn
             Tenn Tex Va Vt Wash Wis Wyo Ph.D M.Sc B.Sc Ph.Ds Ed.D Litt.D St""",
     },
@@ -360,17 +360,18 @@ _SHOUTED = "Yahoo Jeopardy"  # names that end in !
 
 # Words that open a sentence far more often than they continue a name.
 _STARTERS = {
-    "en": """A About According Additionally After Afterwards All Also Although Among An And Another Any Are As At
-        Because Before Being Besides Between Beyond Both But By Can Could Currently Despite Did Do Does During Each
-        Earlier Either Eventually Even Every Everyone Few Finally First Following For Formerly From Furthermore Had
-        Has Have He Hence Her Here His How However I If In Indeed Initially Instead Is It It's Its Just Last Later
-        Let Like Many Maybe Likewise Meanwhile More Moreover Most Much My Near Neither Never Nevertheless No
-        Nobody Nor Not Nothing Now Of Off Often On Once One Only Originally Other Others Our Over Perhaps Please Previously Shall
-        She Should Similarly Since So Some Sometimes Soon Still Subsequently Such Than That That's The Their Them
-        Then There There's Thereafter Therefore These They They're This Those Though Three Through Throughout Thus
-        To Today Together Too Two Under Unfortunately Unlike Until Up Upon Was We We're Were What When Where Whether
-        Which While Who Whose Why Will With Within Without Would Yes Yet You Your I'm I've I'll I'd Don't He's She's
-        It’s That’s There’s They’re We’re I’m I’ve I’ll I’d Don’t He’s She’s Four Five Six Around Again Along""",
+    "en": """A About According Additionally After Afterwards Again All Along Also Although Among An And
+        Another Any Are Around As At Because Before Being Besides Between Beyond Both But By Can Could Currently
+        Despite Did Do Does Don't Don’t During Each Earlier Either Even Eventually Every Everyone Few Finally
+        First Five Following For Formerly Four From Furthermore Had Has Have He He's He’s Hence Her Here His How
+        However I I'd I’d I'll I’ll I'm I’m I've I’ve If In Indeed Initially Instead Is It It's It’s Its Just
+        Last Later Let Like Likewise Many Maybe Meanwhile More Moreover Most Much My Near Neither Never
+        Nevertheless No Nobody Nor Not Nothing Now Of Off Often On Once One Only Originally Other Others Our
+        Over Perhaps Please Previously Shall She She's She’s Should Similarly Since Six So Some Sometimes Soon
+        Still Subsequently Such Than That That's That’s The Their Them Then There There's There’s Thereafter
+        Therefore These They They're They’re This Those Though Three Through Throughout Thus To Today Together
+        Too Two Under Unfortunately Unlike Until Up Upon Was We We're We’re Were What When Where Whether Which
+        While Who Whose Why Will With Within Without Would Yes Yet You Your""",
     "de": """Der Die Das Ein Eine Er Sie Es Wir Ich Ihr In Im Am Auf Aus Bei Mit Nach Seit Von Vor Zu Zum Zur Und
         Aber Als Auch Da Dann Dort Hier Nun So Wenn Wer Wie Wo Was Warum Diese Dieser Dieses Für Nicht Jedoch""",
     "fr": """Le La Les Un Une Des Il Elle Ils Elles On Nous Vous Je Tu Ce Cette Ces C'est C’est En Dans Au Aux À Et
@@ -435,8 +436,8 @@ _ZH_SAYS = re.compile(
     rf"|[^。！？；：“”「」]{{0,30}}?{_ZH_VERB}，[“「]"
 )
 _ZH_LEADS_TO_SPEECH = re.compile(r"(?:说|道|问|喊|叫|答|一声|一句)$")
-_PAIRS = ("「」", "『』", "“”", "‘’", "《》", "〈〉", "（）", "()", '""', "''")
-_OPENER_OF = {closer: opener for opener, closer in (*_PAIRS, "【】", "［］", "[]", "｛｝", "{}", "〔〕", "«»")}
+_PAIRS = tuple(zip("「『“‘《〈（(\"'", "」』”’》〉）)\"'", strict=True))  # what may hold a sentence together
+_OPENER_OF = dict(zip("」』”’》〉）)】］]｝}〕»", "「『“‘《〈（(【［[｛{〔«", strict=True))
 _OPENING = re.compile("[" + re.escape("".join(opener for opener, _ in _PAIRS)) + "]")
 
 _CLEAR, _RUN, _GAP = 1, 2, 3  # the groups of `candidate`
