@@ -1,0 +1,129 @@
+"""metrics.jsonl reads as if the run had never been interrupted; a full disk does not end it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from litebert.errors import ConfigError, DataError, MissingExtraError
+from litebert.train.log import MetricsLog, read_metrics
+
+
+def fill(path, steps, **options):
+    with MetricsLog(path, **options) as log:
+        for step in steps:
+            log.write(step, {"loss": 1 / step})
+
+
+def steps_in(path):
+    return [line["step"] for line in read_metrics(path)]
+
+
+def test_lines_are_on_disk_at_once(tmp_path):
+    path = tmp_path / "run" / "metrics.jsonl"
+    log = MetricsLog(path)
+    log.write(1, {"loss": 0.1 + 0.2, "text": "é"})
+    log.write(2, {"loss": math.nan, "norm": math.inf})
+    log.event(2, "loss nan at step 2: skipped")
+    raw = path.read_bytes()  # before close
+    log.close()
+    assert path.read_bytes() == raw
+    lines = [json.loads(line) for line in raw.decode().splitlines()]
+    assert [line["kind"] for line in lines] == ["train", "train", "event"]
+    assert lines[0]["loss"] == 0.1 + 0.2
+    assert lines[1]["loss"] is None  # NaN is not JSON
+    assert lines[2]["message"] == "loss nan at step 2: skipped"
+    assert read_metrics(path) == lines
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b'{"step": 4, "loss": 0.2', b'{"step": 4}', b"\0\0\0", b'{"text": "\xc3'])
+@pytest.mark.parametrize("resume_step", [0, 1, 2, 3, 9])
+def test_resume_keeps_what_was_before(tmp_path, torn, resume_step):
+    path = tmp_path / "metrics.jsonl"
+    fill(path, [1, 2, 3])
+    whole = path.read_bytes().splitlines(keepends=True)
+    with path.open("ab") as file:
+        file.write(torn)
+    assert steps_in(path) == [1, 2, 3]
+    fill(path, [resume_step + 1], resume_step=resume_step)
+    assert path.read_bytes().startswith(b"".join(whole[:resume_step]))
+    assert steps_in(path) == [*[1, 2, 3][:resume_step], resume_step + 1]
+
+
+def test_rewinding_while_running(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        for step in (1, 2, 3, 4):
+            log.write(step, {})
+        log.rewind(2)
+        log.event(2, "rolled back")
+        log.write(3, {})
+    assert steps_in(path) == [1, 2, 2, 3]
+
+
+def test_a_new_run_does_not_overwrite(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.touch()
+    fill(path, [1])  # an empty file is nobody's
+    with pytest.raises(ConfigError, match="belongs to an earlier run; resume it"):
+        MetricsLog(path)
+    assert steps_in(path) == [1]
+
+
+def test_damage_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step"\n{"step": 3}\n')
+    with pytest.raises(DataError, match=r"metrics\.jsonl, line 2: not a line of metrics"):
+        read_metrics(path)
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        read_metrics(tmp_path / "none")
+
+
+LIMITED = """
+import resource, sys
+from litebert.train.log import MetricsLog, read_metrics
+path = sys.argv[1]
+log = MetricsLog(path)
+log.write(1, {"text": "a" * 300})
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
+log.write(2, {"text": "b" * 300})
+assert log.problem == f"{path}: File too large", log.problem
+assert [line["step"] for line in read_metrics(path)] == [1]
+log.write(3, {"text": "c" * 300})
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.write(4, {"text": "d"})
+assert log.problem is None
+log.close()
+assert [line["step"] for line in read_metrics(path)] == [1, 2, 3, 4]
+"""
+
+
+def test_full_disk_keeps_lines_for_later(tmp_path):
+    subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path / "metrics.jsonl")], check=True, timeout=60)
+
+
+def test_tensorboard_mirror(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with MetricsLog(tmp_path / "metrics.jsonl", tensorboard=tmp_path / "board") as log:
+        for step in (1, 2, 3):
+            log.write(step, {"loss": 1 / step, "note": "text"})
+        log.write(3, {"mlm_accuracy": 0.5}, kind="eval")
+    board = EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    assert [(e.step, e.value) for e in board.Scalars("train/loss")] == [
+        (step, pytest.approx(1 / step)) for step in (1, 2, 3)
+    ]
+    assert board.Scalars("eval/mlm_accuracy")[0].value == 0.5
+
+
+def test_tensorboard_missing(tmp_path, monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else find_spec(name))
+    with pytest.raises(MissingExtraError, match=r'pip install "litebert\[report\]"'):
+        MetricsLog(tmp_path / "metrics.jsonl", tensorboard=tmp_path / "board")
