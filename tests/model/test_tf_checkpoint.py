@@ -292,7 +292,7 @@ def test_index_changed_anywhere(base: Path) -> None:
 
 # --- indexes of our own making: layouts that TensorFlow may write but did not, and lies with a valid checksum ---
 
-FLOAT, UINT8 = 1, 4
+FLOAT, UINT8, BFLOAT16 = 1, 4, 14
 
 
 def varint(number: int) -> bytes:
@@ -364,6 +364,16 @@ def test_many_blocks_and_snappy(tmp_path: Path, compression: int, per_block: int
         offset += array.nbytes
     prefix = write_bundle(tmp_path, entries, data, per_block, compression=compression)
     assert_equal(read_all(prefix), arrays)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "data"), [(FLOAT, np.float32(-1.5).tobytes()), (BFLOAT16, np.float32(-1.5).tobytes()[2:])]
+)
+def test_scalars_are_arrays(tmp_path: Path, dtype: int, data: bytes) -> None:
+    prefix = write_bundle(tmp_path, [(b"", header()), (b"a", entry(data, (), dtype))], data)
+    array = read_bundle(prefix).tensor("a")
+    assert isinstance(array, np.ndarray)
+    np.testing.assert_array_equal(array, np.array(-1.5, np.float32), strict=True)
 
 
 @pytest.mark.parametrize(

@@ -178,10 +178,10 @@ class TfCheckpoint:
         if data.size != entry.size or mask_crc(crc32c(data)) != entry.crc:
             raise CheckpointError(f"{path}: tensor {name!r}: its bytes do not fit their checksum; {_AGAIN}")
         dtype, stored = _DTYPES[entry.dtype]
-        array = data.view(stored).reshape(entry.shape)
+        values = data.view(stored)
         if dtype == "bfloat16":  # the upper half of a float32
-            return (array.astype(np.uint32) << 16).view(np.float32)
-        return array.astype(dtype, copy=False)
+            return (values.astype(np.uint32) << 16).view(np.float32).reshape(entry.shape)
+        return values.astype(dtype, copy=False).reshape(entry.shape)
 
 
 # --- finding the bundle ---
