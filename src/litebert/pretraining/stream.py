@@ -1,0 +1,176 @@
+"""Batches made ahead by other processes, in order; a dead worker is an error, never a wait.
+
+A worker is a plain child process that reads a pickled job from its stdin and writes pickled batches to its stdout.
+Unlike with `multiprocessing`, the caller's script is not imported again in the child, so it needs no
+`if __name__ == "__main__"`; and since a child only ever waits for its pipe, it ends when its parent does, however that
+ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from itertools import count
+from typing import IO, TYPE_CHECKING, Any
+
+from litebert.errors import LitebertError
+
+if TYPE_CHECKING:
+    from litebert.pretraining.assembly import Batch, PaddedBatch
+    from litebert.pretraining.batches import Batches
+
+HEADER = struct.Struct("<Q")
+
+
+class Stream:
+    """Micro-batches in order; use it in a `with` block, or call close() when done."""
+
+    def __init__(
+        self,
+        batches: Batches,
+        start: int,
+        stop: int | None,
+        rank: int,
+        world: int,
+        micro_batches: int,
+        workers: int,
+        prefetch: int,
+    ):
+        job = (batches, start, stop, rank, world, micro_batches)
+        self._workers: list[subprocess.Popen[bytes]] = []
+        try:
+            for number in range(workers):
+                self._workers.append(_start_worker((*job, number, workers, max(1, prefetch))))
+        except BaseException:
+            self.close()
+            raise
+        self._batches = self._receive() if workers else make_batches(*job)
+
+    def __iter__(self) -> Iterator[Batch | PaddedBatch]:
+        return self
+
+    def __next__(self) -> Batch | PaddedBatch:
+        return next(self._batches)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers; harmless when called twice."""
+        for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
+            for pipe in (worker.stdin, worker.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            worker.wait()
+        self._workers = []
+
+    def _receive(self) -> Iterator[Batch | PaddedBatch]:
+        for number in count():  # micro-batch i comes from worker i modulo workers
+            if not self._workers:
+                return
+            worker = self._workers[number % len(self._workers)]
+            assert worker.stdout is not None
+            message: tuple[str, Any] = _read(worker.stdout) or ("died", worker.wait())
+            kind, content = message
+            if kind == "batch":
+                yield content
+                continue
+            self.close()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise content
+            raise RuntimeError(f"a batch worker died ({_describe_exit(content)}); batches cannot go on")
+
+
+def make_batches(
+    batches: Batches,
+    start: int,
+    stop: int | None,
+    rank: int,
+    world: int,
+    micro_batches: int,
+    number: int = 0,
+    workers: int = 1,
+) -> Iterator[Batch | PaddedBatch]:
+    """The micro-batches of a stream, or those that worker `number` of `workers` has to make."""
+    batches.plan_ahead = True
+    for index in count(number, workers):
+        step, micro = divmod(index, micro_batches)
+        if stop is not None and start + step >= stop:
+            return
+        yield batches.batch(start + step, rank, world, micro, micro_batches)
+
+
+def _start_worker(job: tuple[Any, ...]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-c", "from litebert.pretraining.stream import work; work()"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    assert worker.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died at once; the first read will tell
+        _write(worker.stdin, job)
+    return worker
+
+
+def work() -> None:
+    """The life of a worker: make every n-th micro-batch of a job, a few of them ahead of the reader."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    pipe = sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing else may write into the pipe
+    *job, prefetch = _read(sys.stdin.buffer)
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(prefetch)
+
+    def make() -> None:
+        try:
+            for batch in make_batches(*job):
+                ready.put(("batch", batch))
+            ready.put(("end", None))
+        except LitebertError as error:
+            ready.put(("error", error))
+        except Exception:
+            ready.put(("error", RuntimeError(f"in a batch worker:\n{traceback.format_exc()}")))
+
+    threading.Thread(target=make, daemon=True).start()
+    with contextlib.suppress(BrokenPipeError):  # the reader is gone
+        while True:
+            message = ready.get()
+            _write(pipe, message)
+            if message[0] != "batch":
+                break
+    os._exit(0)  # without waiting for the thread
+
+
+def _write(pipe: IO[bytes], message: Any) -> None:
+    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(HEADER.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> Any:
+    """The next message, or None if the other side is gone."""
+    header = pipe.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    (size,) = HEADER.unpack(header)
+    data = pipe.read(size)
+    return pickle.loads(data) if len(data) == size else None
+
+
+def _describe_exit(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
