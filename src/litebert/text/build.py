@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import litebert
 from litebert.errors import DataError, InputError, did_you_mean
 from litebert.files import write_atomic
 from litebert.text.compressed import STDIN
@@ -34,7 +35,6 @@ from litebert.text.sentences import split_sentences
 from litebert.text.store import (
     INDEX,
     MANIFEST,
-    VERSION,
     PartRecord,
     PartWriter,
     TokenStore,
@@ -52,6 +52,8 @@ from litebert.text.workers import (
     load_tokenizer,
     tokenize_in_order,
 )
+
+__all__ = ["BuildOptions", "BuildReport", "Part", "Progress", "build_store", "plan_parts"]
 
 WORK = "build"
 LOCK = ".lock"
@@ -119,7 +121,7 @@ def build_store(
     encoder = load_tokenizer(tokenizer)
     parts = plan_parts(find_sources(sources))
     plan = {
-        "version": VERSION,
+        "litebert": litebert.__version__,
         "tokenizer": {"fingerprint": encoder.fingerprint, "vocab_size": encoder.vocab_size},
         "options": asdict(options),
         "sources": [asdict(source) for part in parts for source in part.sources],
@@ -202,6 +204,7 @@ class _Build:
         if self.options.deduplicate:
             finished = self._drop_duplicates(parts)
         facts = {
+            "litebert": litebert.__version__,
             "text_bytes": sum(record["text_bytes"] for record in records),
             "duplicates": documents - sum(part.documents for part in finished),
             "skipped": dict(sorted(skipped.items())),
@@ -381,7 +384,8 @@ def _is_built(out: Path, plan: dict[str, Any], on_error: OnError) -> bool:
         return False
     manifest = read_manifest(out)
     sources = [{key: source[key] for key in ("path", "size", "mtime_ns")} for source in manifest.get("sources", [])]
-    difference = _difference(plan, manifest | {"sources": sources})
+    # A finished store of another version is as good; only an unfinished one must not be mixed.
+    difference = _difference(plan, manifest | {"sources": sources, "litebert": plan["litebert"]})
     if any(source["path"] == STDIN for source in plan["sources"]):
         difference = difference or "maybe other text on standard input"
     if on_error == "stop" and manifest.get("skipped"):
@@ -425,7 +429,7 @@ def _difference(plan: dict[str, Any], other: dict[str, Any]) -> str:
                 what = "was not one" if path not in before else "was one" if path not in now else "was different"
                 return f"other sources ({path} {what})"
         return "the same sources in another order"
-    return "another version of litebert" if other["version"] != plan["version"] else ""
+    return f"litebert {other['litebert']}" if other["litebert"] != plan["litebert"] else ""
 
 
 def _is_ours(name: str) -> bool:

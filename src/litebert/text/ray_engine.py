@@ -31,6 +31,9 @@ def map_on_ray(function: Callable[[Item], Result], items: Sequence[Item], worker
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **({} if address else local))
     context = data.DataContext.get_current()
     bars, context.enable_progress_bars = context.enable_progress_bars, False
+    chatter = logging.getLogger("ray.data")
+    level = chatter.level
+    chatter.setLevel(logging.ERROR)
     try:
         rows = [{"index": index, "item": pickle.dumps(item)} for index, item in enumerate(items)]
         dataset = data.from_items(rows, override_num_blocks=len(rows)).map(_apply, fn_args=(function,), num_cpus=1)
@@ -38,6 +41,7 @@ def map_on_ray(function: Callable[[Item], Result], items: Sequence[Item], worker
             yield row["index"], pickle.loads(row["result"])
     finally:
         context.enable_progress_bars = bars
+        chatter.setLevel(level)
         if started:
             ray.shutdown()
 
