@@ -23,6 +23,7 @@ from litebert.train.optimizer import (
 
 STEPS = 25
 LR, BETA1, BETA2, EPS, DECAY = 0.01, 0.9, 0.999, 1e-6, 0.01
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
 class Tiny(nn.Module):
@@ -41,13 +42,13 @@ class Tiny(nn.Module):
         return (torch.tanh(q) * k + v) @ self.embedding.weight.T + self.output_bias
 
 
-def tiny(dtype: torch.dtype, seed: int = 0) -> Tiny:
+def tiny(dtype: torch.dtype, seed: int = 0, device: str = "cpu") -> Tiny:
     torch.manual_seed(seed)
     model = Tiny().to(dtype)
     with torch.no_grad():
         for param in model.parameters():
             param.add_(torch.randn(param.shape, dtype=dtype) * 0.1)
-    return model
+    return model.to(device)
 
 
 def gradients(model: nn.Module, steps: int = STEPS) -> list[dict[str, list[float]]]:
@@ -68,7 +69,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, series: list[dict[
     for grads in series:
         for name, param in model.named_parameters():
             param.grad = (
-                torch.tensor(grads[name], dtype=torch.float64).to(param.dtype).view_as(param) if name in grads else None
+                torch.tensor(grads[name], dtype=torch.float64).to(param).view_as(param) if name in grads else None
             )
         optimizer.step()
 
@@ -115,8 +116,9 @@ def distance(model: nn.Module, expected: dict[str, list[float]]) -> float:
 
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-13), (torch.float32, 2e-6)])
 @pytest.mark.parametrize("kind", [Lamb, AdamW])
-def test_released_optimisers_equal_the_reference(kind, dtype, bound):
-    model = tiny(dtype)
+@pytest.mark.parametrize("device", DEVICES)
+def test_released_optimisers_equal_the_reference(kind, dtype, bound, device):
+    model = tiny(dtype, device=device)
     series = gradients(model)
     expected = reference(model, series, lamb=kind is Lamb)
     train(model, kind(parameter_groups(model, DECAY), lr=LR, betas=(BETA1, BETA2), eps=EPS), series)
@@ -192,12 +194,13 @@ def test_parameters_without_gradient_are_left_alone():
 @pytest.mark.parametrize("kind", [Lamb, AdamW])
 @pytest.mark.parametrize("bias_correction", [False, True])
 @pytest.mark.parametrize("form", ["state_dict", "moments"])
-def test_state_round_trip_is_bit_exact(kind, bias_correction, form):
-    model = tiny(torch.float32)
+@pytest.mark.parametrize("device", DEVICES)
+def test_state_round_trip_is_bit_exact(kind, bias_correction, form, device):
+    model = tiny(torch.float32, device=device)
     series = gradients(model)
     optimizer = kind(parameter_groups(model), lr=LR, bias_correction=bias_correction)
     train(model, optimizer, series[:10])
-    other = tiny(torch.float32, seed=5)
+    other = tiny(torch.float32, seed=5, device=device)
     other.load_state_dict(model.state_dict())
     resumed = kind(parameter_groups(other), lr=LR, bias_correction=bias_correction)
     if form == "state_dict":
@@ -261,8 +264,9 @@ def test_frozen_parameters_are_left_out():
     assert "embedding.weight" not in names
 
 
-def test_clip_scales_to_the_global_norm():
-    model = tiny(torch.float64)
+@pytest.mark.parametrize("device", DEVICES)
+def test_clip_scales_to_the_global_norm(device):
+    model = tiny(torch.float64, device=device)
     series = gradients(model, 1)
     train(model, torch.optim.SGD(model.parameters(), lr=0.0), series)
     before = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
@@ -277,9 +281,10 @@ def test_clip_scales_to_the_global_norm():
     assert all(torch.equal(model.get_parameter(name).grad, grad) for name, grad in after.items())
 
 
-def test_norm_is_exact_for_large_matrices():
-    # torch's own float32 norm is off by more than 1e-3 here (on a CPU).
-    constant = torch.full((30000, 128), 0.02)
+@pytest.mark.parametrize("device", DEVICES)
+def test_norm_is_exact_for_large_matrices(device):
+    # On a CPU torch's own float32 norm is off by more than 1e-3 here.
+    constant = torch.full((30000, 128), 0.02, device=device)
     assert norms([constant]).item() == pytest.approx(0.02 * math.sqrt(constant.numel()), rel=1e-6)
 
 

@@ -1,6 +1,6 @@
 """What a person sees while a run goes on: a live line on a terminal, plain lines every few seconds elsewhere.
 
-step 1,200/5,000  loss 2.914  MLM 41.2 %  order 78.0 %  38.1k tok/s  44 % of peak  3:20 left
+step 1,200/5,000  loss 2.914  MLM 41.2%  order 78.0%  3:20 left  38.1k tok/s  44% of peak
 """
 
 from __future__ import annotations
