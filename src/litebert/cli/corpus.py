@@ -25,7 +25,7 @@ def build(
     tokenizer: Annotated[Path, typer.Option(help="Folder or file of the tokenizer.")],
     out: Annotated[Path, typer.Option(help="Folder of the store.")],
     format: Annotated[
-        Literal["auto", "lines", "paragraphs", "jsonl", "parquet", "wikiextractor"],
+        Literal["auto", "lines", "paragraphs", "jsonl", "parquet", "wikiextractor", "wikiextractor-json"],
         typer.Option(help="lines: one sentence per line. paragraphs: lines are split into sentences."),
     ] = "auto",
     text_field: Annotated[str, typer.Option(help="Field of JSON lines, column of Parquet.")] = "text",

@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from litebert.errors import DataError
 
@@ -39,6 +39,7 @@ class ByteReader:
         self.compression = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), "")
         named = _SUFFIXES.get(Path(path).suffix.lower(), "")
         if named and start and named != self.compression:
+            self.close()
             raise DataError(f"{path}: not {named} data, though its name says so; is the download whole?")
         self._read = self._opened()
 
@@ -72,7 +73,8 @@ class ByteReader:
             import pyarrow as pa
 
             stream = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
-            return stream.read  # type: ignore[no-any-return]
+            # In small pieces: the one that meets the damage is lost as a whole.
+            return lambda size: cast(bytes, stream.read(min(size, 1 << 14)))
         return self._raw.read
 
 

@@ -10,6 +10,7 @@ row longer than MAX_ROW bytes is an error. Where blocks begin depends on the tex
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import html
 import json
@@ -18,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from litebert.errors import DataError, did_you_mean
 from litebert.text.compressed import STDIN, ByteReader
@@ -30,8 +31,8 @@ MAX_ROW = 128 << 20
 MAX_LINE = 1 << 16
 HEAD = 1 << 18  # what is looked at to tell the format
 
-Format = Literal["lines", "paragraphs", "jsonl", "parquet", "wikiextractor"]
-FORMATS: tuple[Format, ...] = ("lines", "paragraphs", "jsonl", "parquet", "wikiextractor")
+Format = Literal["lines", "paragraphs", "jsonl", "parquet", "wikiextractor", "wikiextractor-json"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r\v\f]*\n")
 _LINE_END = re.compile(rb"\n")
@@ -79,15 +80,15 @@ class Problem:
 
 def open_text(path: Path | str) -> Iterator[str]:
     """The lines of a text file (.gz .xz .zst .bz2 too; '-' is stdin), without their ends, in flat memory."""
-    feed = _Feed(str(path))
-    for data, line in feed.cut(_LINE_END, MAX_DOCUMENT):
-        text = _decoded(data, str(path), line)
-        if isinstance(text, Problem):
-            raise DataError(text.message)
-        # A block ends with a line end, after which there is no further line.
-        for paragraph in text.removesuffix("\n").split("\n"):
-            yield from split_long(paragraph.removesuffix("\r"))
-    feed.check()
+    with contextlib.closing(_Feed(str(path))) as feed:
+        for data, line in feed.cut(_LINE_END, MAX_DOCUMENT):
+            text = _decoded(data, str(path), line)
+            if isinstance(text, Problem):
+                raise DataError(text.message)
+            # A block ends with a line end, after which there is no further line.
+            for paragraph in text.removesuffix("\n").split("\n"):
+                yield from split_long(paragraph.removesuffix("\r"))
+        feed.check()
 
 
 def read_documents(
@@ -144,27 +145,29 @@ def read_blocks(
 
     Damage (a cut-off archive, say) raises DataError after the last whole document before it was given out.
     """
-    feed = _Feed(path)
-    head = bytes(feed.fill(HEAD)[:HEAD])
-    if not head:
+    with contextlib.closing(_Feed(path)) as feed:
+        head = bytes(feed.fill(HEAD)[:HEAD])
+        if not head:
+            feed.check()
+            return
+        if format == "auto":
+            format = detect_format(path, head, language)
+        elif format == "wikiextractor" and _is_json(head):
+            format = "wikiextractor-json"
+        if format == "parquet":
+            yield from _parquet_blocks(path, text_field)
+            return
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise DataError(f"{path}: UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
+        if format in ("lines", "paragraphs"):
+            pieces = feed.cut(_BLANK_LINE, MAX_DOCUMENT)
+        elif format == "wikiextractor":
+            pieces = feed.cut(_DOC_END, MAX_ROW, divisible=False)
+        else:
+            pieces = feed.cut(_LINE_END, MAX_ROW, divisible=False)
+        for data, line in pieces:
+            yield Block(path, format, data, line, feed.reader.position)
         feed.check()
-        return
-    if format == "auto":
-        format = detect_format(path, head, language)
-    if format == "parquet":
-        yield from _parquet_blocks(path, text_field)
-        return
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{path}: UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
-    if format in ("lines", "paragraphs"):
-        pieces = feed.cut(_BLANK_LINE, MAX_DOCUMENT)
-    elif format == "wikiextractor" and not _is_json(head):
-        pieces = feed.cut(_DOC_END, MAX_ROW, divisible=False)
-    else:
-        pieces = feed.cut(_LINE_END, MAX_ROW, divisible=False)
-    for data, line in pieces:
-        yield Block(path, format, data, line, feed.reader.position)
-    feed.check()
 
 
 def parse_block(block: Block, text_field: str = "text") -> Iterator[Document | Problem]:
@@ -175,7 +178,7 @@ def parse_block(block: Block, text_field: str = "text") -> Iterator[Document | P
             yield Problem("no text", f"{where}: the text is null") if data is None else _document(data, where)
     elif block.format in ("lines", "paragraphs"):
         yield from _parse_text(block.data, block)
-    elif block.format == "wikiextractor" and not _is_json(block.data):
+    elif block.format == "wikiextractor":
         yield from _parse_markup(block.data, block)
     else:
         yield from _parse_json_lines(block.data, block, text_field)
@@ -189,8 +192,8 @@ def detect_format(path: str, head: bytes, language: str = "auto") -> Format:
         return "parquet"
     if start.startswith(b"<doc id="):
         return "wikiextractor"
-    if start.startswith(b"{") and re.match(r"wiki_\d+", Path(path).name):
-        return "wikiextractor"
+    if _is_json(head) and re.match(r"wiki_\d+", Path(path).name):
+        return "wikiextractor-json"
     if {".jsonl", ".ndjson", ".json"} & set(suffixes) or re.match(rb'\{\s*("|\})', start):
         return "jsonl"
     # The last line of the head may be cut off; so may a character.
@@ -233,8 +236,6 @@ class _Feed:
                 piece = b""
             self.buffer += piece
             self.ended = not piece
-        if self.ended:
-            self.reader.close()
         return self.buffer
 
     def cut(self, boundary: re.Pattern[bytes], limit: int, divisible: bool = True) -> Iterator[tuple[bytes, int]]:
@@ -265,6 +266,9 @@ class _Feed:
         """Raise what went wrong while reading, now that all before it has been used."""
         if self.failure:
             raise self.failure
+
+    def close(self) -> None:
+        self.reader.close()
 
     def _boundary(self, boundary: re.Pattern[bytes], limit: int) -> int | None:
         begin = BLOCK
@@ -380,7 +384,7 @@ def _parse_row(row: str, number: int, block: Block, text_field: str) -> Document
         checked = _decoded(text.encode("utf-8", "surrogatepass"), where, None)
         if isinstance(checked, Problem):
             return checked
-    if block.format == "wikiextractor":
+    if block.format == "wikiextractor-json":
         return Document(_without_title(text.split("\n"), str(fields.get("title", ""))), False, where)
     return Document(_lines(text), False, where)
 
@@ -451,20 +455,21 @@ def _parquet_blocks(path: str, text_field: str) -> Iterator[Block]:
 
     rows: list[bytes | None] = []
     first = done = held = 0
+    size = os.path.getsize(path)
     failure: DataError | None = None
     try:
         # Page by page and without read-ahead, so that a large row group need not fit into memory.
-        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK)
-        _check_column(path, file.schema_arrow, text_field)
-        size, total = os.path.getsize(path), max(1, file.metadata.num_rows)
-        for batch in file.iter_batches(batch_size=64, columns=[text_field], use_threads=False):
-            for value in batch.column(0).cast(pa.large_binary()).to_pylist():
-                rows.append(value)
-                held += len(value or b"")
-                done += 1
-                if held >= BLOCK:
-                    yield Block(path, "parquet", rows, first + 1, size * done // total)
-                    rows, first, held = [], done, 0
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
+            _check_column(path, file.schema_arrow, text_field)
+            total = max(1, file.metadata.num_rows)
+            for batch in file.iter_batches(batch_size=64, columns=[text_field], use_threads=False):
+                for value in batch.column(0).cast(pa.large_binary()).to_pylist():
+                    rows.append(value)
+                    held += len(value or b"")
+                    done += 1
+                    if held >= BLOCK:
+                        yield Block(path, "parquet", rows, first + 1, size * done // total)
+                        rows, first, held = [], done, 0
     except (pa.ArrowException, OSError) as error:
         failure = DataError(f"{path}: row {done + 1}: damaged or not Parquet: {str(error).rstrip('.')}")
     if rows:
