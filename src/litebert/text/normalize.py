@@ -1,0 +1,176 @@
+"""Unicode normalisation in front of a vocabulary: two named rules, fast, and with a variant that keeps offsets.
+
+google        whitespace to single spaces, NFKD, every combining mark dropped, lower case. What the released
+              English vocabularies expect. It turns が into か and й into и, and ruins Hindi and Thai.
+multilingual  whitespace to single spaces, NFKC, accents dropped from Latin letters only, lower case on request.
+              For vocabularies of one's own: Hangul stays composed, kana keep their voicing.
+none          nothing: only what the SentencePiece model itself does.
+
+Normalization.named("google")("Déjà  Vu")         -> "deja vu"
+Normalization.named("multilingual")("Déjà  がй")  -> "Deja がй"
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from litebert.errors import ConfigError, did_you_mean
+
+Rule = Literal["google", "multilingual", "none"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+# The blocks of marks that are written onto Latin letters; those of other scripts lie elsewhere.
+ACCENTS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Normalised text, and for each of its characters the stretch of the original that it came from."""
+
+    text: str
+    starts: list[int]
+    ends: list[int]
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """What is done to a text before it is cut into pieces; it belongs to the vocabulary and is saved with it."""
+
+    rule: Rule
+    lower: bool = False
+    strip_accents: bool = True
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise ConfigError(
+                f"normalization {self.rule!r} is not one of: {', '.join(RULES)}{did_you_mean(self.rule, RULES)}"
+            )
+        if self.rule == "none" and self.lower:
+            raise ConfigError("normalization 'none' changes nothing; to lower-case, take 'multilingual'")
+
+    @classmethod
+    def named(cls, rule: str, lower: bool | None = None, strip_accents: bool = True) -> Normalization:
+        """A rule by name; unless told otherwise `google` lower-cases and the others do not."""
+        return cls(rule, rule == "google" if lower is None else lower, strip_accents)  # type: ignore[arg-type]
+
+    def __call__(self, text: str) -> str:
+        """The normalised text."""
+        if self.rule == "none":
+            return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+        text = collapse_whitespace(text)
+        if not text.isascii():
+            if self.rule == "multilingual":
+                text = unicodedata.normalize("NFKC", text)
+                if self.strip_accents:
+                    text = _LATIN_ACCENT.sub(_without_accent, text)
+            elif self.strip_accents:
+                text = drop_marks(unicodedata.normalize("NFKD", text))
+        return text.lower() if self.lower else text
+
+    def align(self, text: str) -> Alignment:
+        """The normalised text with the original stretch of every character; slower than calling."""
+        normalized = self(text)
+        if self.rule == "none" or (text.isascii() and len(normalized) == len(text)):
+            return Alignment(normalized, list(range(len(text))), list(range(1, len(text) + 1)))
+        starts: list[int] = []
+        ends: list[int] = []
+        gap = -1  # where the whitespace before the word begins
+        for word in _WORD.finditer(text):
+            if gap >= 0:
+                starts.append(gap)
+                ends.append(word.start())
+            gap = word.end()
+            for begin, end in _segments(text, word.start(), word.end()):
+                size = len(self(text[begin:end]))
+                starts += [begin] * size
+                ends += [end] * size
+        assert len(starts) == len(normalized), (text, normalized)
+        return Alignment(normalized, starts, ends)
+
+
+def collapse_whitespace(text: str) -> str:
+    """Strip, and make every stretch of whitespace one space: " a \\n b" -> "a b"."""
+    # Of all whitespace only " " is printable, so most texts need no work; splitting costs ten times the checks.
+    if text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
+        return text
+    if not text.isascii():
+        text = _SURROGATE.sub("\ufffd", text)
+    return " ".join(text.split())
+
+
+def drop_marks(text: str) -> str:
+    """Without combining marks: "e\\u0301" -> "e"."""
+    text = _MARK.sub("", text)
+    return _astral_mark().sub("", text) if ASTRAL.search(text) else text
+
+
+def character_class(wanted: Callable[[str], object], start: int, stop: int) -> str:
+    """A regular expression's [...] of the characters in a range that are wanted."""
+    ranges: list[list[int]] = []
+    for code in range(start, stop):
+        if wanted(chr(code)):
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1][1] = code
+            else:
+                ranges.append([code, code])
+    return "[" + "".join(f"{re.escape(chr(a))}-{re.escape(chr(b))}" for a, b in ranges) + "]"
+
+
+def is_latin(character: str) -> bool:
+    """Whether a character is a Latin letter."""
+    return unicodedata.name(character, "").startswith("LATIN ")
+
+
+def _without_accent(match: re.Match[str]) -> str:
+    found = match[0]
+    base = _BASE.get(found)
+    if base is not None:
+        return base
+    before = match.string[match.start() - 1 : match.start()]
+    return "" if before and is_latin(before) else found
+
+
+def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut a word into stretches that Unicode normalises independently: a letter and the marks on it."""
+    if text[start:end].isascii():
+        yield from ((i, i + 1) for i in range(start, end))
+        return
+    begin = start
+    for position in range(start + 1, end):
+        if _starts_segment(text[begin:position], text[position]):
+            yield begin, position
+            begin = position
+    yield begin, end
+
+
+def _starts_segment(before: str, character: str) -> bool:
+    if character < "\u0300":  # nothing below composes with what stands before it
+        return True
+    if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
+        return False
+    normal = unicodedata.normalize
+    return normal("NFKC", before + character) == normal("NFKC", before) + normal("NFKC", character)
+
+
+@functools.cache
+def _astral_mark() -> re.Pattern[str]:
+    return re.compile(character_class(unicodedata.combining, 0x10000, 0x1F000))
+
+
+_WORD = re.compile(r"\S+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+# Two patterns, because Python's re looks a character up in a table only if the whole class lies below 0x10000.
+_MARK = re.compile(character_class(unicodedata.combining, 0x300, 0x10000))
+# Accented Latin letters that are one character, and what is left of them.
+_BASE = {
+    character: base
+    for character in map(chr, (*range(0xC0, 0x250), *range(0x1E00, 0x1F00)))
+    if (base := unicodedata.normalize("NFD", character)[0]) != character and is_latin(character)
+}
+_LATIN_ACCENT = re.compile(f"[{''.join(_BASE)}]|[{ACCENTS}]+")

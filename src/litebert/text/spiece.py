@@ -1,0 +1,164 @@
+"""SentencePiece vocabularies, encoded by the rule of the released ALBERT: plain SentencePiece, then "2010," in two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from litebert.errors import DataError
+from litebert.text.normalize import Normalization
+from litebert.text.tokenizer import Specials, Tokenizer, check_texts
+from litebert.text.words import SPACE
+
+RULE_VERSION = 1  # of how ids come about, beyond the model's bytes; part of the fingerprint
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """A SentencePiece model (unigram, BPE, ...) with its normalisation."""
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes, normalization: Normalization, specials: Specials, where: str = "spiece.model"):
+        self.model = model
+        self._where = where
+        self._processor = open_model(model, where)
+        super().__init__(list_pieces(self._processor), specials, normalization, where)
+        self._unprefixed: sentencepiece.SentencePieceProcessor | None = None
+        self._set_comma_rule()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SentencePieceTokenizer, (self.model, self.normalization, self.specials, self._where)
+
+    def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[NDArray[np.int32]]:
+        """The ids of many texts, without specials, in so many threads (-1: all cores)."""
+        try:
+            normalized = list(map(self.normalization, texts))
+        except (AttributeError, TypeError):
+            check_texts(texts)
+            raise
+        if not normalized:
+            return []
+        encoded = _encode_arrays(self._processor, normalized, num_threads)
+        # One look at all ids together; the texts with a digit and comma to part are few.
+        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+        hits = np.flatnonzero(self._is_comma_piece[np.concatenate(encoded)])
+        for text in np.unique(np.searchsorted(np.cumsum(lengths), hits, side="right")):
+            encoded[text] = np.array(self._split_commas(encoded[text].tolist()), dtype=np.int32)
+        return encoded
+
+    def _encode(self, text: str, glued: bool) -> list[int]:
+        ids: list[int] = self._processor_for(glued).encode(self.normalization(text))
+        return ids if self.comma_pieces.keys().isdisjoint(ids) else self._split_commas(ids)
+
+    def _encode_offsets(self, text: str, glued: bool) -> tuple[list[int], list[tuple[int, int]]]:
+        processor = self._processor_for(glued)
+        aligned = self.normalization.align(text)
+        plain: list[int] = processor.encode(aligned.text)
+        surfaces: list[str] = processor.encode(aligned.text, out_type=str)
+        if not plain:
+            return [], []
+        # SentencePiece normalises once more. Its pieces, set end to end, are that text; for each of its characters
+        # it tells where the stretch begins that it came from, and the next greater beginning is its end.
+        normalized, origins = processor.normalize(aligned.text, with_offsets=True)
+        spans: list[tuple[int, int]] = []
+        end = origins[-1]
+        for i in range(len(normalized) - 1, -1, -1):
+            if origins[i] < origins[i + 1]:
+                end = origins[i + 1]
+            if normalized[i] != SPACE:
+                spans.append((aligned.starts[origins[i]], aligned.ends[end - 1]))
+        spans.reverse()
+
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        position = 0  # in spans
+        for number, surface in zip(plain, surfaces, strict=True):
+            for part, shown in self.comma_pieces.get(number, [(number, surface)]):
+                size = len(shown) - shown.count(SPACE)
+                if part in self._bytes:
+                    # The bytes of one character lie one after another and all have its stretch.
+                    size = 0 if self._bytes[part] in range(0x80, 0xC0) else 1
+                first = position
+                position += size
+                if size:
+                    offsets.append((spans[first][0], spans[position - 1][1]))
+                elif part in self._bytes:
+                    offsets.append(offsets[-1])
+                else:
+                    place = spans[position][0] if position < len(spans) else spans[-1][1] if spans else len(text)
+                    offsets.append((place, place))
+                ids.append(part)
+        assert position == len(spans), (text, surfaces, normalized)
+        return ids, offsets
+
+    def _decode(self, ids: list[int]) -> str:
+        text: str = self._processor.decode(ids)
+        return text
+
+    def _decisive(self) -> tuple[Mapping[str, Any], bytes]:
+        return {"kind": self.kind, "rule": RULE_VERSION}, self.model
+
+    def _processor_for(self, glued: bool) -> sentencepiece.SentencePieceProcessor:
+        """The model itself, or a copy that does not put a space in front of the text."""
+        if not glued:
+            return self._processor
+        if self._unprefixed is None:
+            self._unprefixed = open_model(self.model, self._where)
+            self._unprefixed.override_normalizer_spec(add_dummy_prefix=False)
+        return self._unprefixed
+
+    def _set_comma_rule(self) -> None:
+        """Find the pieces that end in a digit and a comma, and what each is re-encoded as: "▁2010," -> "▁2010" ","."""
+        self.comma_pieces: dict[int, list[tuple[int, str]]] = {}
+        for number, piece in enumerate(self.pieces):
+            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit() and _is_text(self._processor, number):
+                parts: list[str] = self._processor.encode(piece[:-1].replace(SPACE, ""), out_type=str)
+                if piece[0] != SPACE and parts[0][0] == SPACE:
+                    parts[0] = parts[0][1:]
+                parts = [part for part in [*parts, ","] if part]
+                self.comma_pieces[number] = [(self._ids.get(part, self.unk_id), part) for part in parts]
+        self._is_comma_piece = np.zeros(self.vocab_size, dtype=np.bool_)
+        self._is_comma_piece[list(self.comma_pieces)] = True
+        self._bytes = {
+            number: int(piece[3:5], 16) for number, piece in enumerate(self.pieces) if self._processor.is_byte(number)
+        }
+
+    def _split_commas(self, ids: list[int]) -> list[int]:
+        pieces = self.comma_pieces
+        return [part for number in ids for part, _ in pieces.get(number, ((number, ""),))]
+
+
+def open_model(model: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
+    """SentencePiece's own object for a model file."""
+    if model.startswith(b"version https://git-lfs"):
+        raise DataError(f"{where}: a Git LFS pointer, not the file itself; fetch it with: git lfs pull")
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.load_from_serialized_proto(model)
+        whole = processor.get_piece_size() > 0
+    except (RuntimeError, OSError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise DataError(f"{where}: not a SentencePiece model, or cut short ({len(model):,} bytes)")
+    return processor
+
+
+def list_pieces(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
+    """All pieces in the order of their ids."""
+    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+    return pieces
+
+
+def _is_text(processor: sentencepiece.SentencePieceProcessor, number: int) -> bool:
+    return not (processor.is_control(number) or processor.is_unused(number) or processor.is_unknown(number))
+
+
+def _encode_arrays(processor: Any, texts: list[str], num_threads: int) -> list[NDArray[np.int32]]:
+    if hasattr(processor, "EncodeAsNumpy"):  # sentencepiece >= 0.2.2
+        arrays: list[NDArray[np.int32]] = processor.encode(texts, num_threads=num_threads, return_type="numpy")
+        return arrays
+    return [np.array(ids, dtype=np.int32) for ids in processor.encode(texts, num_threads=num_threads)]

@@ -1,0 +1,239 @@
+"""tokenizer.json: our tokenizers in the words of the `tokenizers` library, and that library's files as ours.
+
+What cannot be said there exactly: the re-encoding of "2010," (its score is lowered instead, so that "2010" and ","
+win), and that "[MASK]" in a text is text (there it always is the special piece).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from litebert.errors import DataError
+from litebert.text.normalize import ACCENTS, Normalization, character_class
+from litebert.text.spiece import SentencePieceTokenizer
+from litebert.text.spiece_proto import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNIGRAM,
+    UNKNOWN,
+    USER_DEFINED,
+    Piece,
+    SpieceModel,
+    read_model,
+    write_model,
+)
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.wordpiece import CONTINUES, MAX_WORD, BasicRule, WordPieceTokenizer
+from litebert.text.words import SPACE
+
+COMMA_PENALTY = 100.0  # more than any other way through a word costs
+
+Json = dict[str, Any]
+
+
+def spiece_tokenizer_json(tokenizer: SentencePieceTokenizer) -> Json | None:
+    """The content of tokenizer.json for a unigram model; None for the other kinds, which it cannot express."""
+    model = read_model(tokenizer.model)
+    if model.model_type != UNIGRAM:
+        return None
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": SPACE,
+        # Only the text's first word gets a space it did not have: "[MASK]." stays without one.
+        "prepend_scheme": "first" if model.add_dummy_prefix else "never",
+        "split": True,
+    }
+    unigram = {
+        "type": "Unigram",
+        "unk_id": tokenizer.unk_id,
+        "vocab": [[piece.text, score] for piece, score in zip(model.pieces, _scores(tokenizer, model), strict=True)],
+        "byte_fallback": any(piece.kind == BYTE for piece in model.pieces),
+    }
+    normalizers = _normalizers(tokenizer.normalization) + _own_normalizers(model)
+    return _tokenizer_json(tokenizer, {"type": "Sequence", "normalizers": normalizers}, metaspace, unigram, metaspace)
+
+
+def wordpiece_tokenizer_json(tokenizer: WordPieceTokenizer) -> Json:
+    """The content of tokenizer.json for a WordPiece vocabulary."""
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": tokenizer.rule.split_cjk,
+        "strip_accents": tokenizer.rule.strip_accents,
+        "lowercase": tokenizer.rule.lower,
+    }
+    wordpiece = {
+        "type": "WordPiece",
+        "unk_token": tokenizer.specials.unk,
+        "continuing_subword_prefix": CONTINUES,
+        "max_input_chars_per_word": tokenizer.rule.max_word,
+        "vocab": {piece: number for number, piece in enumerate(tokenizer.pieces)},
+    }
+    decoder = {"type": "WordPiece", "prefix": CONTINUES, "cleanup": False}
+    return _tokenizer_json(tokenizer, normalizer, {"type": "BertPreTokenizer"}, wordpiece, decoder)
+
+
+def read_tokenizer_json(content: Mapping[str, Any], where: str) -> bytes | tuple[list[str], BasicRule]:
+    """A SentencePiece model file made of a Unigram tokenizer.json, or the pieces and rule of a WordPiece one."""
+    try:
+        kind = content["model"].get("type")
+        if kind == "Unigram":
+            return write_model(_read_unigram(content))
+        if kind == "WordPiece":
+            return _read_wordpiece(content)
+    except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
+        raise DataError(f"{where}: not a tokenizer.json that can be read: {type(error).__name__} {error}") from None
+    raise DataError(f"{where}: its model is {kind!r}; Unigram and WordPiece can be read (give spiece.model itself)")
+
+
+def _tokenizer_json(tokenizer: Tokenizer, normalizer: Json, pre_tokenizer: Json, model: Json, decoder: Json) -> Json:
+    specials = asdict(tokenizer.specials)
+    added = [
+        {
+            "id": tokenizer.piece_id(piece),
+            "content": piece,
+            "single_word": False,
+            # The space before [MASK] belongs to the word that it hides.
+            "lstrip": name == "mask",
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for name, piece in specials.items()
+    ]
+
+    def special(name: str, segment: int) -> Json:
+        return {"SpecialToken": {"id": specials[name], "type_id": segment}}
+
+    a = [special("cls", 0), {"Sequence": {"id": "A", "type_id": 0}}, special("sep", 0)]
+    b = [{"Sequence": {"id": "B", "type_id": 1}}, special("sep", 1)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": a,
+            "pair": a + b,
+            "special_tokens": {
+                specials[name]: {
+                    "id": specials[name],
+                    "ids": [tokenizer.piece_id(specials[name])],
+                    "tokens": [specials[name]],
+                }
+                for name in ("cls", "sep")
+            },
+        },
+        "decoder": decoder,
+        "model": model,
+    }
+
+
+def _scores(tokenizer: SentencePieceTokenizer, model: SpieceModel) -> list[float]:
+    normal = [piece.score for piece in model.pieces if piece.kind == NORMAL] or [0.0]
+    best, worst = max(normal), min(normal)
+    scores = []
+    for number, piece in enumerate(model.pieces):
+        if piece.kind == USER_DEFINED:
+            # What SentencePiece gives them while it encodes.
+            scores.append(len(piece.text.encode("utf-8")) * best - 0.1)
+        elif number in tokenizer.comma_pieces:
+            scores.append(piece.score - COMMA_PENALTY)
+        else:
+            scores.append(piece.score if piece.kind in (NORMAL, BYTE) else worst)
+    return scores
+
+
+def _normalizers(rule: Normalization) -> list[Json]:
+    """Normalization.__call__ as steps of the library, which has no step for each of ours."""
+    if rule.rule == "none":
+        return []
+    steps = [_replace(r"[\s\x1c-\x1f]+", " ")]
+    if rule.rule == "multilingual":
+        steps.append({"type": "NFKD"})
+        if rule.strip_accents:
+            steps.append(_replace(rf"(?<=\p{{Latin}})[{ACCENTS}]+", ""))
+    elif rule.strip_accents:
+        steps.append({"type": "NFKD"})
+        # Its StripAccents drops all of category M, the vowels of Hindi included.
+        steps += [_replace(_onig_class(0x300, 0x10000), ""), _replace(_onig_class(0x10000, 0x1F000), "")]
+    if rule.lower:
+        steps += [_replace(r"(?<=\p{L})Σ(?!\p{L})", "ς"), {"type": "Lowercase"}]
+    return steps
+
+
+def _own_normalizers(model: SpieceModel) -> list[Json]:
+    """What SentencePiece does by itself."""
+    steps: list[Json] = []
+    if model.charsmap:
+        # The library applies the table to one cluster at a time, which never composes Hangul; so compose first.
+        steps.append({"type": "NFC"})
+        steps.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode("ascii")})
+    if model.remove_extra_whitespaces:
+        # A space in front stays: it says that a word begins, should a special piece stand before it.
+        steps += [_replace(f"[ {SPACE}]+", " "), {"type": "Strip", "strip_left": False, "strip_right": True}]
+    return steps
+
+
+def _replace(pattern: str, content: str) -> Json:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _onig_class(start: int, stop: int) -> str:
+    return character_class(unicodedata.combining, start, stop)
+
+
+def _read_unigram(content: Mapping[str, Any]) -> SpieceModel:
+    model = content["model"]
+    special = {token["content"] for token in content.get("added_tokens") or [] if token.get("special")}
+    unk_id = model.get("unk_id")
+    pieces = []
+    for number, (text, score) in enumerate(model["vocab"]):
+        if number == unk_id:
+            kind = UNKNOWN
+        elif text in special:
+            kind = CONTROL
+        elif model.get("byte_fallback") and len(text) == 6 and text.startswith("<0x"):
+            kind = BYTE
+        else:
+            # User-defined symbols have no score of their own; every other piece has a log-probability.
+            kind = USER_DEFINED if score == 0.0 else NORMAL
+        pieces.append(Piece(text, float(score), kind))
+    steps = _steps(content.get("normalizer"), "normalizers")
+    charsmap = next((step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"), "")
+    metaspace = [step for step in _steps(content.get("pre_tokenizer"), "pretokenizers") if step["type"] == "Metaspace"]
+    prefix = bool(metaspace) and metaspace[0].get("prepend_scheme", "always") != "never"
+    return SpieceModel(pieces, UNIGRAM, base64.b64decode(charsmap), prefix, remove_extra_whitespaces=True)
+
+
+def _read_wordpiece(content: Mapping[str, Any]) -> tuple[list[str], BasicRule]:
+    vocabulary = content["model"]["vocab"]
+    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
+        raise ValueError("ids of the vocabulary are not 0, 1, 2, ...")
+    bert = [step for step in _steps(content.get("normalizer"), "normalizers") if step["type"] == "BertNormalizer"]
+    settings = bert[0] if bert else {"lowercase": False, "handle_chinese_chars": False}
+    lower = settings.get("lowercase") is not False
+    strip = settings.get("strip_accents")
+    return pieces, BasicRule(
+        lower=lower,
+        strip_accents=strip if isinstance(strip, bool) else lower,
+        split_cjk=settings.get("handle_chinese_chars") is not False,
+        max_word=int(content["model"].get("max_input_chars_per_word", MAX_WORD)),
+    )
+
+
+def _steps(part: Mapping[str, Any] | None, inside: str) -> list[Mapping[str, Any]]:
+    """A normalizer or pre-tokenizer as its list of steps."""
+    if not part:
+        return []
+    return list(part[inside]) if part["type"] == "Sequence" else [part]

@@ -1,0 +1,182 @@
+"""WordPiece vocabularies (BERT, and the Chinese ALBERT): split into words, then the longest pieces from the left.
+
+Most words of a text have been met before, so each distinct word is cut once and remembered; a text is then one
+regular expression and one dictionary look-up per word.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.text.normalize import ASTRAL, Normalization, character_class
+from litebert.text.tokenizer import Specials, Tokenizer, check_texts
+
+CONTINUES = "##"
+MAX_WORD = 200  # characters; a longer word is unknown, as in the released code
+REMEMBERED_WORDS = 1 << 18
+RULE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class BasicRule:
+    """How BERT's basic tokenizer treats a text before WordPiece."""
+
+    lower: bool = True
+    strip_accents: bool = True
+    split_cjk: bool = True
+    max_word: int = MAX_WORD
+
+
+class WordPieceTokenizer(Tokenizer):
+    """A vocabulary of words and word parts that begin with "##"."""
+
+    kind = "wordpiece"
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        rule: BasicRule | None = None,
+        specials: Specials | None = None,
+        where: str = "vocab.txt",
+    ):
+        specials = specials or Specials(pad="[PAD]", unk="[UNK]")
+        self.rule = rule or BasicRule()
+        self._where = where
+        super().__init__(pieces, specials, Normalization("none"), where)
+        self._words = _Words(self._ids, self.unk_id, self.rule.max_word)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WordPieceTokenizer, (self.pieces, self.rule, self.specials, self._where)
+
+    def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[NDArray[np.int32]]:
+        """The ids of many texts, without specials; always one thread (use processes for more)."""
+        check_texts(texts)
+        return [np.array(self._encode(text, glued=False), dtype=np.int32) for text in texts]
+
+    def _encode(self, text: str, glued: bool) -> list[int]:
+        text = self._normalize(text)
+        words = _word_pattern(self.rule.split_cjk, bool(ASTRAL.search(text))).findall(text)
+        return list(itertools.chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def _encode_offsets(self, text: str, glued: bool) -> tuple[list[int], list[tuple[int, int]]]:
+        # Character by character is the same as at once: only the order of marks looks at neighbours.
+        origins = [i for i, character in enumerate(text) for _ in self._normalize(character)]
+        normalized = self._normalize(text)
+        assert len(origins) == len(normalized), text
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        for word in _word_pattern(self.rule.split_cjk, bool(ASTRAL.search(normalized))).finditer(normalized):
+            begin = word.start()
+            for number in self._words[word[0]]:
+                size = len(self.pieces[number]) - (len(CONTINUES) if begin > word.start() else 0)
+                end = word.end() if number == self.unk_id else begin + size
+                ids.append(number)
+                offsets.append((origins[begin], _past_marks(text, origins[end - 1] + 1)))
+                begin = end
+        return ids, offsets
+
+    def _decode(self, ids: list[int]) -> str:
+        text = " ".join(self.pieces[number] for number in ids).replace(" " + CONTINUES, "")
+        # With accents stripped, Hangul was taken apart into jamo.
+        return unicodedata.normalize("NFC", text)
+
+    def _decisive(self) -> tuple[Mapping[str, Any], bytes]:
+        return {"kind": self.kind, "rule": RULE_VERSION, **asdict(self.rule)}, "\n".join(self.pieces).encode("utf-8")
+
+    def _normalize(self, text: str) -> str:
+        if not text.isprintable() or "\ufffd" in text:
+            text = "".join(map(_clean, text))
+        if self.rule.lower:
+            text = text.lower()
+        if self.rule.strip_accents and not text.isascii():
+            text = _drop_nonspacing(unicodedata.normalize("NFD", text))
+        return text
+
+
+class _Words(dict[str, tuple[int, ...]]):
+    """Word -> ids, filled as words are met."""
+
+    def __init__(self, ids: Mapping[str, int], unk_id: int, max_word: int):
+        super().__init__()
+        self._ids = ids
+        self._unk = (unk_id,)
+        self._max_word = max_word
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        if len(self) >= REMEMBERED_WORDS:
+            self.clear()
+        ids = self[word] = self._cut(word) if len(word) <= self._max_word else self._unk
+        return ids
+
+    def _cut(self, word: str) -> tuple[int, ...]:
+        ids: list[int] = []
+        begin = 0
+        while begin < len(word):
+            prefix = CONTINUES if begin else ""
+            for end in range(len(word), begin, -1):
+                number = self._ids.get(prefix + word[begin:end])
+                if number is not None:
+                    break
+            else:
+                return self._unk
+            ids.append(number)
+            begin = end
+        return tuple(ids)
+
+
+def _past_marks(text: str, end: int) -> int:
+    """Past the marks that stand on the last letter."""
+    while end < len(text) and unicodedata.category(text[end]) == "Mn":
+        end += 1
+    return end
+
+
+def _clean(character: str) -> str:
+    """Whitespace as a space; control characters, NUL and U+FFFD as nothing."""
+    if character in "\t\n\r" or (character.isspace() and unicodedata.category(character) != "Cc"):
+        return " "
+    if character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Cs"):
+        return ""
+    return character
+
+
+def _is_punctuation(character: str) -> bool:
+    """All of ASCII that is neither letter, digit, space nor control; elsewhere Unicode's P categories."""
+    if character.isascii():
+        return character.isprintable() and not character.isalnum() and character != " "
+    return unicodedata.category(character).startswith("P")
+
+
+_CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_ASTRAL_CJK = "\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f"
+
+
+@functools.cache
+def _word_pattern(split_cjk: bool, astral: bool) -> re.Pattern[str]:
+    """One punctuation mark, one Han character, or a stretch of anything else but whitespace."""
+    alone = character_class(_is_punctuation, 0x21, 0x10000)[1:-1] + (_CJK if split_cjk else "")
+    if astral:  # slower: Python's re has no table for classes beyond the BMP
+        alone += character_class(_is_punctuation, 0x10000, 0x20000)[1:-1] + (_ASTRAL_CJK if split_cjk else "")
+    return re.compile(rf"[{alone}]|[^\s{alone}]+")
+
+
+@functools.cache
+def _nonspacing(astral: bool) -> re.Pattern[str]:
+    def wanted(character: str) -> bool:
+        return unicodedata.category(character) == "Mn"
+
+    return re.compile(character_class(wanted, 0x10000, 0x1F000) if astral else character_class(wanted, 0x300, 0x10000))
+
+
+def _drop_nonspacing(text: str) -> str:
+    text = _nonspacing(astral=False).sub("", text)
+    return _nonspacing(astral=True).sub("", text) if ASTRAL.search(text) else text
