@@ -15,6 +15,8 @@ import torch
 from litebert.errors import CheckpointError
 from litebert.train import checkpoint
 from litebert.train.checkpoint import CheckpointWriteError, config_changes, config_hash, latest, load, save, steps
+from litebert.train.optimizer import Lamb, load_moments, moments, parameter_groups
+from litebert.train.random_state import random_state, restore_random_state, seed_everything
 
 
 def tensors(seed: int, size: int = 100) -> dict[str, torch.Tensor]:
@@ -64,6 +66,37 @@ def test_files_are_what_the_format_says(tmp_path):
     sums = json.loads((folder / "checksums.json").read_text())["files"]
     output = subprocess.run(["sha256sum", folder / "state.json"], capture_output=True, text=True, check=True)
     assert sums["state.json"]["sha256"] == output.stdout.split()[0]
+
+
+def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path):
+    """Weights, moments and dropout's generator through a checkpoint, against the same steps without one."""
+
+    def build():
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Dropout(0.3))
+        return model, Lamb(parameter_groups(model), lr=0.01)
+
+    def train(model, optimizer, num_steps):
+        for _ in range(num_steps):
+            optimizer.zero_grad()
+            model(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()
+
+    seed_everything(1)
+    model, optimizer = build()
+    train(model, optimizer, 4)
+    save(tmp_path, 4, model.state_dict(), moments(optimizer), {"random": random_state()})
+    train(model, optimizer, 5)
+
+    seed_everything(2)
+    resumed, resumed_optimizer = build()
+    checkpoint = load(tmp_path)
+    resumed.load_state_dict(checkpoint.model)
+    load_moments(resumed_optimizer, checkpoint.optimizer)
+    restore_random_state(checkpoint.state["random"])
+    train(resumed, resumed_optimizer, 5)
+    for name, value in model.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value)
+        assert torch.equal(moments(resumed_optimizer)[f"{name}.v"], moments(optimizer)[f"{name}.v"])
 
 
 def damage_byte(path):

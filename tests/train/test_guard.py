@@ -97,7 +97,10 @@ def test_resumed_guard_gives_the_same_verdicts(cut):
     chance = random.Random(5)
     config = GuardConfig(window=15, min_history=10, max_skips=2, gradient_factor=3.0, on_nan="rollback")
     series = [
-        (chance.choice([4.0, 4.2, 4.4, 9.0, math.nan]) if chance.random() < 0.3 else 4.0, chance.uniform(0.5, 2))
+        (
+            chance.choice([4.0, 4.2, 4.4, 9.0, math.nan]) if chance.random() < 0.3 else 4.0,
+            chance.choice([0.8, 1.0, 1.2, 1.0, 9.0]),
+        )
         for _ in range(200)
     ]
     whole = Guard(config)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import nn
 
 from litebert.errors import ConfigError
 
@@ -171,3 +172,16 @@ def measure_peak(device: Device, seconds: float = 0.5) -> float:
         best = min(best, (time.perf_counter() - start) / repeats)
         rounds += 1
     return 2.0 * size**3 / best
+
+
+def compile_blocks(model: nn.Module) -> None:
+    """Compile the dense parts of a model's blocks: once per shape, whatever the number of layers that apply them.
+
+    Attention itself stays outside: its kernels are fixed, and the starts of packed sequences change with every batch.
+    """
+    for module in model.modules():
+        for name in ("project", "merge"):
+            if hasattr(module, name):
+                setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
+        if type(module).__name__ in ("FeedForward", "MaskedLMHead", "Embeddings"):
+            module.compile(dynamic=False)
