@@ -3,8 +3,8 @@
     split_sentences("Dr. Lee paid $3.50. She left.")  -> ["Dr. Lee paid $3.50.", "She left."]
     split_sentences("“走吗？”他问。没有人回答。")        -> ["“走吗？”他问。", "没有人回答。"]
 
-One regular expression finds the candidates; the clear ones (a word of four or more small letters, a full stop, a
-space, a capital) are taken at once, the others are decided by the script of what follows. Every look around a
+One regular expression finds the candidates; the clear ones (four small letters or digits, a full stop, a space,
+a capital) are taken at once, the others are decided by the script of what follows. Every look around a
 candidate is bounded, so the cost grows with the length of the text and with nothing else. What a sentence is, where
 that is a matter of taste, and what still goes wrong: docs/sentences.md.
 """
@@ -84,7 +84,8 @@ def _ends_sentence(text: str, begin: int, end: int, candidate: re.Match[str], ru
     if strong or _is_ideograph(first):
         return _ends_before_ideograph(text, begin, candidate, letter, strong, rules)
     if _is_hangul(before) or _is_ideograph(before):  # 설정이 있다. timeout 값은 2로 한다.
-        return cut < resume and not _is_ellipsis(text, candidate) and not _is_held(text, begin, candidate)
+        trails_off = _is_ellipsis(text, candidate) and not _ends_in_korean(text, begin, dot)
+        return cut < resume and not trails_off and not _is_held(text, begin, candidate)
     if cut == resume:
         return first.isupper() and _is_glued(text, begin, candidate, letter, rules)
     if first.islower():  # "e.g. this"; but "iPhone" and "eBay" may begin a sentence
@@ -201,7 +202,8 @@ def _ends_before_hangul(text: str, begin: int, candidate: re.Match[str], letter:
     dots = text[dot] in _DOTS
     if after_dots < cut:  # a quote or bracket closes here: "간다."라고 말했다, "왜?" 하고 물었다
         quoted = text[cut - 1] not in ")]}）］｝〕"
-        if cut == resume or _KO_QUOTES.match(text, letter) or (quoted and _KO_SAYS.match(text, letter)):
+        says = quoted and _KO_SAYS.match(text, letter, candidate.endpos)
+        if cut == resume or says or _KO_QUOTES.match(text, letter):
             return False
     elif cut == resume:  # no space: "먹었다.그리고", "야후!는", "초.중.고"
         if not _is_hangul(before) or _KO_PARTICLE.match(text, letter):
@@ -211,7 +213,7 @@ def _ends_before_hangul(text: str, begin: int, candidate: re.Match[str], letter:
     elif not dots and _KO_QUOTES.match(text, letter):
         return False
     elif _is_ellipsis(text, candidate):  # 저는… 그러니까…
-        if before not in "다죠요네지" or _WHITE_SPACE.search(text, max(begin, dot - _WINDOW), dot) is None:
+        if not _ends_in_korean(text, begin, dot):
             return False
     elif text[dot] == ".":
         if before.isascii():
@@ -222,6 +224,12 @@ def _ends_before_hangul(text: str, begin: int, candidate: re.Match[str], letter:
         elif _is_label(text, begin, dot):
             return False
     return not _is_held(text, begin, candidate)
+
+
+def _ends_in_korean(text: str, begin: int, dot: int) -> bool:
+    """Whether two words or more, with a final ending, stand before an ellipsis: 몰라 몰라요… -> True."""
+    near = max(begin, dot - _WINDOW)
+    return text[dot - 1] in "다죠요네지" and _WHITE_SPACE.search(text, near, dot) is not None
 
 
 # --- Chinese and Japanese: quotes and particles tell ---------------------------------------------------------------
@@ -235,13 +243,15 @@ def _ends_before_ideograph(
     if after_dots < cut:  # a quote or bracket closes here
         if letter > resume:  # and another opens: 「元気？」「うん。」
             return True
-        return not _quote_goes_on(text, begin, dot, cut, letter)
+        return not _quote_goes_on(text, begin, candidate, letter)
     if text[dot] == "．" and text[dot - 1].isdigit():  # ３．１４
         return False
     if not strong:
         latin = text[dot - 1].isascii()
         if _is_ellipsis(text, candidate):  # 我……我不知道
             return False
+        if cut == resume and "\u30a0" <= text[dot - 1] <= "\u30ff" and _JA_PARTICLE.match(text, letter):
+            return False  # ワム!を聴く
         if latin and (cut == resume or (text[dot] == "." and _is_abbreviated(text, begin, dot, rules))):
             return False  # Yahoo!ニュース, W. 洛克, 1. 打开
         if latin and text[dot] == "!" and _word_before(text, begin, dot) in rules.shouted:
@@ -249,8 +259,9 @@ def _ends_before_ideograph(
     return not _is_held(text, begin, candidate)
 
 
-def _quote_goes_on(text: str, begin: int, dot: int, cut: int, letter: int) -> bool:
+def _quote_goes_on(text: str, begin: int, candidate: re.Match[str], letter: int) -> bool:
     """Whether the sentence runs on after a closed quote: 「行くよ。」と言った, “走吗？”他问, 写下“加油！”两个字."""
+    dot, cut, end = candidate.start(), candidate.start(_GAP), candidate.endpos
     if _JA_PARTICLE.match(text, letter) or _is_hangul(text[cut]):
         return True
     closer = text[cut - 1]
@@ -261,7 +272,7 @@ def _quote_goes_on(text: str, begin: int, dot: int, cut: int, letter: int) -> bo
         return False
     if _ZH_NOUN.match(text, letter):
         return True
-    if not bracket and (_ZH_SAYS.match(text, letter) or _JA_SAYS.match(text, letter)):
+    if not bracket and (_ZH_SAYS.match(text, letter, end) or _JA_SAYS.match(text, letter, end)):
         return True
     # A quote that opens in the middle of a phrase is a part of it, unless it is what somebody says.
     return lead[-1:].isalnum() and (bracket or _ZH_LEADS_TO_SPEECH.search(lead) is None)
@@ -322,11 +333,11 @@ def _is_ideograph(character: str) -> bool:
 # A small first letter stands for both spellings ("vol" and "Vol"); a capital only for itself ("Sat" is not "sat").
 _ABBREVIATIONS = {
     "en": {
-        "never": """Mr Mrs Ms Mx Dr Prof Messrs Mme Mlle Ste Gen Col Capt Cpt Cmdr Comdr Lt Lieut Maj Sgt Cpl Pvt
+        "never": """Mr Mrs Ms Mx Dr Prof Messrs Mme Mlle Mons Ste Gen Col Capt Cpt Cmdr Comdr Lt Lieut Maj Sgt Cpl Pvt
             Adm Brig Rev Hon Gov Sen Rep Pres Supt Insp Det Mt Ft Pt Fr Bp Abp Msgr e.g i.e eg ie viz vs v cf ca
             approx Rt Treas Amb Sec Gens Profs Drs Revs Sens Reps Govs""",
         "number": """no nos vol vols p pp fig figs eq eqs ch chap sec sect art para par pt op ex ver c r cc bk tab
-            fol ff l ll pl pls b d est Nr ref refs n nn app cap al Apt Ste Rm Bldg
+            fol ff l ll pl pls b d est Nr ref refs n nn app cap al Apt Ste Rm Bldg ext thm lem prop def cor ft
             Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri""",
         "name": """Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Inc Ltd Co
             Corp Bros Jr Sr etc al Ave Blvd Rd Hwy Pkwy Univ Dept dept Assn Assoc Intl Natl Mfg Esq est ed eds trans
@@ -336,12 +347,12 @@ _ABBREVIATIONS = {
     },
     "de": {
         "never": """z.B d.h u.a bzw vgl Hr Hrn Frl Dipl Ing Mag Dr.-Ing sog geb gest evtl ggf inkl insb bes ehem
-            einschl zzgl St zw Hl hl""",
+            einschl zzgl zw Hl hl""",
         "number": "Nr Bd Kap S Abs Abb Tab Str ca Jh Jhs Tel Jg Hrsg",
         "name": "usw etc n u.dgl o.ä Chr v.Chr n.Chr Mio Mrd Str Jh Jhs Abt",
     },
     "fr": {
-        "never": "MM Mme Mmes Mlle Mlles Mgr Dr Pr p.ex c.-à-d env St Ste cf",
+        "never": "MM Mme Mmes Mlle Mlles Mgr Dr Pr p.ex c.-à-d env Ste cf",
         "number": "art chap fig vol t p pp n no",
         "name": "etc av apr J.-C boul",
     },
@@ -367,11 +378,11 @@ _STARTERS = {
         However I I'd I’d I'll I’ll I'm I’m I've I’ve If In Indeed Initially Instead Is It It's It’s Its Just
         Last Later Let Like Likewise Many Maybe Meanwhile More Moreover Most Much My Near Neither Never
         Nevertheless No Nobody Nor Not Nothing Now Of Off Often On Once One Only Originally Other Others Our
-        Over Perhaps Please Previously Shall She She's She’s Should Similarly Since Six So Some Sometimes Soon
-        Still Subsequently Such Than That That's That’s The Their Them Then There There's There’s Thereafter
-        Therefore These They They're They’re This Those Though Three Through Throughout Thus To Today Together
-        Too Two Under Unfortunately Unlike Until Up Upon Was We We're We’re Were What When Where Whether Which
-        While Who Whose Why Will With Within Without Would Yes Yet You Your""",
+        Over Perhaps Please Previously See Shall She She's She’s Should Similarly Since Six So Some Sometimes
+        Soon Still Subsequently Such Than That That's That’s The Their Them Then There There's There’s
+        Thereafter Therefore These They They're They’re This Those Though Three Through Throughout Thus To Today
+        Together Too Two Under Unfortunately Unlike Until Up Upon Was We We're We’re Were What When Where
+        Whether Which While Who Whose Why Will With Within Without Would Yes Yet You Your""",
     "de": """Der Die Das Ein Eine Er Sie Es Wir Ich Ihr In Im Am Auf Aus Bei Mit Nach Seit Von Vor Zu Zum Zur Und
         Aber Als Auch Da Dann Dort Hier Nun So Wenn Wer Wie Wo Was Warum Diese Dieser Dieses Für Nicht Jedoch""",
     "fr": """Le La Les Un Une Des Il Elle Ils Elles On Nous Vous Je Tu Ce Cette Ces C'est C’est En Dans Au Aux À Et
@@ -402,7 +413,7 @@ _SAYS = re.compile(
 )
 
 _KO_QUOTES = re.compile(
-    r"(?:이?(?:라고|라며|라면서|라는|란)|하고|하며|하면서|하는|고|며|라|등[을의이도]?)(?![가-힣])|(?:이?라)?고\s|하[자더]"
+    r"(?:이?(?:라고|라며|라면서|라는|란)|하고|하며|하면서|하는|고|며|라|등[을의이도]?)(?![가-힣])|하[자더]"
 )
 _KO_PARTICLE = re.compile(
     r"(?:은|는|이|가|을|를|의|에|에서|에게|에도|와|과|도|로|으로|만|까지|부터|처럼|보다|이?나|이?란|이?라|이?라고"
@@ -429,11 +440,11 @@ _JA_SAYS = re.compile(
 _ZH_NOUN = re.compile(r"[的之]|[这那][个句话一种]|[一二两三四五六七八九十几]+个?[字词声句]|等|，")
 _ZH_VERB = (
     r"(?<![没有不])(?:(?<![听小传据学胡虽])说|(?:说|问|喊|叫|答|笑|骂|吼|叹|劝|嚷|哭|喝|赞|怒|催|补充|解释|回答|反问|追问|写|念|应|接)道|问|喊|大叫|喊叫|尖叫"
-    r"|回答|反问|追问|大喊|大声喊|嚷|吼|嘟囔|嘀咕|表示|补充|解释|低语|自语|叹息|开口)(?:着|了)?"
+    r"|回答|反问|追问|大喊|大声喊|嚷|吼|嘟囔|嘀咕|表示|补充|解释|低语|自语|叹息|开口)(?:着|了(?:一[句声]|几句)?)?"
 )
 _ZH_SAYS = re.compile(
     rf"[^，。！？；：、“”‘’「」『』（）\s]{{0,20}}?{_ZH_VERB}(?:[^，。！？；：“”]{{0,3}}(?<=老师|他们|大家|自己))?(?=[。！？；，])"
-    rf"|[^。！？；：“”「」]{{0,30}}?{_ZH_VERB}，[“「]"
+    r"|[^。！？；：“”「」]{0,30}?，[“「]"  # a comma takes the speech up again: “走吗？”他回过头，“天黑了。”
 )
 _ZH_LEADS_TO_SPEECH = re.compile(r"(?:说|道|问|喊|叫|答|一声|一句)$")
 _PAIRS = tuple(zip("「『“‘《〈（(\"'", "」』”’》〉）)\"'", strict=True))  # what may hold a sentence together
@@ -499,7 +510,7 @@ def _candidates(abbreviations: frozenset[str]) -> re.Pattern[str]:
     )
     return re.compile(
         rf"[{terminators}](?:"
-        rf"(?<=[a-z]{{4}}[.?])(?<!(?:{unclear})\.)( )(?=[A-Z])"
+        rf"(?:(?<=[a-z]{{4}}[.?])|(?<=\d{{4}}\.))(?<!(?:{unclear})\.)( )(?=[A-Z])"
         # A full stop inside a number, a name or an address is none; footnote marks belong to the sentence.
         rf"|(?:(?<=[{_STRONG}])|(?![a-z0-9,;:]))([{terminators}]*+)"
         rf"(?:[{closers}]|[“‘](?!\S)|[ \u00a0\u202f][»›]|\[\d{{1,3}}\])*+(\s*+))"
