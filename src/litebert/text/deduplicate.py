@@ -30,19 +30,12 @@ def find_first(hashes: Sequence[bytes]) -> list[Mask]:
 
 def keep_documents(source: Path, target: Path, keep: Mask, fingerprint: str, vocab_size: int) -> PartRecord:
     """Copy a part without the documents that are not to be kept, one record batch at a time."""
-    writer = PartWriter(target, fingerprint, vocab_size)
-    try:
+    with PartWriter(target, fingerprint, vocab_size) as writer:
         done = 0
         for batch in record_batches(source):
             kept = batch.filter(pa.array(keep[done : done + len(batch)])).column(0)
             done += len(batch)
             sentences = kept.flatten()
-            writer.add(
-                sentences.flatten().to_numpy(),
-                sentences.value_lengths().to_numpy(),
-                kept.value_lengths().to_numpy(),
-            )
+            tokens = sentences.flatten().to_numpy()
+            writer.add(tokens, sentences.value_lengths().to_numpy(), kept.value_lengths().to_numpy())
         return writer.close()
-    except BaseException:
-        writer.abort()
-        raise

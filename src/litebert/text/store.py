@@ -106,16 +106,17 @@ class TokenStore:
     ) -> TokenStore:
         """Write a small store from token ids at hand: [[[5, 6], [7]]] -> one document of two sentences."""
         with staged_folder(path, keep=lambda name: False) as folder:
-            writer = PartWriter(folder / part_name(0), fingerprint, vocab_size)
-            for document in documents:
-                lengths = np.array([len(sentence) for sentence in document], np.int64)
-                if not lengths.size or not lengths.all():
-                    raise InputError("a document needs sentences, and a sentence needs tokens")
-                tokens = np.concatenate([np.asarray(sentence, np.int64) for sentence in document])
-                if tokens.min() < 0 or tokens.max() >= vocab_size:
-                    raise InputError(f"token ids must lie between 0 and {vocab_size - 1}")
-                writer.add(tokens, lengths, np.array([len(document)], np.int64))
-            finish_store(folder, [writer.close()], fingerprint, vocab_size, {})
+            with PartWriter(folder / part_name(0), fingerprint, vocab_size) as writer:
+                for document in documents:
+                    lengths = np.array([len(sentence) for sentence in document], np.int64)
+                    if not lengths.size or not lengths.all():
+                        raise InputError("a document needs sentences, and a sentence needs tokens")
+                    tokens = np.concatenate([np.asarray(sentence, np.int64) for sentence in document])
+                    if tokens.min() < 0 or tokens.max() >= vocab_size:
+                        raise InputError(f"token ids must lie between 0 and {vocab_size - 1}")
+                    writer.add(tokens, lengths, np.array([len(document)], np.int64))
+                part = writer.close()
+            finish_store(folder, [part], fingerprint, vocab_size, {})
         return cls.open(path)
 
     def read(self, start: int, stop: int) -> Tokens:
@@ -262,6 +263,13 @@ class PartWriter:
         with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
             self._file.close()
         self._temporary.unlink(missing_ok=True)
+
+    def __enter__(self) -> PartWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
 
     def _flush(self) -> None:
         if self._waiting:
