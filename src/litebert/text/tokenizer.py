@@ -151,8 +151,9 @@ class Tokenizer(ABC):
         if not keep_special:
             return self._decode([number for number in numbers if number not in special])
         parts = []
-        for is_special, run in itertools.groupby(numbers, special.__contains__):
-            parts += [self.pieces[number] for number in run] if is_special else [self._decode(list(run))]
+        for is_special, group in itertools.groupby(numbers, special.__contains__):
+            run = list(group)
+            parts += [self.pieces[number] for number in run] if is_special else [self._decode(run)]
         return " ".join(parts)
 
     @property

@@ -1,0 +1,178 @@
+"""`litebert tokenizer ...`: train a vocabulary, and look at what it does to a text."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from litebert.cli import app
+from litebert.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from litebert.text.tokenizer import Encoding, Tokenizer
+
+tokenizer_app = typer.Typer(help="Train and look at vocabularies.", no_args_is_help=True)
+app.add_typer(tokenizer_app, name="tokenizer")
+
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
+
+
+@tokenizer_app.command()
+def train(
+    files: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet, also .gz .xz .zst; folders.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the tokenizer to.")],
+    vocab_size: Annotated[int, typer.Option(help="Number of pieces, special ones included.")] = 30_000,
+    normalization: Annotated[
+        str, typer.Option(help="multilingual (accents go from Latin letters only) or google (all marks go).")
+    ] = "multilingual",
+    lower: Annotated[
+        bool | None,
+        typer.Option(
+            "--lower/--cased", help="Lower-case the text.  [default: cased; google: lower]", show_default=False
+        ),
+    ] = None,
+    keep_accents: Annotated[bool, typer.Option("--keep-accents", help="Leave Latin letters their accents.")] = False,
+    character_coverage: Annotated[
+        float, typer.Option(help="Share of characters with a piece; 0.9995 suits Chinese, Japanese and Korean.")
+    ] = 0.99995,
+    sample: Annotated[int, typer.Option(help="Lines to train on, drawn at random from all.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Of that draw.")] = 0,
+    korean_particles: Annotated[
+        bool, typer.Option(help="Keep pieces from reaching across 는, 에, 을 and the other Korean particles.")
+    ] = True,
+    text_field: Annotated[str, typer.Option(help="Field of JSON lines, column of Parquet.")] = "text",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a tokenizer that is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train a SentencePiece vocabulary with the paper's options, on text of any size in flat memory."""
+    from litebert.text.normalize import Normalization
+    from litebert.text.tokenizer_files import FILES
+    from litebert.text.train_vocab import VocabConfig, train_vocab
+
+    if not overwrite and any((out / name).exists() for name in FILES):
+        raise ConfigError(f"{out}: holds a tokenizer already; --overwrite replaces it")
+    config = VocabConfig(
+        vocab_size=vocab_size,
+        normalization=Normalization.named(normalization, lower, strip_accents=not keep_accents),
+        character_coverage=character_coverage,
+        sample_lines=sample,
+        seed=seed,
+        korean_particles=korean_particles,
+    )
+    with TrainingView() as view:
+        trained = train_vocab(files, config, text_field, view.update)
+    trained.tokenizer.save(out)
+    facts = {
+        "tokenizer": str(out),
+        "vocab_size": trained.tokenizer.vocab_size,
+        "lines_read": trained.lines_read,
+        "lines_used": trained.lines_used,
+        "characters_used": trained.characters_used,
+        "fingerprint": trained.tokenizer.fingerprint,
+    }
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        print(
+            f"{out}: {facts['vocab_size']:,} pieces from {trained.lines_used:,} of {trained.lines_read:,} lines "
+            f"({trained.characters_used:,} characters)"
+        )
+
+
+@tokenizer_app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="Folder of a tokenizer, or its spiece.model or vocab.txt.")],
+    text: Annotated[str, typer.Argument(help="What to encode; - reads standard input.")],
+    special: Annotated[
+        bool, typer.Option("--special", help='Read "[MASK]" and its like as the special piece.')
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the pieces of a text with their ids and the characters they stand for."""
+    from litebert.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(path)
+    if text == "-":
+        try:
+            text = sys.stdin.read().removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"standard input: not valid UTF-8 at byte {error.start}") from None
+    encoding = tokenizer.encode_offsets(text, allow_special=special)
+    if as_json:
+        content = {
+            "ids": encoding.ids,
+            "pieces": encoding.pieces,
+            "offsets": encoding.offsets,
+            "decoded": tokenizer.decode(encoding.ids, keep_special=True),
+        }
+        print(json.dumps(content, ensure_ascii=False))
+    else:
+        print_encoding(tokenizer, text, encoding)
+
+
+def print_encoding(tokenizer: Tokenizer, text: str, encoding: Encoding) -> None:
+    """The pieces in colour on one line, then one row for each."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    def colour(position: int) -> str:
+        return "bold red" if encoding.ids[position] == tokenizer.unk_id else COLOURS[position % len(COLOURS)]
+
+    console = Console(highlight=False)
+    line = Text(" ").join(Text(piece, colour(i)) for i, piece in enumerate(encoding.pieces))
+    console.print(line)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("piece")
+    table.add_column("id", justify="right")
+    table.add_column("characters", justify="right")
+    table.add_column("text")
+    for i, (number, piece, (start, end)) in enumerate(
+        zip(encoding.ids, encoding.pieces, encoding.offsets, strict=True)
+    ):
+        shown = text[start:end].encode("unicode_escape").decode() if not text[start:end].isprintable() else None
+        table.add_row(Text(piece, colour(i)), str(number), f"{start}-{end}", Text(shown or text[start:end]))
+    console.print(table)
+    unknown = encoding.ids.count(tokenizer.unk_id)
+    console.print(f"{len(encoding.ids)} pieces, {unknown} unknown, {len(text)} characters", style="dim")
+
+
+class TrainingView:
+    """How far training is: a bar on a terminal, a line now and then elsewhere; both on stderr."""
+
+    interval = 5.0
+
+    def __enter__(self) -> TrainingView:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        self.stage = ""
+        self.shown = time.monotonic()
+        console = Console(stderr=True)
+        self.bar: Progress | None = None
+        if console.is_terminal:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+            self.bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+            self.bar.start()
+            self.task = self.bar.add_task("reading", total=None)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def update(self, stage: str, done: int, total: int) -> None:
+        """Show a stage and how far it is; without a total, only that it goes on."""
+        if self.bar is not None:
+            self.bar.update(self.task, description=stage, completed=done, total=total or None)
+            return
+        now = time.monotonic()
+        if stage != self.stage or now - self.shown >= self.interval:
+            self.stage, self.shown = stage, now
+            share = f" {100 * done // total} %" if total else ""
+            print(f"{stage}{share}", file=sys.stderr, flush=True)
