@@ -250,6 +250,8 @@ class Source:
     def _calibrate(self, row_tokens: int) -> Calibration:
         """Measure the first chapter: how many rows it fills, how many sequences and predictions a row needs."""
         lengths = self.plan(0).lengths
+        if self.recipe.objective == "nsp" and self.num_documents == 1:
+            raise DataError(f"{name_store(self.store)}: objective nsp needs another document, and there is only one")
         if not len(lengths):
             hint = "; its documents have one sentence each, and the recipe says one_sentence: skip"
             told = hint if self.num_tokens and self.recipe.pairs and self.recipe.one_sentence == "skip" else ""

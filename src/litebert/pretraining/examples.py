@@ -173,6 +173,7 @@ def _make_examples(
     second = _Segments(middle, stop - middle, shift)
     order = np.full(len(active), 0 if recipe.objective != "none" else NO_ORDER, np.int8)
     keep = np.ones(len(active), bool)
+    swap = np.zeros(len(active), bool)
     done = finish
     if recipe.pairs:
         random = lone & (recipe.one_sentence == "nsp")
@@ -194,8 +195,12 @@ def _make_examples(
                 _Segments(*(np.where(swap, a, b) for a, b in zip(first, second, strict=True))),
             )
     from_first, from_second = trim_pairs(first.length, second.length, recipe.max_content)
-    front_of_first = count_front_pops(keys, from_first, POPS_A)
-    front_of_second = count_front_pops(keys, from_second, POPS_B)
+    if recipe.truncation == "trim":
+        front_of_first = count_front_pops(keys, from_first, POPS_A)
+        front_of_second = count_front_pops(keys, from_second, POPS_B)
+    else:  # only the outer ends of the text, so that A and B stay neighbours
+        front_of_first = np.where(swap | (second.length == 0), 0, from_first)
+        front_of_second = np.where(swap, from_second, 0)
     examples = Examples(
         first.start + first.shift + front_of_first,
         first.length - from_first,

@@ -39,13 +39,19 @@ Ids = npt.NDArray[np.int32]
 class Vocabulary(Protocol):
     """What is needed of a tokenizer; `litebert.text.tokenizer.Tokenizer` is one."""
 
-    fingerprint: str
-    vocab_size: int
     pad_id: int
     unk_id: int
     cls_id: int
     sep_id: int
     mask_id: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Which vocabulary it is."""
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are."""
 
     def word_starts(self, style: str) -> npt.NDArray[np.bool_]:
         """[vocab_size] whether a piece begins a word."""

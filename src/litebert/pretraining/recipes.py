@@ -34,11 +34,12 @@ class Recipe:
     short_probability: float = 0.1
     #: Draw that for every `example` (the paper), or once per `document` and epoch (the released script).
     short_draw: Literal["example", "document"] = "example"
-    #: `whole`: as many whole sentences as fit the target. `trim`: sentences until the target is reached, then
-    #: single tokens popped from the longer segment, front or back at random, down to max_length (released).
+    #: `whole`: as many whole sentences as fit the target; two that do not fit together lose their outer ends. `trim`:
+    #: sentences until the target is reached, then single tokens popped from the longer segment, front or back at
+    #: random, down to max_length (released).
     truncation: Literal["whole", "trim"] = "whole"
     #: A sentence longer than a whole sequence is `split` into equal parts that count as sentences (nothing is lost,
-    #: and text without sentence ends still gives pairs), or `trim`med like any other excess (released).
+    #: and text without sentence ends still gives pairs), or cut like any other excess, with `trim` (released).
     long_sentences: Literal["split", "trim"] = "split"
     #: What to do with one sentence left alone, which cannot be cut into A and B: `skip` it, make a `single`
     #: segment without an order label, or pair it with a random document and label it 1, as `nsp` (released).

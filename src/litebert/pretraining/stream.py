@@ -49,11 +49,16 @@ class Stream:
         self._workers: list[subprocess.Popen[bytes]] = []
         try:
             for number in range(workers):
-                self._workers.append(_start_worker((*job, number, workers, max(1, prefetch))))
+                self._workers.append(_start_worker((*job, number, workers), max(1, prefetch)))
         except BaseException:
             self.close()
             raise
         self._batches = self._receive() if workers else make_batches(*job)
+
+    @property
+    def worker_ids(self) -> list[int]:
+        """The process ids of the workers that run."""
+        return [worker.pid for worker in self._workers]
 
     def __iter__(self) -> Iterator[Batch | PaddedBatch]:
         return self
@@ -117,8 +122,8 @@ def make_batches(
         yield batches.batch(start + step, rank, world, micro, micro_batches)
 
 
-def _start_worker(job: tuple[Any, ...]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-c", "from litebert.pretraining.stream import work; work()"]
+def _start_worker(job: tuple[Any, ...], prefetch: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-c", f"from litebert.pretraining.stream import work; work({prefetch})"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     assert worker.stdin is not None
@@ -127,17 +132,16 @@ def _start_worker(job: tuple[Any, ...]) -> subprocess.Popen[bytes]:
     return worker
 
 
-def work() -> None:
+def work(prefetch: int) -> None:
     """The life of a worker: make every n-th micro-batch of a job, a few of them ahead of the reader."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     pipe = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may write into the pipe
-    *job, prefetch = _read(sys.stdin.buffer)
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(prefetch)
 
     def make() -> None:
         try:
-            for batch in make_batches(*job):
+            for batch in make_batches(*_read(sys.stdin.buffer)):
                 ready.put(("batch", batch))
             ready.put(("end", None))
         except LitebertError as error:
