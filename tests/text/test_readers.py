@@ -195,19 +195,18 @@ def test_blocks_lose_nothing_and_do_not_depend_on_how_bytes_arrive(tmp_path, pie
         assert documents(path, "lines") == cut
 
 
-def test_a_line_of_100_megabytes(tmp_path):
-    path = tmp_path / "long.txt"
-    with open(path, "wb") as file:
-        for _ in range(100):
-            file.write(b"word " * 200_000)
-    words = 0
-    for block in read_blocks(str(path), "paragraphs"):
-        assert len(block.data) <= readers.MAX_DOCUMENT
-        for document in parse_block(block):
-            assert max(map(len, document.lines)) <= readers.MAX_LINE
-            assert all(line.startswith("word") and line.strip().endswith("word") for line in document.lines)
-            words += sum(line.count("word") for line in document.lines)
-    assert words == 20_000_000
+def test_long_lines_are_cut_at_spaces(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "BLOCK", 1 << 10)
+    monkeypatch.setattr(readers, "MAX_DOCUMENT", 8 << 10)
+    monkeypatch.setattr(readers, "MAX_LINE", 64)
+    path = write(tmp_path, "long.txt", "word " * 20_000)
+    found = documents(path, "paragraphs")
+    assert len(found) == 13  # 100,000 bytes in documents of 8 KiB
+    lines = [line for document in found for line in document]
+    assert max(map(len, lines)) <= 64
+    assert " ".join(line.strip() for line in lines).split() == ["word"] * 20_000
+    path = write(tmp_path, "no-spaces.txt", "한" * 1000)
+    assert [len(line) for line in documents(path, "lines")[0]] == [64] * 15 + [40]
 
 
 @pytest.mark.parametrize("bad", [b"caf\xe9 au lait", b"nul \0 byte"])

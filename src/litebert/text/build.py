@@ -402,6 +402,8 @@ def _begin(out: Path, plan: dict[str, Any], overwrite: bool) -> None:
     if plan_file.is_file() and not (out / MANIFEST).is_file():
         difference = _difference(plan, json.loads(plan_file.read_text(encoding="utf-8")))
         if not difference:
+            for leftover in out.glob(".*.tmp"):
+                leftover.unlink()
             return
         if not overwrite:
             raise DataError(f"{out}: holds an unfinished build from {difference}; finish that, or --overwrite it")

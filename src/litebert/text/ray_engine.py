@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from litebert.errors import LitebertError
 from litebert.extras import require
 
 Item = TypeVar("Item")
@@ -39,6 +40,9 @@ def map_on_ray(function: Callable[[Item], Result], items: Sequence[Item], worker
         dataset = data.from_items(rows, override_num_blocks=len(rows)).map(_apply, fn_args=(function,), num_cpus=1)
         for row in dataset.iter_rows():
             yield row["index"], pickle.loads(row["result"])
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise LitebertError(f"Ray: {reason}. What is finished is kept: run the same command again") from error
     finally:
         context.enable_progress_bars = bars
         chatter.setLevel(level)

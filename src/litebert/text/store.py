@@ -434,15 +434,23 @@ class _NpyWriter:
         self._sink.write(np.ascontiguousarray(values, "<i8"))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._file:
-            if kind is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-        if kind is None:
-            os.replace(self._temporary, self.path)
-            self.checksum = self._sink.hash.hexdigest()
-        else:
-            self._temporary.unlink(missing_ok=True)
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError:
+            self._discard()
+            raise
+        if kind is not None:
+            self._discard()
+            return
+        os.replace(self._temporary, self.path)
+        self.checksum = self._sink.hash.hexdigest()
+
+    def _discard(self) -> None:
+        with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
 
 
 def _schema(fingerprint: str, vocab_size: int) -> pa.Schema:

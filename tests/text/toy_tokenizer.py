@@ -1,0 +1,30 @@
+"""A tokenizer simple enough to check by eye; in a module of its own, so that worker processes can import it."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+
+class WordTokenizer:
+    """One id per word, from a checksum; a word of only '~' has no tokens."""
+
+    vocab_size = 1000
+    fingerprint = "f" * 64
+
+    def encode_batch(self, texts):
+        return [np.array([word_id(word) for word in text.split() if word.strip("~")], np.int32) for text in texts]
+
+
+class OneTokenizer(WordTokenizer):
+    """One token for any sentence: as fast as it gets."""
+
+    fingerprint = "1" * 64
+
+    def encode_batch(self, texts):
+        return [np.ones(1, np.int32) for _ in texts]
+
+
+def word_id(word):
+    return zlib.crc32(word.encode()) % 1000
