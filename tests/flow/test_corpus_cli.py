@@ -1,0 +1,129 @@
+"""`litebert corpus build` as a user meets it: a real vocabulary, real processes, messages and exit codes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import sentencepiece
+
+from litebert.cli.corpus import ProgressView
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
+
+TEXT = """Dr. Lee bought 3.5 kg of apples. She paid $7,250 for them! Was it worth it?
+“No,” he said. “It was not.”
+
+나는 오늘 식당에 가서 밥을 먹었다. 맛있었다.
+
+今天天气很好。我们去公园吧！
+"""
+SENTENCES = [
+    [
+        "Dr. Lee bought 3.5 kg of apples.",
+        "She paid $7,250 for them!",
+        "Was it worth it?",
+        "“No,” he said.",
+        "“It was not.”",
+    ],
+    ["나는 오늘 식당에 가서 밥을 먹었다.", "맛있었다."],
+    ["今天天气很好。", "我们去公园吧！"],
+]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    """A small spiece.model with ALBERT's special pieces, trained by sentencepiece itself."""
+    folder = tmp_path_factory.mktemp("vocabulary")
+    (folder / "text.txt").write_text(TEXT * 20, encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text.txt"),
+        model_prefix=str(folder / "spiece"),
+        vocab_size=150,
+        hard_vocab_limit=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    return folder / "spiece.model"
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def test_from_a_text_file_to_a_store(cli, vocabulary, text, tmp_path):
+    out = tmp_path / "store"
+    result = cli("corpus", "build", text, "--tokenizer", vocabulary, "--out", out, "--workers", 1)
+    assert result.code == 0, result
+    rows = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in result.out.splitlines())
+    assert (rows["documents"], rows["sentences"]) == ("3", "9")
+    assert (rows["read as"], rows["skipped"]) == ("paragraphs (1 file)", "nothing")
+    tokenizer = Tokenizer.load(vocabulary)
+    store = TokenStore.open(out, tokenizer)
+    assert [[s.tolist() for s in document] for document in store.documents()] == [
+        [tokenizer.encode(sentence) for sentence in document] for document in SENTENCES
+    ]
+    again = cli("corpus", "build", text, "--tokenizer", vocabulary, "--out", out)
+    assert again.code == 0
+    assert "all built before" in again.out
+
+
+def test_json_and_standard_input(vocabulary, tmp_path):
+    """In a process of its own, with two workers, through a pipe."""
+    command = [sys.executable, "-c", "from litebert.cli import main; main()", "corpus", "build", "-"]
+    options = ["--tokenizer", vocabulary, "--out", tmp_path / "store", "--workers", "2", "--json", "--deduplicate"]
+    done = subprocess.run([*command, *options], input=gzip.compress((TEXT + "\n" + TEXT).encode()), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    report = json.loads(done.stdout)
+    assert report["documents"] == 3
+    assert report["duplicates"] == 3
+    assert report["formats"] == {"paragraphs": 1}
+    assert report["text_bytes"] == 2 * len(TEXT.encode()) + 1
+    assert TokenStore.open(tmp_path / "store").num_sentences == 9
+
+
+def test_mistakes_end_with_one_message(cli, vocabulary, text, tmp_path):
+    out = tmp_path / "store"
+
+    def fails(*arguments, message):
+        result = cli("corpus", "build", *arguments, "--tokenizer", vocabulary, "--out", out, "--workers", 1)
+        assert result.code == 2
+        assert message in " ".join(result.err.split())
+        assert "Traceback" not in result.err
+
+    fails(tmp_path / "nothing.txt", message="nothing.txt: no such file or folder")
+    fails(text, "--language", "klingon", message="klingon")
+    fails(text, "--format", "xml", message="xml")
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "Fine."}\n{"text": 5}\n')
+    fails(bad, message="bad.jsonl:2: field 'text' is not text but int (--on-error skip leaves such documents out)")
+    result = cli("corpus", "build", bad, "--tokenizer", vocabulary, "--out", out, "--workers", 1, "--on-error", "skip")
+    assert result.code == 0
+    assert "1 no text" in result.out
+    assert "skipped: " in result.err
+    fails(text, message="a store stands there already, built from other sources")
+    result = cli("corpus", "build", text, "--tokenizer", vocabulary, "--out", out, "--workers", 1, "--overwrite")
+    assert result.code == 0
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_names_the_speed(cli, vocabulary, text, tmp_path, monkeypatch, terminal):
+    monkeypatch.setattr(ProgressView, "interval", 0.0)
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    result = cli("corpus", "build", text, "--tokenizer", vocabulary, "--out", tmp_path / "store", "--workers", 1)
+    assert result.code == 0
+    assert "MB/s" in result.err
+    assert ("\x1b[" in result.err) == terminal
+    assert "MB/s" not in result.out
