@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import InputError
+from litebert.text import sentences
 from litebert.text.sentences import sentence_spans, split_sentences
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "sentence_splitting.py"))
@@ -38,7 +39,7 @@ def test_the_score_counts_extra_and_missed_boundaries():
 # One line per rule; "|" marks a boundary and is not part of the text.
 RULES = {
     "titles": "Mr. Pym met Dr. Ito.| MRS. GREY did not.",
-    "names that may end a sentence": "The U.S. Army left the U.S.| It never came back.| Pike Ltd. Leeds grew.",
+    "names that may end a sentence": "The U.S. Army left the U.S.| It never came back.| Pike Ltd. (1927) grew.",
     "numbers": "It costs $3.50 in v2.1.| See No. 5, Vol. IV, p. 12.| No.| I won't.",
     "initials": "J. R. R. Tolkien and George W. Bush took vitamin C.| It helped neither.| So did I.| Peter too.",
     "a small letter goes on": "Yahoo! is old.| Wait... what?| iPhone sales fell.",
@@ -98,7 +99,7 @@ def test_lone_surrogates_are_text_like_any_other():
 
 # Text that meets the rules more often than st.text() does.
 SIGNS = ".!?…。！？．।\"'“”‘’「」『』《》（）()[]«» \n\t-—,;:\u3000\x00\ud8001Aé"
-WORDS = "... Mr No the Then iPod I U.S [1] 다 요 라고 하고 말했다 他 说 的 と 言った カ で Я"
+WORDS = "... Mr No that Then iPod I U.S 1990 xxiv approx [1] 다 요 갔다 라고 하고 말했다 他 说 的 と 言った カ で Я"
 PIECES = st.sampled_from([*SIGNS, *WORDS.split()])
 TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
@@ -113,6 +114,30 @@ def test_spans_restore_the_text(text, language):
         assert text[begin:end] == text[begin:end].strip()
         position = end
     assert not text[position:].strip()
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS)
+def test_shortcuts_change_nothing(text):
+    assert_shortcuts_change_nothing(text)
+
+
+def test_shortcuts_change_nothing_in_the_gold_sets():
+    for path in GOLD.glob("*.txt"):
+        for paragraph in BENCHMARK["read_gold"](path):
+            assert_shortcuts_change_nothing(paragraph.text)
+
+
+def assert_shortcuts_change_nothing(text):
+    rules = sentences._rules("auto")
+    abbreviations = rules.never_end | rules.before_number | rules.ask_next
+    plain = rules._replace(candidate=sentences._candidates(abbreviations, shortcuts=False))
+    results = []
+    for used in (rules, plain):
+        spans: list[tuple[int, int]] = []
+        sentences._split_paragraph(text.strip(), 0, len(text.strip()), used, spans)
+        results.append(spans)
+    assert results[0] == results[1]
 
 
 @settings(max_examples=200, deadline=None)

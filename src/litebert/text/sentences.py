@@ -57,9 +57,14 @@ def _split_paragraph(text: str, begin: int, end: int, rules: _Rules, spans: list
     for candidate in rules.candidate.finditer(text, begin, end):
         group = candidate.lastindex or 0
         cut, resume = candidate.span(group)  # the white space after the candidate
-        if group == _CLEAR or (resume < end and _ends_sentence(text, begin, end, candidate, rules)):
-            spans.append((begin, cut))
-            begin = resume
+        if group != _CLEAR:
+            if group == _PLAIN:
+                if _is_held(text, begin, candidate):
+                    continue
+            elif resume >= end or not _ends_sentence(text, begin, end, candidate, rules):
+                continue
+        spans.append((begin, cut))
+        begin = resume
     if begin < end:
         spans.append((begin, end))
 
@@ -135,6 +140,8 @@ def _ends_before_number(text: str, begin: int, candidate: re.Match[str], letter:
         return text[letter - 1] not in "(["  # "Oklahoma!" (1943)
     word = _word_before(text, begin, dot)
     if word in rules.before_number or word in rules.never_end or _is_initials(word):
+        return False
+    if word in rules.ask_next and text[letter - 1] in "([":  # "Logan, Jr. (1927) is"
         return False
     if word.isdigit() and _DAY_OR_MONTH.match(text, letter):  # 2023. 5. 12.
         return False
@@ -280,7 +287,7 @@ def _quote_goes_on(text: str, begin: int, candidate: re.Match[str], letter: int)
 
 def _is_held(text: str, begin: int, candidate: re.Match[str]) -> bool:
     """Whether an open quote or bracket holds the sentence together: 彼は「疲れた。もう帰る。」と言った。"""
-    dot, cut = candidate.start(), candidate.start(_GAP)
+    dot, cut = candidate.start(), candidate.start(candidate.lastindex or 0)
     near = max(begin, dot - _WINDOW)
     if _OPENING.search(text, near, dot) is None:
         return False
@@ -451,7 +458,7 @@ _PAIRS = tuple(zip("「『“‘《〈（(\"'", "」』”’》〉）)\"'", str
 _OPENER_OF = dict(zip("」』”’》〉）)】］]｝}〕»", "「『“‘《〈（(【［[｛{〔«", strict=True))
 _OPENING = re.compile("[" + re.escape("".join(opener for opener, _ in _PAIRS)) + "]")
 
-_CLEAR, _RUN, _GAP = 1, 2, 3  # the groups of `candidate`
+_CLEAR, _PLAIN, _RUN, _GAP = 1, 2, 3, 4  # the groups of `candidate`
 
 
 class _Rules(NamedTuple):
@@ -500,18 +507,23 @@ def _rules(language: str) -> _Rules:
     )
 
 
-def _candidates(abbreviations: frozenset[str]) -> re.Pattern[str]:
-    """The pattern that finds where a sentence may end; group _CLEAR matched means that it does."""
-    terminators, closers = re.escape(_TERMINATORS), re.escape(_CLOSERS)
-    # The last four letters of long abbreviations: what ends so is not clear. ("approx." -> "prox")
+def _candidates(abbreviations: frozenset[str], shortcuts: bool = True) -> re.Pattern[str]:
+    """The pattern that finds where a sentence may end.
+
+    Group _CLEAR means that it does, _PLAIN that it does unless an open quote holds it; both only save time.
+    """
+    # What ends like a long abbreviation or a Roman numeral is not clear. ("approx." -> "prox")
     tails = {word[-4:] for word in abbreviations if len(word) >= 4}
-    unclear = "|".join(
-        sorted(re.escape(tail) for tail in tails if tail.isascii() and tail.islower() and tail.isalpha())
+    unclear = "|".join(sorted(tail for tail in tails if tail.isascii() and tail.islower() and tail.isalpha()))
+    clear = rf"(?:(?<=[a-z]{{4}}[.?])|(?<=\d{{4}}\.))(?<!(?:{unclear}|[ivx]{{4}})\.)( )(?=[A-Z])"
+    ideograph = r"[\u3041-\u30ff\u3400-\u9fff]"
+    plain = rf"((?<=[가-힣][다요]\.) (?=[가-힣0-9A-Za-z])|(?<={ideograph}[。！？])(?={ideograph}))"
+    # A full stop inside a number, a name or an address is none; footnote marks belong to the sentence.
+    terminators, closers = re.escape(_TERMINATORS), re.escape(_CLOSERS)
+    other = (
+        rf"(?:(?<=[{_STRONG}])|(?![a-z0-9,;:]))([{terminators}]*+)"
+        rf"(?:[{closers}]|[“‘](?!\S)|[ \u00a0\u202f][»›]|\[\d{{1,3}}\])*+(\s*+)"
     )
-    return re.compile(
-        rf"[{terminators}](?:"
-        rf"(?:(?<=[a-z]{{4}}[.?])|(?<=\d{{4}}\.))(?<!(?:{unclear})\.)( )(?=[A-Z])"
-        # A full stop inside a number, a name or an address is none; footnote marks belong to the sentence.
-        rf"|(?:(?<=[{_STRONG}])|(?![a-z0-9,;:]))([{terminators}]*+)"
-        rf"(?:[{closers}]|[“‘](?!\S)|[ \u00a0\u202f][»›]|\[\d{{1,3}}\])*+(\s*+))"
-    )
+    if not shortcuts:
+        clear = plain = "((?!))"
+    return re.compile(rf"[{terminators}](?:{clear}|{plain}|{other})")
