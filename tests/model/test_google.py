@@ -14,7 +14,7 @@ from litebert.model.google import load_google
 from litebert.model.hub import load_model, load_model_and_report
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tf"
-FORWARD = ("base", "groups", "no_projection", "classifier", "squad1", "squad2")
+FORWARD = ("base", "groups", "no_projection", "unshared_layer_norms", "classifier", "squad1", "squad2")
 
 
 def forward_inputs(folder: Path):

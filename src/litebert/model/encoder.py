@@ -72,13 +72,17 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
+    def project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each [*, A, D]."""
+        heads = (self.num_heads, -1)
+        return tuple(linear(hidden).unflatten(-1, heads) for linear in (self.query, self.key, self.value))  # type: ignore[return-value]
+
+    def merge(self, hidden: Tensor, context: Tensor) -> Tensor:
+        """The heads' contexts [*, A, D] back into the hidden states [*, H]."""
+        return self.norm(hidden + self.dropout(self.output(context.flatten(-2))))
+
     def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
-        query, key, value = (
-            projection(hidden).unflatten(-1, (self.num_heads, -1))  # [*, A, D]
-            for projection in (self.query, self.key, self.value)
-        )
-        context = attend(query, key, value).flatten(-2)  # [*, H]
-        return self.norm(hidden + self.dropout(self.output(context)))
+        return self.merge(hidden, attend(*self.project(hidden)))
 
 
 class FeedForward(nn.Module):

@@ -1,0 +1,104 @@
+"""`litebert pretrain` and `litebert evaluate`: training runs and what a model has learned from text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from litebert.cli import app
+from litebert.errors import ConfigError
+
+
+@app.command()
+def pretrain(
+    config: Annotated[str | None, typer.Argument(help="A YAML file, or the name of a preset.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; the same command goes on where it was stopped.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, for example optim.lr=1e-3.")] = None,
+    resume: Annotated[str, typer.Option(help="auto, never or must.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print shapes, memory, steps and time; train nothing.")] = False,
+    show_presets: Annotated[bool, typer.Option("--list", help="List the presets and exit.")] = False,
+) -> None:
+    """Pretrain a model on token stores; kill it at any time and run it again."""
+    if show_presets:
+        _print_presets()
+        return
+    if config is None:
+        raise ConfigError("name a YAML file or a preset; litebert pretrain --list shows the presets")
+    if resume not in ("auto", "never", "must"):
+        raise ConfigError(f"--resume: {resume!r} is not one of: auto, never, must")
+    from litebert.pretraining.config import load_run_config
+
+    run_config = load_run_config(config, settings or [])
+    if dry_run:
+        from litebert.pretraining.plan import describe_run
+
+        print(describe_run(run_config))
+        return
+    if out is None:
+        raise ConfigError("--out: name the folder of the run")
+    from litebert.pretraining.run import pretrain as train
+
+    result = train(run_config, out, resume)  # type: ignore[arg-type]
+    if result.signal is not None:
+        raise typer.Exit(128 + result.signal)
+    from litebert.train.distributed import world_from_environment
+
+    if world_from_environment().is_main:
+        print(f"model: {result.model}")
+        print(f"next:  litebert report {out}")
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
+    store: Annotated[list[Path] | None, typer.Option(help="A token store; may be given several times.")] = None,
+    text: Annotated[list[Path] | None, typer.Option(help="A text file instead of a store; may be given several times.")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer's folder; by default the model's own.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens of a sequence; by default what the model takes, up to 512.")] = None,
+    tokens: Annotated[int, typer.Option(help="Score about this many tokens.")] = 200_000,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Masked LM, sentence-order and next-sentence accuracy of any model on any text (Table 5)."""
+    from litebert.pretraining.evaluate import evaluate_model
+
+    scores = evaluate_model(
+        model, stores=store or [], texts=text or [], tokenizer=tokenizer, length=length, num_tokens=tokens, device=device
+    )
+    if as_json:
+        print(json.dumps(scores.as_dict(), indent=2))
+        return
+    for name, accuracy, count in (
+        ("masked LM", scores.mlm_accuracy, scores.mlm_count),
+        ("sentence order", scores.sop_accuracy, scores.sop_count),
+        ("next sentence", scores.nsp_accuracy, scores.nsp_count),
+    ):
+        print(f"{name:15s} " + ("no such head" if accuracy is None else f"{accuracy:6.1%}  of {count:,}"))
+
+
+def _print_presets() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from litebert.pretraining.config import run_config
+    from litebert.pretraining.presets import RUN_PRESETS
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("preset", "optimiser", "peak lr", "batch tokens", "steps", "depth", "length"):
+        table.add_column(column, justify="left" if column in ("preset", "optimiser", "depth") else "right")
+    for name in RUN_PRESETS:
+        config = run_config({"preset": name})
+        depths = " -> ".join(str(stage.value) for stage in config.depth) or str(config.model.num_hidden_layers)
+        table.add_row(
+            name,
+            config.optim.name,
+            f"{config.learning_rate().peak:g}",
+            f"{config.batch_tokens:,}",
+            f"{config.steps:,}",
+            depths,
+            str(config.recipe.max_length),
+        )
+    Console(highlight=False).print(table)

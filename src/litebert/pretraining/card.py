@@ -1,0 +1,83 @@
+"""The model card that stands in a model folder: what it is, how it was trained, what it scores, how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from litebert.config import write_yaml
+from litebert.files import write_atomic
+from litebert.pretraining.config import RunConfig
+from litebert.pretraining.evaluate import Scores
+
+
+def write_card(
+    folder: Path, config: RunConfig, scores: Scores | None, samples: Sequence[dict[str, Any]], facts: dict[str, Any]
+) -> Path:
+    """Write README.md into a model folder."""
+    model = config.model
+    sharing = {"all": "all layers share one block", "none": "no sharing"}.get(model.sharing, f"shared {model.sharing}")
+    lines = [
+        "---",
+        "library_name: litebert",
+        f"tags: [{model.model_type}, masked-language-modeling, {facts['objective']}]",
+        "pipeline_tag: fill-mask",
+        "---",
+        "",
+        f"# {model.model_type.upper()} pretrained with litebert",
+        "",
+        f"{facts['backbone_parameters']:,} parameters: {model.num_hidden_layers} layers of {model.hidden_size}, "
+        f"{model.num_attention_heads} heads, embeddings of {model.embedding_size}, {sharing}; "
+        f"a vocabulary of {model.vocab_size:,} pieces.",
+        "",
+        f"Trained for {facts['steps']:,} steps on {facts['tokens']:,} tokens in {facts['seconds'] / 60:.1f} minutes on "
+        f"{facts['hardware']['name']} ({facts['hardware']['precision']}), objective masked LM"
+        + ("" if facts["objective"] == "none" else f" + {facts['objective'].upper()}")
+        + (f", starting from `{config.init_from}`." if config.init_from else ", from random weights."),
+        "",
+    ]
+    if scores is not None:
+        lines += ["## Scores on held-out documents", "", "| | accuracy | loss | predictions |", "|---|---|---|---|"]
+        if scores.mlm_accuracy is not None:
+            lines.append(f"| masked LM | {scores.mlm_accuracy:.1%} | {scores.mlm_loss:.3f} | {scores.mlm_count:,} |")
+        if scores.sentence_accuracy is not None:
+            name = {"sop": "sentence order", "nsp": "next sentence"}[facts["objective"]]
+            line = (
+                f"| {name} | {scores.sentence_accuracy:.1%} | {scores.sentence_loss:.3f} | {scores.sentence_count:,} |"
+            )
+            lines.append(line)
+        lines.append("")
+    if samples:
+        lines += ["## Masks it fills", "", "| held-out text | right | guesses |", "|---|---|---|"]
+        for sample in samples:
+            guesses = ", ".join(f"{g['token']} {g['probability']:.0%}" for g in sample["guesses"][0][:3])
+            lines.append(f"| {_cell(sample['text'])} | {_cell(sample['answers'][0])} | {_cell(guesses)} |")
+        lines.append("")
+    lines += [
+        "## Use",
+        "",
+        "```python",
+        "from litebert import load_model",
+        'model = load_model("this/folder")',
+        "```",
+        "",
+        "The folder also opens in transformers: `AutoModelForPreTraining.from_pretrained(...)`."
+        if model.fits_hub
+        else "This sharing mode does not exist in transformers; the folder opens in litebert only.",
+        "",
+        "## Config",
+        "",
+        f"litebert {facts['litebert']}, torch {facts['torch']}, Python {facts['python']}.",
+        "",
+        "```yaml",
+        write_yaml(config).rstrip(),
+        "```",
+        "",
+    ]
+    write_atomic(folder / "README.md", "\n".join(lines))
+    return folder / "README.md"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,230 @@
+"""The config of a pretraining run: typed, complete, saved with the run.
+
+    load_run_config("mine.yaml", ["optim.lr=1e-3"])     # defaults < preset < file < settings
+    load_run_config("cpu/albert-tiny", ["data.stores=[store]", "data.tokenizer=vocab"])
+
+In YAML, `preset: gpu/albert-base` begins from a named run, `model: {preset: albert-base, ...}` from a named shape and
+`recipe: {name: google, ...}` from a named data recipe.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from litebert.config import build, merge, override, read_yaml, to_dict
+from litebert.errors import ConfigError, did_you_mean
+from litebert.model.config import ModelConfig, preset
+from litebert.pretraining.presets import RUN_PRESETS
+from litebert.pretraining.recipes import Recipe, named_recipe
+from litebert.train.device import DeviceConfig
+from litebert.train.guard import GuardConfig
+from litebert.train.schedule import LearningRate, Stage, check_stages, sqrt_scaled_lr
+
+PAPER_BATCH_TOKENS = 4096 * 512
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the text is, and what is kept aside for evaluation."""
+
+    stores: tuple[str, ...] = ()
+    tokenizer: str = ""
+    #: How many rows come from each store; null = in proportion to their size.
+    weights: tuple[float, ...] | None = None
+    #: Documents never trained on: a count, or a share below 1.
+    held_out: float = 0.005
+    #: Processes that make batches ahead; 0 = in the training process itself.
+    workers: int = 1
+    #: Tokens of one packed row; null = 4096, or the micro-batch where that is smaller.
+    row_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights is not None and len(self.weights) != len(self.stores):
+            raise ConfigError(f"weights: {len(self.weights)} weights for {len(self.stores)} stores")
+        if self.held_out < 0:
+            raise ConfigError(f"held_out: must not be negative, got {self.held_out}")
+        if self.workers < 0:
+            raise ConfigError(f"workers: must not be negative, got {self.workers}")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """The optimiser and its learning rate; null rates follow from the batch by the square-root rule."""
+
+    name: Literal["lamb", "adamw"] = "lamb"
+    #: Peak learning rate; null = the paper's 0.00176, scaled with the square root of the batch (for LAMB).
+    lr: float | None = None
+    #: Warm-up steps; null = 1/40 of the run, as in the paper.
+    warmup_steps: int | None = None
+    end_lr: float = 0.0
+    shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
+    power: float = 1.0
+    style: Literal["continuous", "google"] = "continuous"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    #: Adam's bias correction; off in both of the released optimisers.
+    bias_correction: bool = False
+    clip: float = 1.0
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """How often a run reports, evaluates and saves, in steps (0: never)."""
+
+    report_every: int = 10
+    evaluate_every: int = 500
+    #: Held-out batches per evaluation, each of one micro-batch of tokens.
+    evaluate_batches: int = 8
+    checkpoint_every: int = 500
+    #: Also after this many minutes, whatever the step (0: never).
+    checkpoint_minutes: float = 15.0
+    keep_last: int = 2
+    keep_every: int = 0
+    tensorboard: bool = False
+    #: When a checkpoint cannot be written (a full disk): go on and try again at the next, or stop.
+    on_write_error: Literal["continue", "stop"] = "continue"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One pretraining run."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    recipe: Recipe = field(default_factory=Recipe)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    #: A model folder (or Hub name) to start from: continued pretraining; a shallower model may start a deeper one.
+    init_from: str | None = None
+    steps: int = 125_000
+    #: Wall-clock budget; whichever of steps and minutes ends first ends the run, and the schedules follow it.
+    max_minutes: float | None = None
+    #: Tokens of a global batch, over all processes and micro-batches.
+    batch_tokens: int = PAPER_BATCH_TOKENS
+    #: Tokens that one process takes at a time; the rest of the batch is accumulated.
+    micro_batch_tokens: int = 16_384
+    #: Applications of the layers over the run; empty = the model's own depth throughout.
+    depth: tuple[Stage, ...] = ()
+    #: Sequence length over the run; empty = recipe.max_length throughout.
+    length: tuple[Stage, ...] = ()
+    seed: int = 0
+    device: DeviceConfig = field(default_factory=DeviceConfig)
+    guard: GuardConfig = field(default_factory=GuardConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ConfigError(f"steps: must be at least 1, got {self.steps}")
+        if self.max_minutes is not None and not self.max_minutes > 0:
+            raise ConfigError(f"max_minutes: must be above 0, got {self.max_minutes}")
+        for name in ("batch_tokens", "micro_batch_tokens"):
+            if getattr(self, name) < self.row_tokens:
+                raise ConfigError(f"{name}: {getattr(self, name)} is less than a row of {self.row_tokens} tokens")
+            if getattr(self, name) % self.row_tokens:
+                raise ConfigError(f"{name}: {getattr(self, name)} is not a multiple of {self.row_tokens} (row_tokens)")
+        if self.depth:
+            check_stages(self.depth, "depth")
+            if self.depth[-1].value != self.model.num_hidden_layers:
+                raise ConfigError(
+                    f"depth: the last stage has {self.depth[-1].value} applications, the model "
+                    f"{self.model.num_hidden_layers} (num_hidden_layers); they must agree"
+                )
+        if self.length:
+            check_stages(self.length, "length")
+        longest = max([self.recipe.max_length, *(stage.value for stage in self.length)])
+        if longest > self.model.max_position_embeddings:
+            raise ConfigError(
+                f"recipe.max_length: {longest} tokens are more than the model's max_position_embeddings "
+                f"{self.model.max_position_embeddings}"
+            )
+        if longest > self.row_tokens:
+            raise ConfigError(f"data.row_tokens: {self.row_tokens} cannot hold a sequence of {longest} tokens")
+        self.learning_rate()
+
+    @property
+    def row_tokens(self) -> int:
+        """Tokens of one packed row."""
+        return self.data.row_tokens or min(4096, self.micro_batch_tokens, self.batch_tokens)
+
+    def learning_rate(self) -> LearningRate:
+        """The learning-rate schedule, with what is null worked out."""
+        optim = self.optim
+        if optim.lr is None and optim.name == "adamw":
+            raise ConfigError(
+                "optim.lr: needed for adamw (the square-root rule is LAMB's); 1e-3 suits batches of 64k tokens"
+            )
+        warmup = optim.warmup_steps
+        return LearningRate(
+            peak=optim.lr if optim.lr is not None else sqrt_scaled_lr(self.batch_tokens, base_batch=PAPER_BATCH_TOKENS),
+            num_steps=self.steps,
+            warmup_steps=max(1, self.steps // 40) if warmup is None else warmup,
+            end=optim.end_lr,
+            shape=optim.shape,
+            power=optim.power,
+            style=optim.style,
+        )
+
+    def micro_batches(self, world: int) -> int:
+        """How many micro-batches each of `world` processes takes per step."""
+        rows = self.batch_tokens // self.row_tokens
+        if rows % world:
+            raise ConfigError(
+                f"batch_tokens: {rows} rows of {self.row_tokens} tokens cannot be shared equally by {world} processes"
+            )
+        each = rows // world
+        count = max(1, each * self.row_tokens // self.micro_batch_tokens)
+        while each % count:
+            count += 1
+        return count
+
+
+# Settings that change nothing about what is learned, so that a run may be resumed with others.
+FREE_ON_RESUME = ("log", "device", "guard", "micro_batch_tokens", "data.workers", "data.stores", "data.tokenizer")
+
+
+def load_run_config(source: Path | str, settings: Sequence[str] = ()) -> RunConfig:
+    """A run's config from a YAML file or the name of a preset, with `key=value` settings on top."""
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        data, where = read_yaml(path), f"{path}: "
+    elif str(source) in RUN_PRESETS:
+        data, where = {"preset": str(source)}, ""
+    else:
+        hint = did_you_mean(str(source), RUN_PRESETS)
+        raise ConfigError(f"{source}: neither a YAML file nor a preset{hint} Presets: {', '.join(RUN_PRESETS)}")
+    return run_config(override(data, settings), where)
+
+
+def run_config(data: Mapping[str, Any], where: str = "") -> RunConfig:
+    """A run's config from plain data, presets resolved."""
+    data = dict(data)
+    name = data.pop("preset", None)
+    if name is not None:
+        if name not in RUN_PRESETS:
+            near = difflib.get_close_matches(str(name), RUN_PRESETS, n=1, cutoff=0.3)
+            raise ConfigError(
+                f"{where}preset: no run preset {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+        base = RUN_PRESETS[name]
+        if isinstance(data.get("model"), Mapping) and "preset" in data["model"]:
+            base = {key: value for key, value in base.items() if key not in ("model", "depth")}
+        data = merge(base, data)
+    if isinstance(data.get("model"), Mapping):
+        model = dict(data["model"])
+        shape = model.pop("preset", None)
+        try:
+            data["model"] = to_dict(preset(shape, **model)) if shape else model
+        except ConfigError as error:
+            raise ConfigError(f"{where}model: {error}") from None
+    if isinstance(data.get("recipe"), Mapping):
+        recipe = dict(data["recipe"])
+        try:
+            data["recipe"] = to_dict(named_recipe(recipe.pop("name", "paper"), recipe))
+        except ConfigError as error:
+            raise ConfigError(f"{where}recipe: {error}") from None
+    return build(RunConfig, data, where)

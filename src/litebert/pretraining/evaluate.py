@@ -1,0 +1,123 @@
+"""Intrinsic evaluation: masked LM, sentence-order and next-sentence accuracy on text a model has not seen (Table 5)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from litebert.errors import ConfigError
+from litebert.model.heads import PretrainingModel
+from litebert.pretraining.assembly import Batch
+from litebert.pretraining.batches import Batches
+from litebert.pretraining.chapters import Split, Store
+from litebert.pretraining.masking import Vocabulary
+from litebert.pretraining.objective import run_model, score, to_device
+from litebert.pretraining.recipes import Recipe
+from litebert.train.device import Device
+from litebert.train.distributed import World, sum_gradients
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Mean losses and accuracies over some batches; None where there was nothing to score."""
+
+    mlm_loss: float | None
+    mlm_accuracy: float | None
+    mlm_count: int
+    sentence_loss: float | None
+    sentence_accuracy: float | None
+    sentence_count: int
+
+    def as_dict(self) -> dict[str, float | int]:
+        """What there is, as plain numbers."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
+
+
+@torch.inference_mode()
+def evaluate_batches(
+    model: PretrainingModel, batches: Batches, num_batches: int, device: Device, world: World | None = None
+) -> Scores:
+    """Scores over the first `num_batches` batches, shared among the processes; always the same masks."""
+    world = world or World()
+    was_training = model.training
+    model.eval()
+    totals = torch.zeros(6, device=device.device)
+    for number in range(num_batches):
+        batch = batches.batch(number, world.rank, world.size)
+        assert isinstance(batch, Batch)
+        with device.autocast():
+            inputs = to_device(batch, device.device, batches.recipe.max_length)
+            totals += score(run_model(model, inputs), inputs).stacked()
+    model.train(was_training)
+    mlm_loss, mlm_correct, mlm_count, loss, correct, count = sum_gradients([], totals, world).tolist()
+    return Scores(
+        mlm_loss / mlm_count if mlm_count else None,
+        mlm_correct / mlm_count if mlm_count else None,
+        int(mlm_count),
+        loss / count if count else None,
+        correct / count if count else None,
+        int(count),
+    )
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """The three accuracies of Table 5; None where the model has no such head."""
+
+    mlm_accuracy: float | None
+    sop_accuracy: float | None
+    nsp_accuracy: float | None
+    mlm_count: int
+    sop_count: int
+    nsp_count: int
+
+
+def evaluate_intrinsic(
+    model: PretrainingModel,
+    stores: Sequence[Store],
+    tokenizer: Vocabulary,
+    recipe: Recipe,
+    device: Device,
+    *,
+    num_tokens: int = 200_000,
+    split: Split = "train",
+    held_out: float = 0,
+    seed: int = 0,
+) -> Intrinsic:
+    """Masked LM accuracy, and the sentence head's accuracy on swapped pairs (SOP) and on random ones (NSP).
+
+    The sentence head is used as it is, so a model trained on one objective is scored on both.
+    """
+    if model.masked_lm is None and model.sentence is None:
+        raise ConfigError("this model has neither a masked LM nor a sentence head; nothing to score")
+    row = max(1024, recipe.max_length)
+    scores = {}
+    for objective in ("sop", "nsp"):
+        # No short examples: every pair has full context, as in the paper's development set.
+        pairs = dataclasses.replace(
+            recipe, objective=objective, pairs_without_objective=False, short_probability=0.0, one_sentence="skip"
+        )
+        batches = Batches(
+            stores,
+            tokenizer,
+            pairs,
+            tokens_per_batch=row,
+            row_tokens=row,
+            seed=seed,
+            split=split,
+            held_out=held_out,
+        )
+        count = max(1, min(num_tokens // row, batches.steps_per_epoch))
+        scores[objective] = evaluate_batches(model, batches, count, device)
+    sop, nsp = scores["sop"], scores["nsp"]
+    return Intrinsic(
+        sop.mlm_accuracy,
+        sop.sentence_accuracy,
+        nsp.sentence_accuracy,
+        sop.mlm_count,
+        sop.sentence_count,
+        nsp.sentence_count,
+    )

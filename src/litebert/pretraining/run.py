@@ -1,0 +1,445 @@
+"""A pretraining run, from its config to a model folder: learns on one process or many, and cannot be lost.
+
+RUN/
+  config.yaml     the complete config            run.json       hardware, versions, command, state
+  metrics.jsonl   every report, the truth        checkpoints/   atomic and checksummed
+  model/          the final model folder         samples.json   masks it filled
+
+Everything a step needs is a function of (config, step): batches and dropout are drawn from (seed, step), the learning rate,
+depth and length from the progress. So a resumed run is the uninterrupted one, bit for bit on a CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import shlex
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from rich.console import Console
+
+import litebert
+from litebert.config import build, read_yaml, to_dict, write_yaml
+from litebert.errors import CheckpointError, ConfigError, LitebertError
+from litebert.files import write_atomic
+from litebert.model.count import count_parameters
+from litebert.model.hub import save_model
+from litebert.pretraining.assembly import Batch
+from litebert.pretraining.card import write_card
+from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
+from litebert.pretraining.evaluate import Scores, evaluate_batches
+from litebert.pretraining.meter import Meter, StepTotals
+from litebert.pretraining.objective import Inputs, run_model, score, to_device
+from litebert.pretraining.samples import fill_samples
+from litebert.pretraining.setup import Data, fit_vocabulary, load_tokenizer, make_model, make_optimizer
+from litebert.pretraining.stream import Stream
+from litebert.train import checkpoint
+from litebert.train.device import Device, compile_blocks, measure_peak, open_device
+from litebert.train.distributed import (
+    World,
+    connect,
+    copy_from_main,
+    sum_gradients,
+    wait_for_all,
+    world_from_environment,
+)
+from litebert.train.guard import Guard
+from litebert.train.log import MetricsLog, read_metrics
+from litebert.train.optimizer import clip_gradients, load_moments, moments
+from litebert.train.progress import Progress
+from litebert.train.random_state import seed_everything
+from litebert.train.schedule import learning_rate, run_progress, value_at
+from litebert.train.signals import StopRequest, stop_on_signals
+
+Resume = Literal["auto", "never", "must"]
+
+
+class TrainingStoppedError(LitebertError, RuntimeError):
+    """The guard ended a run: the loss is not finite or keeps jumping."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended; `model` is its model folder once it is complete."""
+
+    folder: Path
+    step: int
+    completed: bool
+    scores: Scores | None = None
+    model: Path | None = None
+    signal: int | None = None
+
+
+def pretrain(
+    config: RunConfig, out: Path | str, resume: Resume = "auto", console: Console | None = None, quiet: bool = False
+) -> RunResult:
+    """Train to the end of the config's budget; call it again to go on where it was stopped.
+
+    resume: `auto` goes on if the folder holds a run, `never` wants a new folder, `must` wants an old one.
+    """
+    world = world_from_environment()
+    device = open_device(config.device, world.local_rank, world.local_size)
+    with connect(world, device.device), stop_on_signals() as stop:
+        run = Run(config, Path(out), device, world, resume, console, quiet)
+        with contextlib.closing(run):
+            return run.fit(stop)
+
+
+class Run:
+    """One process of a run."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: Path,
+        device: Device,
+        world: World,
+        resume: Resume = "auto",
+        console: Console | None = None,
+        quiet: bool = False,
+    ):
+        self.folder, self.device, self.world = folder, device, world
+        tokenizer = load_tokenizer(config)
+        self.config = config = fit_vocabulary(config, tokenizer)
+        self.tokenizer = tokenizer
+        resuming = self._check_folder(resume)
+        self.data = Data(config, tokenizer)
+        self.evaluation = self.data.evaluation(world)
+        self.micro_batches = config.micro_batches(world.size)
+
+        seed_everything(config.seed)
+        self.model = make_model(config).to(device.device)
+        copy_from_main(self.model.parameters(), world)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = make_optimizer(self.model, config)
+        self.schedule = config.learning_rate()
+        self.guard = Guard(config.guard)
+        self.step, self.tokens, self.seconds = 0, 0, 0.0
+
+        self.progress = Progress(config.steps, console=console, show=world.is_main and not quiet)
+        for note in device.notes:
+            self.progress.note(note)
+        if resuming:
+            self._load(checkpoint.load(folder), resumed=True)
+        if device.compile:
+            compile_blocks(self.model)
+        self.peak = measure_peak(device) if world.is_main else 0.0
+        self.log: MetricsLog | None = None
+        if world.is_main:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / "config.yaml", write_yaml(config))
+            board = folder / "tensorboard" if config.log.tensorboard else None
+            self.log = MetricsLog(folder / "metrics.jsonl", self.step if resuming else None, board)
+            if resuming:
+                self.log.event(self.step, f"resumed at step {self.step}")
+            self._write_state(completed=False)
+        wait_for_all(world)
+        self.depth, self.length = self._stage_values()
+        self.model.encoder.set_depth(self.depth)
+        self.stream = self._open_stream()
+        self._saved_at = time.monotonic()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def fit(self, stop: StopRequest) -> RunResult:
+        """Train until the budget is spent or somebody asks to stop."""
+        config, meter = self.config, Meter(self)
+        with self.progress:
+            while not self._finished():
+                started = time.monotonic()
+                self._enter_stage()
+                totals, norm, seconds, stopping = self._forward_backward(stop.requested)
+                verdict = self.guard.judge(self.step, totals.loss, norm)
+                if verdict.action == "ok" and not self.guard.is_bad(self.step):
+                    self._set_learning_rate()
+                    self.optimizer.step()
+                elif verdict.action == "stop":
+                    self._event(verdict.reason)
+                    raise TrainingStoppedError(verdict.reason)
+                elif verdict.action == "rollback":
+                    self._event(f"{verdict.reason}: back to the last checkpoint")
+                    self._roll_back()
+                    continue
+                else:
+                    self._event(f"{verdict.reason}: step skipped")
+                self.optimizer.zero_grad(set_to_none=True)
+                self.step += 1
+                self.tokens += totals.tokens
+                self.seconds = seconds + (time.monotonic() - started if self.world.size == 1 else 0.0)
+                meter.add(totals, norm)
+                if self._every(config.log.report_every):
+                    meter.write()
+                if self._every(config.log.evaluate_every):
+                    self.evaluate()
+                if stopping or self._checkpoint_due():
+                    self.save(must=stopping)
+                if stopping:
+                    self._event("stopped by a signal; the same command goes on from here")
+                    number = int(stop.signal or signal.SIGTERM)  # another process may have got it
+                    return RunResult(self.folder, self.step, completed=False, signal=number)
+            meter.write()
+        return self._finish()
+
+    def _forward_backward(self, stop_requested: bool) -> tuple[StepTotals, float, float, bool]:
+        """One global batch: gradients of the mean losses, whatever the number of micro-batches and processes."""
+        if self.config.model.hidden_dropout_prob or self.config.model.attention_probs_dropout_prob:
+            seed_everything(self.config.seed, self.step, self.world.rank)
+        batches = [cast(Batch, next(self.stream)) for _ in range(self.micro_batches)]
+        device = self.device.device
+        counts = torch.tensor(
+            [
+                sum(int((batch.labels >= 0).sum()) for batch in batches),
+                sum(int((batch.order >= 0).sum()) for batch in batches),
+                sum(int(batch.starts[batch.num_sequences]) for batch in batches),
+                # Every process must stop, and read the clock, at the same step: these two ride along.
+                float(stop_requested),
+                self.seconds if self.world.is_main else 0.0,
+            ],
+            device=device,
+            dtype=torch.float64,
+        ).float()
+        counts = sum_gradients([], counts, self.world)
+        mlm_count, sentence_count = counts[0].clamp(min=1), counts[1].clamp(min=1)
+        sums = torch.zeros(6, device=device)
+        for batch in batches:
+            inputs: Inputs = to_device(batch, device, self.length)
+            with self.device.autocast():
+                totals = score(run_model(self.model, inputs), inputs)
+            (totals.mlm_loss / mlm_count + totals.sentence_loss / sentence_count).backward()
+            sums += totals.stacked()
+        sums = sum_gradients(self.parameters, sums, self.world)
+        norm = clip_gradients(self.parameters, self.config.optim.clip)
+        values = torch.cat([sums, counts, norm[None]]).tolist()  # note: the one place where a step waits for the GPU
+        *scores, _, _, tokens, stopping, seconds, norm_value = values
+        return StepTotals(*scores, tokens=int(tokens)), norm_value, seconds, stopping > 0
+
+    def _enter_stage(self) -> None:
+        depth, length = self._stage_values()
+        if (depth, length) == (self.depth, self.length):
+            return
+        if length != self.length:
+            self.stream.close()
+            self.length = length
+            self.stream = self._open_stream()
+        if depth != self.depth:
+            self.depth = depth
+            self.model.encoder.set_depth(depth)
+        self.guard.forget()  # the loss may jump here
+        self._event(f"depth {depth}, length {length}")
+
+    def _stage_values(self) -> tuple[int, int]:
+        share = self._progress()
+        depth = value_at(self.config.depth, share) if self.config.depth else self.config.model.num_hidden_layers
+        length = value_at(self.config.length, share) if self.config.length else self.config.recipe.max_length
+        return depth, length
+
+    def _set_learning_rate(self) -> None:
+        lr = self.current_lr()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def current_lr(self) -> float:
+        """The learning rate of the step at hand."""
+        return learning_rate(self._progress() * self.config.steps, self.schedule)
+
+    def _progress(self) -> float:
+        minutes = self.config.max_minutes
+        return run_progress(self.step, self.config.steps, self.seconds, minutes * 60 if minutes else None)
+
+    def _finished(self) -> bool:
+        return self._progress() >= 1.0
+
+    def _every(self, steps: int) -> bool:
+        return bool(steps) and self.step % steps == 0
+
+    # -- evaluation, checkpoints, the end ------------------------------------------------------------------------------
+
+    def evaluate(self) -> Scores | None:
+        """Held-out scores at the depth and length that the model will have."""
+        if self.evaluation is None:
+            return None
+        started = time.monotonic()
+        count = min(self.config.log.evaluate_batches, self.evaluation.steps_per_epoch)
+        scores = evaluate_batches(self.model, self.evaluation, count, self.device, self.world)
+        if self.log is not None:
+            self.log.write(self.step, {**scores.as_dict(), "tokens": self.tokens, "seconds": self.seconds}, kind="eval")
+            parts = [f"held-out MLM {100 * scores.mlm_accuracy:.1f} %" if scores.mlm_accuracy is not None else ""]
+            if scores.sentence_accuracy is not None:
+                parts.append(f"order {100 * scores.sentence_accuracy:.1f} %")
+            self.progress.note(f"step {self.step:,}  {'  '.join(parts)}  ({time.monotonic() - started:.1f} s)", "cyan")
+        return scores
+
+    def save(self, must: bool = False) -> None:
+        """Write a checkpoint; a full disk ends the run only where it must not be lost now."""
+        self._saved_at = time.monotonic()
+        if not self.world.is_main:
+            return
+        state = {
+            "config": to_dict(self.config),
+            "tokenizer": self.tokenizer.fingerprint,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "guard": self.guard.state(),
+        }
+        log = self.config.log
+        try:
+            checkpoint.save(
+                self.folder,
+                self.step,
+                {name: tensor.detach() for name, tensor in self.model.state_dict().items()},
+                moments(self.optimizer),
+                state,
+                keep_last=log.keep_last,
+                keep_every=log.keep_every,
+            )
+        except checkpoint.CheckpointWriteError as error:
+            if must or log.on_write_error == "stop":
+                raise
+            self._event(f"{error} The run goes on; the next checkpoint will be tried as usual.")
+
+    def _checkpoint_due(self) -> bool:
+        minutes = self.config.log.checkpoint_minutes
+        by_clock = bool(minutes) and time.monotonic() - self._saved_at > 60 * minutes
+        return self._every(self.config.log.checkpoint_every) or by_clock
+
+    def _load(self, saved: checkpoint.Checkpoint, resumed: bool) -> None:
+        for note in saved.notes:
+            self.progress.note(note, "yellow")
+        if saved.state.get("tokenizer") != self.tokenizer.fingerprint:
+            raise ConfigError(
+                f"{saved.folder}: trained with another tokenizer than {self.config.data.tokenizer}; "
+                "resume with the tokenizer of the run, or start a new run in another folder"
+            )
+        self.model.load_state_dict(saved.model)
+        load_moments(self.optimizer, saved.optimizer)
+        self.step, self.tokens, self.seconds = saved.step, saved.state["tokens"], saved.state["seconds"]
+        if resumed:
+            self.guard.restore(saved.state["guard"])
+            self.progress.note(f"resuming at step {self.step:,} of {self.config.steps:,}", "bold")
+        else:
+            self.guard.rewind(saved.state["guard"])
+
+    def _roll_back(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        wait_for_all(self.world)
+        try:
+            saved = checkpoint.load(self.folder)
+        except CheckpointError:
+            raise TrainingStoppedError(
+                "a rollback is due, but there is no checkpoint to go back to yet; lower the learning rate"
+            ) from None
+        self._load(saved, resumed=False)
+        if self.log is not None:
+            events = self.log_events_after(self.step)
+            self.log.rewind(self.step)
+            for message in events:
+                self.log.event(self.step, message)
+        self.stream.close()
+        self.depth, self.length = self._stage_values()
+        self.model.encoder.set_depth(self.depth)
+        self.stream = self._open_stream()
+
+    def log_events_after(self, step: int) -> list[str]:
+        """Messages that a rollback to `step` would drop from the log, though people want to read them."""
+        lines = read_metrics(self.folder / "metrics.jsonl")
+        return [line["message"] for line in lines if line["kind"] == "event" and line["step"] > step]
+
+    def _finish(self) -> RunResult:
+        self.model.encoder.set_depth()
+        scores = self.evaluate()
+        self.save(must=True)
+        model_folder = self.folder / "model"
+        if self.world.is_main:
+            samples = fill_samples(self.model, self.tokenizer, self.data, self.device)
+            write_atomic(self.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
+            save_model(self.model, model_folder)
+            self.tokenizer.save(model_folder)
+            write_card(model_folder, self.config, scores, samples, self._facts())
+            self._write_state(completed=True)
+        wait_for_all(self.world)
+        return RunResult(self.folder, self.step, completed=True, scores=scores, model=model_folder)
+
+    def close(self) -> None:
+        """Let go of workers and files."""
+        self.stream.close()
+        if self.log is not None:
+            self.log.close()
+
+    # -- small things --------------------------------------------------------------------------------------------------
+
+    def _open_stream(self) -> Stream:
+        batches = self.data.training(self.length)
+        return batches.iterate(
+            self.step,
+            rank=self.world.rank,
+            world=self.world.size,
+            micro_batches=self.micro_batches,
+            workers=self.config.data.workers,
+            prefetch=max(4, 2 * self.micro_batches),
+        )
+
+    def _event(self, message: str) -> None:
+        self.progress.note(f"step {self.step:,}  {message}", "yellow")
+        if self.log is not None:
+            self.log.event(self.step, message)
+
+    def _check_folder(self, resume: Resume) -> bool:
+        """Whether to go on with the run in the folder; refuses a folder that holds another run."""
+        there = checkpoint.latest(self.folder) is not None
+        if resume == "must" and not there:
+            raise ConfigError(f"{self.folder}: no checkpoint to resume from; leave --resume at auto to start there")
+        started = (self.folder / "metrics.jsonl").exists()
+        if resume == "never" and (there or started):
+            raise ConfigError(f"{self.folder}: holds a run already; choose another folder, or --resume auto")
+        if there and (self.folder / "config.yaml").exists():
+            saved = build(RunConfig, read_yaml(self.folder / "config.yaml"), f"{self.folder / 'config.yaml'}: ")
+            changes = checkpoint.config_changes(to_dict(saved), to_dict(self.config))
+            changes = {key: text for key, text in changes.items() if not key.startswith(FREE_ON_RESUME)}
+            if changes:
+                listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
+                raise ConfigError(
+                    f"{self.folder}: the run there has another config:\n  {listed}\n"
+                    "Go on with its own config, or start a new run in another folder "
+                    f"(init_from: {self.folder / 'model'} begins from its weights once it is complete)."
+                )
+        if started and not there and self.world.is_main:
+            # Stopped before its first checkpoint: nothing is lost by beginning anew.
+            (self.folder / "metrics.jsonl").unlink()
+        return there
+
+    def _facts(self) -> dict[str, Any]:
+        hardware = {
+            "device": str(self.device.device),
+            "name": self.device.name,
+            "precision": self.device.precision,
+            "processes": self.world.size,
+            "threads": torch.get_num_threads(),
+            "peak_flops": self.peak,
+        }
+        return {
+            "litebert": litebert.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "command": shlex.join(["litebert", *sys.argv[1:]]),
+            "hardware": hardware,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "backbone_parameters": count_parameters(self.config.model).total,
+            "objective": self.config.recipe.objective,
+            "steps": self.step,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+        }
+
+    def _write_state(self, completed: bool) -> None:
+        path = self.folder / "run.json"
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        started = json.loads(path.read_text(encoding="utf-8")).get("started", now) if path.exists() else now
+        facts = {**self._facts(), "started": started, "finished": now if completed else None, "completed": completed}
+        write_atomic(path, json.dumps(facts, indent=1))
