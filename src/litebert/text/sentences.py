@@ -364,9 +364,9 @@ _ABBREVIATIONS = {
         "name": "etc av apr J.-C boul",
     },
     "es": {
-        "never": "Sr Sra Srta Sres Dr Dra Dña Ud Uds Vd Vds Lic Ing Prof Profa Gral p.ej Sto Sta Fr cf",
+        "never": "Sra Srta Sres Dr Dra Dña Ud Uds Vd Vds Lic Ing Prof Profa Gral p.ej Sto Sta Fr cf",
         "number": "núm art cap vol pág págs fig tel",
-        "name": "etc a.C d.C EE.UU Cía Av Avda",
+        "name": "etc Sr a.C d.C EE.UU Cía Av Avda",
     },
     "ru": {
         "never": "т.е т.к им ул пр пл см ср гр тов акад проф св т.н напр",
@@ -399,8 +399,9 @@ _STARTERS = {
     "ru": """В Во На По Он Она Оно Они Мы Я Ты Вы Это Этот Эта Эти Тот Но И А С Со К Ко Из От До За Для При Когда
         Если Как Где Кто Что Почему После Его Её Их Не Однако Затем Там Тут Здесь Так Также Тогда Потом""",
 }
+# What a German ordinal of one or two digits counts: "am 3. Oktober".
 _MONTHS = """Januar Jänner Februar März April Mai Juni Juli August September Oktober November Dezember
-    Jahrhundert Jahrhunderts leden únor březen januar februar mars marts maj juni juli august oktober desember"""
+    Jahrhundert Jahrhunderts"""
 _LANGUAGES = ("auto", "en", "ko", "zh", "ja", *(name for name in _ABBREVIATIONS if name != "en"))
 
 _BLANK_LINE = re.compile(r"\n\s*\n\s*")
