@@ -167,25 +167,23 @@ def select_spans(words: Words, budgets: Integers, keys: Bits, recipe: Recipe) ->
     else:
         furthest = np.minimum(np.arange(len(order)) + draw_sizes(bits, max_ngram), words.limit)  # [W]
 
-    def candidates(begin: Integers, counts: Integers) -> Iterator[tuple[int, int]]:
-        start = order[join_ranges(begin, counts)]
-        return zip(start.tolist(), furthest[start].tolist(), strict=True)
-
-    def others(number: int) -> Iterator[tuple[int, int]]:
-        one = slice(number, number + 1)
-        yield from candidates(begin[one] + tries[one], counts[one] - tries[one])
-
     # A span has two tokens or so: these tries are nearly always enough, and the other words are only looked at if not.
     begin, counts = words.first[:-1], np.diff(words.first)
     tries = np.minimum(budgets // min(max_ngram, 2) + 8, counts)
-    likely = list(candidates(begin, tries))
+    likely = order[join_ranges(begin, tries)]
+    starts, ends = likely.tolist(), furthest[likely].tolist()
+
+    def others(number: int) -> Iterator[tuple[int, int]]:
+        start = order[begin[number] + tries[number] : begin[number] + counts[number]]
+        yield from zip(start.tolist(), furthest[start].tolist(), strict=True)
+
     taken, bounds = words.taken, words.bounds.data
     chosen: list[int] = []  # start * 32 + n, which sorts faster than pairs
     last = 0
     for number, (room, num_tries) in enumerate(zip(budgets.tolist(), tries.tolist(), strict=True)):
         first, last = last, last + num_tries
         span = 0
-        for start, end in chain(likely[first:last], others(number)):
+        for start, end in chain(zip(starts[first:last], ends[first:last], strict=True), others(number)):
             if per_span:
                 limit, end = end, start + wanted[number][span]
                 if end > limit:
