@@ -1,0 +1,172 @@
+"""Which charts a page has, and what is drawn in each: curves, reference lines, ranges. No drawing here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from litebert.report.axes import Axis, linear_axis, log_axis
+from litebert.report.curves import Series, downsample, smooth
+from litebert.report.numbers import Format
+from litebert.report.runs import Run
+
+MOST_POINTS = 1000  # of one curve; the widest chart has about as many pixels
+MOST_POINTS_IN_ALL = 4000  # of one metric, over all runs
+MOST_FAINT_RUNS = 3  # beyond that, every single report of every run is only noise
+
+Role = Literal["report", "train", "held-out"]
+ROLE_NAMES: dict[Role, str] = {"report": "each report", "train": "training, smoothed", "held-out": "held-out"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a chart."""
+
+    run: int
+    role: Role
+    series: Series
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A level to compare with: what guessing would score."""
+
+    label: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart; `log` is there where a logarithmic axis makes sense."""
+
+    name: str
+    title: str
+    form: Format
+    curves: tuple[Curve, ...]
+    references: tuple[Reference, ...]
+    linear: Axis
+    log: Axis | None
+
+    def final(self, run: int) -> tuple[float, Role] | None:
+        """The last value of a run: held-out where there is one."""
+        for role in ("held-out", "train"):
+            for curve in self.curves:
+                if (curve.run, curve.role) == (run, role) and curve.series:
+                    return float(curve.series.values[-1]), curve.role
+        return None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How one chart is made from a run's metrics."""
+
+    name: str
+    title: str
+    form: Format
+    train: str
+    held_out: Callable[[Run], Series] | None = None
+    baselines: str = ""
+    log: bool = False
+    #: The moving average covers this share of the run; 0: not smoothed.
+    smoothing: float = 1 / 30
+
+
+def _held_out(name: str) -> Callable[[Run], Series]:
+    return lambda run: run.held_out.series(name)
+
+
+def held_out_loss(run: Run) -> Series:
+    """The held-out counterpart of the training loss: both parts where the run has both."""
+    mlm, sentence = (run.held_out.series(name) for name in ("mlm_loss", "sentence_loss"))
+    if not sentence:
+        return mlm
+    steps, first, second = np.intersect1d(mlm.steps, sentence.steps, return_indices=True)
+    return Series(steps, mlm.values[first] + sentence.values[second])
+
+
+# One row of the page each.
+ROWS: tuple[tuple[Metric, ...], ...] = (
+    (Metric("loss", "Loss", "number", "loss", held_out_loss, log=True),),
+    (
+        Metric("mlm-accuracy", "Masked words, accuracy", "percent", "mlm_accuracy", _held_out("mlm_accuracy"), "mlm"),
+        Metric(
+            "sentence-accuracy",
+            "Sentence pairs, accuracy",
+            "percent",
+            "sentence_accuracy",
+            _held_out("sentence_accuracy"),
+            "sentence",
+        ),
+    ),
+    (
+        Metric("mlm-loss", "Masked words, loss", "number", "mlm_loss", _held_out("mlm_loss"), log=True),
+        Metric(
+            "sentence-loss", "Sentence pairs, loss", "number", "sentence_loss", _held_out("sentence_loss"), log=True
+        ),
+    ),
+    (
+        Metric("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
+        Metric("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
+        Metric("tokens-per-second", "Tokens per second", "count", "tokens_per_second"),
+    ),
+)
+
+
+def make_charts(runs: Sequence[Run]) -> list[list[Chart]]:
+    """The charts of a page, row by row; a metric that no run has is left out."""
+    rows = [[chart for metric in row if (chart := _make_chart(metric, runs))] for row in ROWS]
+    has_sentences = any(chart.name == "sentence-loss" for row in rows for chart in row)
+    if not has_sentences:  # then the masked words' loss is the loss, shown already
+        rows = [[chart for chart in row if chart.name != "mlm-loss"] for row in rows]
+    return [row for row in rows if row]
+
+
+def _make_chart(metric: Metric, runs: Sequence[Run]) -> Chart | None:
+    most = max(100, min(MOST_POINTS, MOST_POINTS_IN_ALL // max(len(runs), 1)))
+    curves: list[Curve] = []
+    for number, run in enumerate(runs):
+        series = run.train.series(metric.train)
+        line = smooth(series, metric.smoothing, [stage.step for stage in run.stages])
+        if len(runs) <= MOST_FAINT_RUNS and line is not series:
+            curves.append(Curve(number, "report", downsample(series, most)))
+        curves.append(Curve(number, "train", downsample(line, most)))
+        if metric.held_out:
+            curves.append(Curve(number, "held-out", downsample(metric.held_out(run), most)))
+    curves = [curve for curve in curves if curve.series]
+    if not curves:
+        return None
+    order: dict[Role, int] = {"report": 0, "train": 1, "held-out": 2}
+    curves.sort(key=lambda curve: order[curve.role])  # the important ones on top
+    references = _references(metric.baselines, runs) if metric.baselines else ()
+    low, high = _range(curves, references)
+    axis = linear_axis(low, high, metric.form, bounds=(0.0, 1.0) if metric.form == "percent" else None)
+    log = log_axis(low, high, metric.form) if metric.log and low > 0 else None
+    return Chart(metric.name, metric.title, metric.form, tuple(curves), references, axis, log)
+
+
+def _references(task: str, runs: Sequence[Run]) -> tuple[Reference, ...]:
+    """Each level once; with the run's name where runs differ in it."""
+    values: dict[str, dict[float, str]] = {}
+    for run in runs:
+        for label, value in run.baselines.get(task, {}).items():
+            values.setdefault(label, {}).setdefault(round(value, 4), run.name)
+    found = [
+        Reference(label if len(levels) == 1 else f"{label} ({name})", value)
+        for label, levels in values.items()
+        for value, name in levels.items()
+    ]
+    return tuple(sorted(found, key=lambda reference: reference.value))
+
+
+def _range(curves: Iterable[Curve], references: Iterable[Reference]) -> tuple[float, float]:
+    """Least and greatest value worth showing: single reports beyond 99 of 100 do not stretch the axis."""
+    low, high = [reference.value for reference in references], [reference.value for reference in references]
+    for curve in curves:
+        values = curve.series.values
+        ends = np.percentile(values, (1, 99)) if curve.role == "report" else (values.min(), values.max())
+        low.append(float(ends[0]))
+        high.append(float(ends[1]))
+    return min(low), max(high)

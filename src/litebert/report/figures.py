@@ -1,0 +1,162 @@
+"""The part of the page with the curves: switches and legend, the charts, each as a table too, and data for page.js."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from litebert.report.axes import Axis, count_axis, time_axis
+from litebert.report.charts import ROLE_NAMES, Chart
+from litebert.report.curves import Floats
+from litebert.report.html import Child, Markup, element
+from litebert.report.numbers import show
+from litebert.report.palette import color_of, swatch
+from litebert.report.runs import Run
+from litebert.report.svg import LEFT, RIGHT, SIZES, TOP, Drawing
+
+MOST_CLOCK_POINTS = 300
+TABLE_ROWS = 12
+
+Rows = Sequence[Sequence[Chart]]
+
+
+def make_axes(runs: Sequence[Run]) -> dict[str, Axis]:
+    """The horizontal axes on which all runs can be shown: step, and tokens and seconds where all counted them."""
+    axes = {"step": count_axis("steps", max(run.step for run in runs))}
+    tokens, seconds = ([run.clock(name) for run in runs] for name in ("tokens", "seconds"))
+    if all(tokens):
+        axes["tokens"] = count_axis("tokens", max(float(series.values[-1]) for series in tokens))
+    if all(seconds):
+        axes["seconds"] = time_axis(max(float(series.values[-1]) for series in seconds))
+    return axes
+
+
+def draw_figures(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> Markup:
+    """All charts."""
+    if not rows:
+        return element("p", "No curves yet: nothing has been reported so far.", class_="note")
+    figures = [[_figure(chart, runs, axes, len(row)) for chart in row] for row in rows]
+    return element(
+        "div",
+        _toolbar(rows, runs, axes),
+        [element("div", row, class_=f"row of-{len(row)}") for row in figures],
+        class_="alone" if len(runs) == 1 else "several",
+    )
+
+
+def chart_data(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> dict[str, Any]:
+    """What page.js needs to place things anew and to read values off."""
+    return {
+        "margins": [LEFT, RIGHT, TOP],
+        "axes": {name: axis.high for name, axis in axes.items()},
+        "runs": [
+            {
+                "name": run.name,
+                "color": color_of(number),
+                "clocks": {name: _clock(run, name) for name in axes if name != "step"},
+                "stages": [[stage.step, f"depth {stage.depth}"] for stage in run.stages if stage.depth],
+            }
+            for number, run in enumerate(runs)
+        ],
+        "charts": {
+            chart.name: {
+                "form": chart.form,
+                "linear": [chart.linear.low, chart.linear.high],
+                "log": [chart.log.low, chart.log.high] if chart.log else None,
+                "curves": [
+                    {"run": c.run, "role": c.role, "x": _short(c.series.steps), "y": _short(c.series.values)}
+                    for c in chart.curves
+                ],
+            }
+            for row in rows
+            for chart in row
+        },
+    }
+
+
+def _toolbar(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> Markup:
+    """What can be switched, and the legend; without a script only the legend shows."""
+    switches = [_switch("Over", "axis", {key: axis.name for key, axis in axes.items()})] if len(axes) > 1 else []
+    if any(chart.log for row in rows for chart in row):
+        switches.append(_switch("Scale", "scale", {"linear": "linear", "log": "log"}))
+    legend = [
+        element("button", swatch(n), " ", run.name, type="button", data_toggle=n, aria_pressed="true")
+        for n, run in enumerate(runs)
+    ]
+    there = {curve.role for row in rows for chart in row for curve in chart.curves}
+    keys = [
+        element("span", element("i", class_=f"key {role}"), ROLE_NAMES[role])
+        for role in ("held-out", "train", "report")
+        if role in there
+    ]
+    if any(event.kind != "stage" for run in runs for event in run.events):
+        keys.append(element("span", element("i", class_="key event"), "event"))
+    return element(
+        "div",
+        element("div", switches, class_="switches"),
+        element("div", legend, class_="legend") if len(runs) > 1 else None,
+        element("div", keys, class_="keys"),
+        class_="toolbar",
+    )
+
+
+def _switch(label: str, name: str, choices: Mapping[str, str]) -> Markup:
+    buttons = [
+        element("button", text, type="button", data_set=name, data_value=value, aria_pressed=str(number == 0).lower())
+        for number, (value, text) in enumerate(choices.items())
+    ]
+    return element("div", element("span", label), buttons, class_="switch", role="group", aria_label=label)
+
+
+def _figure(chart: Chart, runs: Sequence[Run], axes: Mapping[str, Axis], in_row: int) -> Markup:
+    finals = {run.name: final for number, run in enumerate(runs) if (final := chart.final(number))}
+    ends = [
+        f"{name if len(runs) > 1 else 'last'} {show(value, chart.form)} ({ROLE_NAMES[role]})"
+        for name, (value, role) in finals.items()
+    ]
+    now: Child = None
+    if len(runs) == 1:
+        now = [element("span", show(value, chart.form), class_="now") for value, _ in finals.values()]
+    return element(
+        "figure",
+        element("figcaption", element("h3", chart.title, id=f"{chart.name}-title"), now),
+        element("p", "; ".join(ends), id=f"{chart.name}-summary", class_="visually-hidden"),
+        Drawing(chart, runs, axes, SIZES[in_row]).draw(with_strip=len(runs) > 1 and chart.name == "loss"),
+        _table(chart, runs),
+        class_="figure",
+        data_chart=chart.name,
+    )
+
+
+def _table(chart: Chart, runs: Sequence[Run]) -> Markup:
+    """The chart as a table, for those who cannot see it or want a number."""
+    curves = [curve for curve in chart.curves if curve.role != "report"]
+    last = max(float(curve.series.steps[-1]) for curve in curves)
+    names = [f"{runs[c.run].name}, {ROLE_NAMES[c.role]}" if len(runs) > 1 else ROLE_NAMES[c.role] for c in curves]
+    body = []
+    for step in np.unique(np.linspace(0, last, TABLE_ROWS + 1)[1:].round()):
+        cells = []
+        for curve in curves:
+            place = int(np.searchsorted(curve.series.steps, step, side="right")) - 1
+            known = place >= 0 and step <= runs[curve.run].step
+            cells.append(show(float(curve.series.values[place]), chart.form) if known else "–")
+        body.append(element("tr", element("th", f"{step:,.0f}", scope="row"), [element("td", cell) for cell in cells]))
+    head = [element("th", name, scope="col") for name in ("step", *names)]
+    table = element("table", element("thead", element("tr", head)), element("tbody", body))
+    return element(
+        "details", element("summary", "as a table"), element("div", table, class_="scroll"), class_="alternative"
+    )
+
+
+def _clock(run: Run, name: str) -> list[list[float]]:
+    series = run.clock(name)
+    places = np.unique(np.linspace(0, len(series.steps) - 1, MOST_CLOCK_POINTS).round().astype(int))
+    return [_short(series.steps[places]), _short(series.values[places], digits=7)]
+
+
+def _short(values: Floats, digits: int = 5) -> list[float]:
+    """Whole numbers without a point, others with as many digits as anyone can see."""
+    short = (value if value.is_integer() else float(f"{value:.{digits}g}") for value in values.tolist())
+    return [int(value) if value.is_integer() else value for value in short]

@@ -1,0 +1,107 @@
+"""Filled masks: each text with the word that stood there, and what the model would put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from litebert.report.html import Child, Markup, element, join
+from litebert.report.palette import swatch
+from litebert.report.runs import Guess, Run, Sample
+
+MASK = "[MASK]"
+MOST_TEXTS = 48
+
+
+def rank_of(answer: str, guesses: Sequence[Guess]) -> int | None:
+    """At which place the right word is among the guesses, from 1 on; None where it is not."""
+    tokens = [guess.token.strip() for guess in guesses]
+    return tokens.index(answer.strip()) + 1 if answer.strip() in tokens else None
+
+
+def draw_masks(runs: Sequence[Run]) -> Markup | None:
+    """A card per text, with the guesses of every run that was asked about it."""
+    texts: dict[tuple[str, tuple[str, ...]], list[tuple[int, Sample]]] = {}
+    for number, run in enumerate(runs):
+        for sample in run.samples:
+            texts.setdefault((sample.text, sample.answers), []).append((number, sample))
+    if not texts:
+        return None
+    cards = [_card(answered, len(runs) > 1) for answered in list(texts.values())[:MOST_TEXTS]]
+    left_out = len(texts) - len(cards)
+    return join(
+        [_score(number, run, len(runs) > 1) for number, run in enumerate(runs) if run.samples],
+        element("div", cards, class_="masks several" if len(runs) > 1 else "masks"),
+        element("p", f"{left_out} more in samples.json.", class_="note") if left_out else None,
+    )
+
+
+def _score(number: int, run: Run, with_name: bool) -> Markup:
+    ranks = [
+        rank_of(answer, guesses)
+        for sample in run.samples
+        for answer, guesses in zip(sample.answers, sample.guesses, strict=False)
+    ]
+    first, among = sum(rank == 1 for rank in ranks), sum(rank is not None for rank in ranks)
+    text = f"Of {len(ranks)} masked words, {first} came first and {among} among the guesses shown."
+    return element("p", [swatch(number), f" {run.name}: "] if with_name else None, text, class_="note")
+
+
+def _card(answered: Sequence[tuple[int, Sample]], with_names: bool) -> Markup:
+    sample = answered[0][1]
+    several = len(sample.answers) > 1
+    blocks = []
+    for place, answer in enumerate(sample.answers):
+        guesses = [
+            _guesses(answer, one.guesses[place], swatch(number) if with_names else None)
+            for number, one in answered
+            if place < len(one.guesses)
+        ]
+        title = element("p", f"{place + 1}. {answer}", class_="place") if several else None
+        blocks.append(element("div", title, element("div", guesses, class_="runs")))
+    return element(
+        "article",
+        element("p", _filled(answered), class_="text"),
+        element("div", blocks, class_="guesses"),
+        class_="mask",
+    )
+
+
+def _filled(answered: Sequence[tuple[int, Sample]]) -> list[Child]:
+    """The text with the right words in their places, coloured by how well the best of the runs knew them."""
+    sample = answered[0][1]
+    parts: list[Child] = []
+    pieces = sample.text.split(MASK)
+    for place, piece in enumerate(pieces):
+        parts.append(piece)
+        if place == len(pieces) - 1:
+            break
+        if place >= len(sample.answers):
+            parts.append(element("mark", MASK))
+            continue
+        known = [rank_of(sample.answers[place], one.guesses[place]) for _, one in answered if place < len(one.guesses)]
+        kind = "right" if 1 in known else "near" if any(known) else "wrong"
+        number = element("sup", str(place + 1)) if len(sample.answers) > 1 else None
+        parts.append(element("mark", sample.answers[place], number, class_=kind))
+    return parts
+
+
+def _guesses(answer: str, guesses: Sequence[Guess], whose: Markup | None) -> Markup:
+    rank = rank_of(answer, guesses)
+    rows = []
+    for place, guess in enumerate(guesses, start=1):
+        is_right = place == rank
+        mark = element("span", "✓", role="img", aria_label="right") if is_right else None
+        rows.append(
+            element(
+                "li",
+                element("span", guess.token.strip() or "␣", class_="name"),
+                element("span", element("span", style=f"width: {100 * guess.probability:.1f}%"), class_="track"),
+                element("span", f"{100 * guess.probability:.0f}%", class_="number"),
+                element("span", mark, class_="tick"),
+                class_="right" if is_right else None,
+            )
+        )
+    missing = element("p", "not among them: ", element("b", answer), class_="missing") if rank is None else None
+    return element(
+        "div", element("p", whose, class_="whose") if whose else None, element("ol", rows, class_="bars"), missing
+    )

@@ -1,0 +1,263 @@
+"""A run folder as data for the page. Every file but one of metrics.jsonl and run.json may be missing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from litebert.config import read_yaml
+from litebert.errors import DataError
+from litebert.report.curves import Floats, Series
+from litebert.train.log import read_metrics
+
+
+@dataclass(frozen=True)
+class Table:
+    """Metrics of one kind as columns; nan where a line lacks a value."""
+
+    steps: Floats
+    columns: Mapping[str, Floats]
+
+    def series(self, name: str) -> Series:
+        """A column without its gaps; empty where there is no such column."""
+        values = self.columns.get(name)
+        if values is None:
+            return Series(np.empty(0), np.empty(0))
+        there = np.isfinite(values)
+        return Series(self.steps[there], values[there])
+
+    def last(self, name: str) -> float | None:
+        """The last value of a column."""
+        series = self.series(name)
+        return float(series.values[-1]) if series else None
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened: a step skipped, a rollback, a resume."""
+
+    step: int
+    message: str
+
+    @property
+    def kind(self) -> str:
+        """What sort of event it is, by the words of its message: skip, rollback, resume, stage, note."""
+        words = {"skip": "skip", "last checkpoint": "rollback", "rolled back": "rollback", "resum": "resume"}
+        message = self.message.lower()
+        if message.startswith(("depth ", "length ")):
+            return "stage"
+        return next((kind for word, kind in words.items() if word in message), "note")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """From `step` on, the model had this depth and the sequences this length; 0 where that is not known."""
+
+    step: float
+    depth: int
+    length: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A token that the model would put in place of a mask."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A text with masks, the words that stood there, and the model's guesses for each."""
+
+    text: str
+    answers: tuple[str, ...]
+    guesses: tuple[tuple[Guess, ...], ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything the page shows about one run."""
+
+    folder: Path
+    name: str
+    train: Table
+    held_out: Table
+    events: tuple[Event, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    samples: tuple[Sample, ...] = ()
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def hardware(self) -> Mapping[str, Any]:
+        """What the run ran on."""
+        hardware = self.facts.get("hardware")
+        return hardware if isinstance(hardware, Mapping) else {}
+
+    @property
+    def step(self) -> int:
+        """The last step that anything is known of."""
+        ends = [table.steps[-1] for table in (self.train, self.held_out) if len(table.steps)]
+        return int(max([*ends, *(event.step for event in self.events)], default=0))
+
+    def clock(self, name: str) -> Series:
+        """`tokens` or `seconds` at each step, growing, from 0 on; empty where the run did not count them."""
+        parts = [table.series(name) for table in (self.train, self.held_out)]
+        steps = np.concatenate([[0.0], *(part.steps for part in parts)])
+        values = np.concatenate([[0.0], *(part.values for part in parts)])
+        if len(steps) == 1:
+            return Series(np.empty(0), np.empty(0))
+        steps, first = np.unique(steps, return_index=True)
+        return Series(steps, np.maximum.accumulate(values[first]))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stretches of equal depth and length, each labelled with what is new in it."""
+        steps = self.train.steps
+        if not len(steps):
+            return ()
+        columns = [self.train.columns.get(name, np.full(len(steps), np.nan)) for name in ("depth", "length")]
+        values = np.nan_to_num(np.stack(columns, axis=1), nan=0.0).astype(int)
+        begins = np.flatnonzero((values[1:] != values[:-1]).any(axis=1))  # the last report before each change
+        starts = [(0.0, values[0]), *((float(steps[before]), values[before + 1]) for before in begins)]
+        stages = [Stage(step, int(depth), int(length)) for step, (depth, length) in starts]
+        varying = [name for name in ("depth", "length") if len({getattr(stage, name) for stage in stages}) > 1]
+        labels = []
+        for before, stage in zip([None, *stages], stages, strict=False):
+            new = [name for name in varying if not before or getattr(before, name) != getattr(stage, name)]
+            labels.append(" · ".join(f"{name} {getattr(stage, name)}" for name in new))
+        return tuple(replace(stage, label=label) for stage, label in zip(stages, labels, strict=True))
+
+
+def read_runs(folders: Sequence[Path | str]) -> list[Run]:
+    """Run folders as data, each with a name of its own."""
+    paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
+    if not paths:
+        raise DataError("no run folder given; name one or more folders that `litebert pretrain` wrote")
+    return [read_run(path, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
+
+
+def read_run(folder: Path | str, name: str | None = None) -> Run:
+    """One run folder as data; a folder that holds no run is an error."""
+    folder = Path(folder)
+    _check_is_run(folder)
+    lines = read_metrics(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
+    config, facts = folder / "config.yaml", _read_json(folder / "run.json", dict)
+    events = [line for line in lines if line.get("kind") == "event"]
+    return Run(
+        folder,
+        name or folder.resolve().name,
+        make_table(line for line in lines if line.get("kind", "train") == "train"),
+        make_table(line for line in lines if line.get("kind") == "eval"),
+        tuple(Event(line["step"], str(line.get("message", ""))) for line in events),
+        read_yaml(config) if config.exists() else {},
+        facts or {},
+        _read_samples(folder / "samples.json"),
+        _read_baselines(folder / "baselines.json"),
+    )
+
+
+def make_table(lines: Iterable[Mapping[str, Any]]) -> Table:
+    """Lines of metrics as columns; of several lines for one step the last counts."""
+    by_step = {line["step"]: line for line in lines}
+    rows = [by_step[step] for step in sorted(by_step)]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: np.array([_number(row.get(name)) for row in rows], dtype=float) for name in names}
+    return Table(columns.pop("step", np.empty(0)), columns)
+
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that tell them apart: [a/run, b/run] -> ["a/run", "b/run"]."""
+    parts = [path.resolve().parts for path in paths]
+    length = 1
+    while len({part[-length:] for part in parts}) < len(parts):
+        length += 1
+    return ["/".join(part[-length:]) for part in parts]
+
+
+def _check_is_run(folder: Path) -> None:
+    if not folder.exists():
+        raise DataError(f"{folder}: no such folder; name the folder that `litebert pretrain --out` wrote")
+    if not folder.is_dir():
+        raise DataError(f"{folder}: is a file; name the run folder that holds it, {folder.parent}")
+    if not _is_run(folder):
+        inside = sorted(path.name for path in folder.iterdir() if path.is_dir() and _is_run(path))
+        if inside:
+            raise DataError(
+                f"{folder}: is no run folder, but holds {len(inside)} ({', '.join(inside[:3])}"
+                f"{', ...' if len(inside) > 3 else ''}); compare them with: litebert report {folder}/*"
+            )
+        raise DataError(
+            f"{folder}: is no run folder (neither metrics.jsonl nor run.json is in it); "
+            "name the folder that `litebert pretrain --out` wrote"
+        )
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "metrics.jsonl").is_file() or (folder / "run.json").is_file()
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            return float(value) if math.isfinite(value) else math.nan
+        except OverflowError:  # a whole number beyond floats
+            return math.nan
+    return math.nan
+
+
+def _read_json(path: Path, kind: type) -> Any:
+    """The JSON in a file, None where there is no file."""
+    if not path.exists():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise _damaged(path, f"not valid JSON: {error}") from None
+    if not isinstance(data, kind):
+        raise _damaged(path, f"expected a {kind.__name__}, got {type(data).__name__}")
+    return data
+
+
+def _read_samples(path: Path) -> tuple[Sample, ...]:
+    samples = []
+    for number, item in enumerate(_read_json(path, list) or [], start=1):
+        try:
+            guesses = tuple(
+                tuple(Guess(str(guess["token"]), _probability(guess["probability"])) for guess in mask)
+                for mask in item["guesses"]
+            )
+            samples.append(Sample(str(item["text"]), tuple(str(answer) for answer in item["answers"]), guesses))
+        except (KeyError, TypeError, ValueError):
+            raise _damaged(path, f"entry {number} lacks text, answers or guesses") from None
+    return tuple(samples)
+
+
+def _probability(value: Any) -> float:
+    if not 0 <= _number(value) <= 1:
+        raise ValueError
+    return float(value)
+
+
+def _read_baselines(path: Path) -> dict[str, dict[str, float]]:
+    baselines = {}
+    for task, scores in (_read_json(path, dict) or {}).items():
+        if not isinstance(scores, dict) or any(math.isnan(_number(score)) for score in scores.values()):
+            raise _damaged(path, f'expected numbers by name under "{task}", such as {{"unigram": 0.08}}')
+        baselines[task] = {str(name): float(score) for name, score in scores.items()}
+    return baselines
+
+
+def _damaged(path: Path, what: str) -> DataError:
+    return DataError(f"{path}: {what}; mend the file, or move it away to make the report without it")
