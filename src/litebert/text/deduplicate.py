@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from litebert.text.store import PartRecord, PartWriter, record_batches
 from litebert.text.workers import HASH_BYTES
@@ -33,9 +32,9 @@ def keep_documents(source: Path, target: Path, keep: Mask, fingerprint: str, voc
     with PartWriter(target, fingerprint, vocab_size) as writer:
         done = 0
         for batch in record_batches(source):
-            kept = batch.filter(pa.array(keep[done : done + len(batch)])).column(0)
-            done += len(batch)
-            sentences = kept.flatten()
-            tokens = sentences.flatten().to_numpy()
-            writer.add(tokens, sentences.value_lengths().to_numpy(), kept.value_lengths().to_numpy())
+            sentences_of, tokens_of = np.diff(batch.document_offsets), np.diff(batch.sentence_offsets)
+            documents = keep[done : done + len(sentences_of)]
+            sentences = np.repeat(documents, sentences_of)
+            writer.add(batch.tokens[np.repeat(sentences, tokens_of)], tokens_of[sentences], sentences_of[documents])
+            done += len(sentences_of)
         return writer.close()

@@ -61,6 +61,15 @@ class PartRecord:
     tokens: int
 
 
+@dataclass(frozen=True)
+class RecordBatch:
+    """Some documents of a part; offsets count from the first token and sentence of the batch."""
+
+    tokens: npt.NDArray[Any]
+    sentence_offsets: npt.NDArray[np.int32]
+    document_offsets: npt.NDArray[np.int32]
+
+
 class TokenStore:
     """A finished store, mapped into memory; pickles as its path, so processes can pass it around."""
 
@@ -179,7 +188,7 @@ class TokenStore:
 
     def table(self) -> pa.Table:
         """The whole store as one memory-mapped Arrow table, for pyarrow, datasets, polars and Ray."""
-        batches = [batch for path in self.part_paths for batch in record_batches(path)]
+        batches = [batch for path in self.part_paths for batch in _read_batches(path)]
         return pa.Table.from_batches(batches, schema=_schema(self.fingerprint, self.vocab_size))
 
     def verify(self) -> None:
@@ -274,7 +283,9 @@ class PartWriter:
     def _flush(self) -> None:
         if self._waiting:
             tokens, sentences, documents = (np.concatenate(arrays) for arrays in zip(*self._waiting, strict=True))
-            inner = pa.ListArray.from_arrays(_arrow_offsets(sentences), pa.array(tokens.astype(self.dtype, copy=False)))
+            inner = pa.ListArray.from_arrays(
+                _arrow_offsets(sentences), _to_arrow(tokens.astype(self.dtype, copy=False))
+            )
             outer = pa.ListArray.from_arrays(_arrow_offsets(documents), inner)
             self._writer.write_batch(pa.record_batch([outer], schema=self._schema))
             self._waiting.clear()
@@ -358,14 +369,12 @@ def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, str]:
             path = folder / part.file
             mapped = pa.memory_map(str(path)).read_buffer()
             for batch in record_batches(path, mapped):
-                outer = batch.column(0)
-                inner = outer.values
-                sentence_offsets.write(tokens + inner.offsets.to_numpy()[1:].astype(np.int64))
-                document_offsets.write(sentences + outer.offsets.to_numpy()[1:].astype(np.int64))
-                byte = inner.values.buffers()[1].address - mapped.address
-                places.append(np.array([[index, byte, len(inner.values)]], np.int64))
-                tokens += len(inner.values)
-                sentences += len(inner)
+                sentence_offsets.write(tokens + batch.sentence_offsets[1:].astype(np.int64))
+                document_offsets.write(sentences + batch.document_offsets[1:].astype(np.int64))
+                byte = batch.tokens.ctypes.data - mapped.address
+                places.append(np.array([[index, byte, len(batch.tokens)]], np.int64))
+                tokens += len(batch.tokens)
+                sentences += len(batch.sentence_offsets) - 1
     with _NpyWriter(folder / INDEX / "batches.npy", (sum(map(len, places)), 3)) as batches:
         batches.write(np.concatenate(places))
     sync_folder(folder / INDEX)
@@ -373,14 +382,12 @@ def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, str]:
     return {writer.path.name: writer.checksum for writer in writers}
 
 
-def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[pa.RecordBatch]:
+def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[RecordBatch]:
     """The record batches of a part file, mapped and not copied."""
-    try:
-        reader = pa.ipc.open_file(mapped if mapped is not None else pa.memory_map(str(path)))
-        for index in range(reader.num_record_batches):
-            yield reader.get_batch(index)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a readable part of a token store: {error}") from None
+    for batch in _read_batches(path, mapped):
+        outer = batch.column(0)
+        inner = outer.values
+        yield RecordBatch(_to_numpy(inner.values), _to_numpy(inner.offsets), _to_numpy(outer.offsets))
 
 
 def file_sha256(path: Path) -> str:
@@ -462,7 +469,26 @@ def _schema(fingerprint: str, vocab_size: int) -> pa.Schema:
 def _arrow_offsets(lengths: npt.NDArray[Any]) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    return pa.array(offsets)
+    return _to_arrow(offsets)
+
+
+# pa.array and to_numpy would import pandas, which takes longer than a small build.
+def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def _to_numpy(array: pa.Array) -> npt.NDArray[Any]:
+    values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
+    return cast(npt.NDArray[Any], values[array.offset : array.offset + len(array)])
+
+
+def _read_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[pa.RecordBatch]:
+    try:
+        reader = pa.ipc.open_file(mapped if mapped is not None else pa.memory_map(str(path)))
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a readable part of a token store: {error}") from None
 
 
 def _check_file(path: Path, checksum: str) -> None:
