@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+EVENTS = ((0.41, "loss nan at step {}: step skipped"), (0.6, "resumed at step {}"))
 DEPTHS = ((0.35, 1), (0.7, 2), (1.0, 4))
 
 SAMPLES = [
@@ -39,7 +40,8 @@ def write_run(folder: Path, lines: int = 400, every: int = 10, seed: int = 0, **
         learned = skill / (1 + np.exp(-16 * (share - 0.22)))  # a plateau, then a drop
         learned *= 0.72 + 0.28 * share
         ordered = skill / (1 + np.exp(-22 * (share - 0.45)))
-        values = {"mlm_loss": 2.1 + 4.6 * (1 - learned) + 2.4 * np.exp(-share * 60), "mlm_accuracy": 0.03 + 0.62 * learned}
+        values = {"mlm_loss": 2.1 + 4.6 * (1 - learned) + 2.4 * np.exp(-share * 60)}
+        values["mlm_accuracy"] = 0.03 + 0.62 * learned
         if objective != "none":
             values |= {"sentence_loss": 0.7 - 0.53 * ordered, "sentence_accuracy": 0.5 + 0.44 * ordered}
         noise = {name: 1 + 0.05 * random.standard_normal() * (1.5 - share) for name in values}
@@ -65,8 +67,9 @@ def write_run(folder: Path, lines: int = 400, every: int = 10, seed: int = 0, **
             rows.append({"step": step - every, "time": start, "kind": "event", "message": f"depth {depth}, length 64"})
         if number % max(1, lines // 16) == 0:
             held_out = {name: value * (1.015 if "loss" in name else 0.985) for name, value in values.items()}
-            rows.append({"step": step, "time": start + seconds, "kind": "eval", **held_out, "tokens": tokens, "seconds": seconds})
-    for share, message in choices.get("events", ((0.41, "loss nan at step {}: step skipped"), (0.6, "resumed at step {}"))):
+            clock = {"time": start + seconds, "tokens": tokens, "seconds": seconds}
+            rows.append({"step": step, "kind": "eval", **held_out, **clock})
+    for share, message in choices.get("events", EVENTS):
         step = int(share * lines) * every
         rows.append({"step": step, "time": start, "kind": "event", "message": message.format(step)})
     rows.sort(key=lambda row: row["step"])

@@ -18,7 +18,7 @@ app = typer.Typer(
     epilog="A failing command prints one message; --debug (anywhere on the line) shows the traceback.",
 )
 
-from litebert.cli import corpus, corpus_show, doctor, model, pretrain, tokenizer  # noqa: E402, F401  (each module adds its commands to `app`)
+from litebert.cli import corpus, corpus_show, doctor, model, pretrain, report, tokenizer  # noqa: E402, F401  (each module adds its commands to `app`)
 
 
 def main(arguments: list[str] | None = None) -> None:

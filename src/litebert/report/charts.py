@@ -15,7 +15,6 @@ from litebert.report.runs import Run
 
 MOST_POINTS = 1000  # of one curve; the widest chart has about as many pixels
 MOST_POINTS_IN_ALL = 4000  # of one metric, over all runs
-MOST_FAINT_RUNS = 3  # beyond that, every single report of every run is only noise
 
 Role = Literal["report", "train", "held-out"]
 ROLE_NAMES: dict[Role, str] = {"report": "each report", "train": "training, smoothed", "held-out": "held-out"}
@@ -130,7 +129,7 @@ def _make_chart(metric: Metric, runs: Sequence[Run]) -> Chart | None:
     for number, run in enumerate(runs):
         series = run.train.series(metric.train)
         line = smooth(series, metric.smoothing, [stage.step for stage in run.stages])
-        if len(runs) <= MOST_FAINT_RUNS and line is not series:
+        if len(runs) == 1 and line is not series:  # of several runs, every single report is only noise
             curves.append(Curve(number, "report", downsample(series, most)))
         curves.append(Curve(number, "train", downsample(line, most)))
         if metric.held_out:

@@ -14,7 +14,7 @@ from litebert.report.html import Child, Markup, element
 from litebert.report.numbers import show
 from litebert.report.palette import color_of, swatch
 from litebert.report.runs import Run
-from litebert.report.svg import LEFT, RIGHT, SIZES, TOP, Drawing
+from litebert.report.svg import LEFT, OVERHANG, RIGHT, SIZES, TOP, Drawing
 
 MOST_CLOCK_POINTS = 300
 TABLE_ROWS = 12
@@ -49,7 +49,7 @@ def draw_figures(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> M
 def chart_data(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> dict[str, Any]:
     """What page.js needs to place things anew and to read values off."""
     return {
-        "margins": [LEFT, RIGHT, TOP],
+        "margins": [LEFT, RIGHT, TOP, OVERHANG],
         "axes": {name: axis.high for name, axis in axes.items()},
         "runs": [
             {
@@ -125,7 +125,7 @@ def _figure(chart: Chart, runs: Sequence[Run], axes: Mapping[str, Axis], in_row:
         element("p", "; ".join(ends), id=f"{chart.name}-summary", class_="visually-hidden"),
         Drawing(chart, runs, axes, SIZES[in_row]).draw(with_strip=len(runs) > 1 and chart.name == "loss"),
         _table(chart, runs),
-        class_="figure",
+        class_="figure scored" if any(curve.role == "held-out" for curve in chart.curves) else "figure",
         data_chart=chart.name,
     )
 

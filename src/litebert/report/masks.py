@@ -26,7 +26,7 @@ def draw_masks(runs: Sequence[Run]) -> Markup | None:
             texts.setdefault((sample.text, sample.answers), []).append((number, sample))
     if not texts:
         return None
-    cards = [_card(answered, len(runs) > 1) for answered in list(texts.values())[:MOST_TEXTS]]
+    cards = [_card(answered, runs) for answered in list(texts.values())[:MOST_TEXTS]]
     left_out = len(texts) - len(cards)
     return join(
         [_score(number, run, len(runs) > 1) for number, run in enumerate(runs) if run.samples],
@@ -42,17 +42,19 @@ def _score(number: int, run: Run, with_name: bool) -> Markup:
         for answer, guesses in zip(sample.answers, sample.guesses, strict=False)
     ]
     first, among = sum(rank == 1 for rank in ranks), sum(rank is not None for rank in ranks)
-    text = f"Of {len(ranks)} masked words, {first} came first and {among} among the guesses shown."
+    text = f"{first} of {len(ranks)} masked words were the first guess, {among} among the guesses shown."
     return element("p", [swatch(number), f" {run.name}: "] if with_name else None, text, class_="note")
 
 
-def _card(answered: Sequence[tuple[int, Sample]], with_names: bool) -> Markup:
+def _card(answered: Sequence[tuple[int, Sample]], runs: Sequence[Run]) -> Markup:
     sample = answered[0][1]
     several = len(sample.answers) > 1
     blocks = []
     for place, answer in enumerate(sample.answers):
         guesses = [
-            _guesses(answer, one.guesses[place], swatch(number) if with_names else None)
+            _guesses(
+                answer, one.guesses[place], join(swatch(number), " ", runs[number].name) if len(runs) > 1 else None
+            )
             for number, one in answered
             if place < len(one.guesses)
         ]
@@ -95,7 +97,7 @@ def _guesses(answer: str, guesses: Sequence[Guess], whose: Markup | None) -> Mar
             element(
                 "li",
                 element("span", guess.token.strip() or "␣", class_="name"),
-                element("span", element("span", style=f"width: {100 * guess.probability:.1f}%"), class_="track"),
+                element("span", element("span", style=f"--share: {100 * guess.probability:.1f}%"), class_="track"),
                 element("span", f"{100 * guess.probability:.0f}%", class_="number"),
                 element("span", mark, class_="tick"),
                 class_="right" if is_right else None,

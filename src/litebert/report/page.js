@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const [LEFT, RIGHT, TOP] = data.margins;
+  const [LEFT, RIGHT, TOP, OVERHANG] = data.margins;
   const LETTER = 6;
   const state = { axis: "step", scale: "linear", hidden: new Set() };
   const figures = [...document.querySelectorAll("[data-chart]")].map((figure) => {
@@ -16,7 +16,7 @@
     svg.setAttribute("tabindex", "0");
     return {
       figure, svg, plot, hair, chart: data.charts[figure.dataset.chart],
-      height: svg.viewBox.baseVal.height, plotHeight: plot.height.baseVal.value, plotWidth: plot.width.baseVal.value,
+      height: svg.viewBox.baseVal.height, plotHeight: plot.height.baseVal.value, plotWidth: plot.width.baseVal.value - OVERHANG,
     };
   });
 
@@ -66,7 +66,7 @@
     const width = Math.max(220, svg.getBoundingClientRect().width);
     view.plotWidth = width - LEFT - RIGHT;
     svg.setAttribute("viewBox", `0 0 ${width} ${view.height}`);
-    plot.setAttribute("width", view.plotWidth);
+    plot.setAttribute("width", view.plotWidth + OVERHANG);
     for (const node of svg.querySelectorAll("[data-scale]")) show(node, node.dataset.scale === scaleOf(view));
     for (const node of svg.querySelectorAll("[data-from]")) {
       const run = Number(node.dataset.run), inside = plot.contains(node) ? 0 : LEFT;
@@ -77,7 +77,8 @@
         node.setAttribute("width", Math.max(0, end - start - (inside ? 1 : 0)));
       } else {
         moveX(node, inside + start + 4);
-        node.dataset.fits = end - start >= node.textContent.length * LETTER + 8 ? "1" : "";
+        const name = node.dataset.names.split("|").find((one) => one.length * LETTER + 8 <= end - start);
+        node.textContent = name ?? "";
       }
     }
     for (const node of svg.querySelectorAll("[data-x][data-run]"))
@@ -85,7 +86,7 @@
     placeTicks(view);
     for (const node of svg.querySelectorAll("[data-curve]")) node.setAttribute("d", path(view, node));
     for (const node of svg.querySelectorAll("[data-run]"))
-      show(node, !state.hidden.has(Number(node.dataset.run)) && node.dataset.fits !== "");
+      show(node, !state.hidden.has(Number(node.dataset.run)));
   }
 
   function placeTicks(view) {

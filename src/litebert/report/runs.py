@@ -65,6 +65,11 @@ class Stage:
     length: int
     label: str = ""
 
+    @property
+    def short_label(self) -> str:
+        """Only the first thing that is new."""
+        return self.label.split(" · ")[0]
+
 
 @dataclass(frozen=True)
 class Guess:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -90,30 +91,24 @@ def draw_tiles(run: Run) -> Markup:
 def draw_comparison(runs: Sequence[Run]) -> Markup:
     """Several runs in one table, the best of each column marked, with what guessing scores below."""
     finals = [final_numbers(run) for run in runs]
-    columns: list[tuple[str, list[float | None], Callable[[float], str], int]] = [
-        # name, values, form, which way is better (0: neither)
-        ("Masked words", [final.mlm_accuracy for final in finals], percent, 1),
-        ("Sentence pairs", [final.sentence_accuracy for final in finals], percent, 1),
-        ("Loss", [final.loss for final in finals], "{:.3f}".format, -1),
-        ("Steps", [float(final.step) for final in finals], "{:,.0f}".format, 0),
-        ("Tokens", [final.tokens for final in finals], count, 0),
-        ("Time", [final.seconds for final in finals], duration, 0),
-        ("Tokens/s", [final.tokens_per_second for final in finals], count, 1),
-        ("Parameters", [final.parameters for final in finals], count, 0),
-    ]
-    columns = [column for column in columns if any(value is not None for value in column[1])]
-    head = [element("th", name, scope="col", class_="number") for name, *_ in columns]
+    columns = _columns(finals)
+    head = [element("th", column.name, scope="col", class_="number") for column in columns]
     body = []
     for number, run in enumerate(runs):
-        cells = [_cell(values, number, form, better) for _, values, form, better in columns]
-        note = None if finals[number].held_out else element("small", " in training")
-        state = element("small", f" {state_of(run)}") if state_of(run) != "completed" else None
-        name = element("th", swatch(number), " ", element("span", run.name), note, state, scope="row")
-        body.append(element("tr", name, cells, class_=color_of(number), data_run=number))
-    body += _baseline_rows(runs, [name for name, *_ in columns])
+        notes = [] if finals[number].held_out else ["in training"]
+        notes += [state_of(run)] if state_of(run) != "completed" else []
+        name = [
+            swatch(number),
+            " ",
+            element("span", run.name),
+            element("small", " " + ", ".join(notes)) if notes else None,
+        ]
+        cells = [_cell(column, number) for column in columns]
+        body.append(element("tr", element("th", name, scope="row"), cells, class_=color_of(number)))
+    body += _guessing_rows(runs, [column.name for column in columns])
     table = element(
         "table",
-        element("caption", "Scores are on held-out text; the best of each column is marked."),
+        element("caption", "Scores are on held-out text. ★ is the best of a column."),
         element("thead", element("tr", element("th", "Run", scope="col"), head)),
         element("tbody", body),
         class_="comparison",
@@ -121,44 +116,86 @@ def draw_comparison(runs: Sequence[Run]) -> Markup:
     return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Runs compared")
 
 
-def _cell(values: Sequence[float | None], row: int, form: Callable[[float], str], better: int) -> Markup:
-    value = values[row]
+def print_summary(runs: Sequence[Run]) -> None:
+    """The most important of these numbers on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = [column for column in _columns([final_numbers(run) for run in runs]) if column.short]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("run", overflow="fold")
+    for column in columns:
+        table.add_column(column.short, justify="right", no_wrap=True)
+    for number, run in enumerate(runs):
+        cells = [_or_none(column.form, column.values[number]) or "–" for column in columns]
+        table.add_row(Text(run.name), *cells)
+    Console(highlight=False).print(table)
+
+
+class Column(NamedTuple):
+    """One number of each run; `better` is 1 where more is, -1 where less is, 0 where neither."""
+
+    name: str
+    short: str  # on the terminal; "" where it is not shown there
+    values: list[float | None]
+    form: Callable[[float], str]
+    better: int
+
+
+def _columns(finals: Sequence[Final]) -> list[Column]:
+    columns = [
+        Column("Masked words", "MLM", [final.mlm_accuracy for final in finals], percent, 1),
+        Column("Sentence pairs", "sentence", [final.sentence_accuracy for final in finals], percent, 1),
+        Column("Loss", "loss", [final.loss for final in finals], "{:.3f}".format, -1),
+        Column("Steps", "", [final.step for final in finals], "{:,.0f}".format, 0),
+        Column("Tokens", "tokens", [final.tokens for final in finals], count, 0),
+        Column("Time", "time", [final.seconds for final in finals], duration, 0),
+        Column("Tokens/s", "tok/s", [final.tokens_per_second for final in finals], count, 1),
+        Column("Parameters", "", [final.parameters for final in finals], count, 0),
+    ]
+    return [column for column in columns if any(value is not None for value in column.values)]
+
+
+def _cell(column: Column, row: int) -> Markup:
+    value = column.values[row]
     if value is None:
         return element("td", "–", class_="number none")
-    known = [other for other in values if other is not None]
-    best = better and len(set(known)) > 1 and value == (max(known) if better > 0 else min(known))
-    bar = f"--share: {100 * value:.1f}%" if form is percent else None
-    mark = element("span", "★", class_="star", title="best", role="img", aria_label="best") if best else None
-    kind = " ".join(name for name, on in (("number", True), ("best", best), ("bar", bar)) if on)
-    return element("td", mark, form(value), class_=kind, style=bar)
+    known = [other for other in column.values if other is not None]
+    best = max(known, key=lambda other: other * column.better)
+    is_best = column.better != 0 and len(set(known)) > 1 and value == best
+    star = element("span", "★", class_="star", role="img", aria_label="best") if is_best else None
+    if column.form is percent:
+        return element("td", star, percent(value), class_="number bar" + " best" * is_best, style=_share(value))
+    return element("td", star, column.form(value), class_="number" + " best" * is_best)
 
 
-def _baseline_rows(runs: Sequence[Run], columns: Sequence[str]) -> list[Markup]:
+def _guessing_rows(runs: Sequence[Run], columns: Sequence[str]) -> list[Markup]:
     """What guessing scores, where all runs that say so agree."""
     rows = []
-    for task, column in (("mlm", "Masked words"), ("sentence", "Sentence pairs")):
+    for task, scored in (("mlm", "Masked words"), ("sentence", "Sentence pairs")):
         levels: dict[str, set[float]] = {}
         for run in runs:
             for label, value in run.baselines.get(task, {}).items():
                 levels.setdefault(label, set()).add(round(value, 4))
         for label, values in levels.items():
-            if column in columns and len(values) == 1:
-                share = min(values)
-                cells = [
-                    element("td", percent(share), class_="number bar", style=f"--share: {100 * share:.1f}%")
-                    if name == column
-                    else element("td", class_="number")
-                    for name in columns
-                ]
-                rows.append(element("tr", element("th", label, scope="row"), cells, class_="guessing"))
+            if len(values) > 1:
+                continue
+            bar = element("td", percent(min(values)), class_="number bar", style=_share(min(values)))
+            cells = [bar if name == scored else element("td") for name in columns]
+            rows.append(element("tr", element("th", label, scope="row"), cells, class_="guessing"))
     return rows
 
 
-def _accuracy_card(title: str, where: str, value: float | None, baselines: dict[str, float] | object) -> Markup | None:
+def _share(value: float) -> str:
+    return f"--share: {100 * min(max(value, 0.0), 1.0):.1f}%"
+
+
+def _accuracy_card(title: str, where: str, value: float | None, levels: Mapping[str, float]) -> Markup | None:
     if value is None:
         return None
-    levels = sorted(baselines.items(), key=lambda item: -item[1]) if isinstance(baselines, dict) else []
-    bars = [_bar("this model", value, "model"), *(_bar(name, level, "") for name, level in levels)]
+    below = sorted(levels.items(), key=lambda level: -level[1])
+    bars = [_bar("this model", value, "model"), *(_bar(name, level) for name, level in below)]
     return element(
         "section",
         element("h2", title),
@@ -168,13 +205,13 @@ def _accuracy_card(title: str, where: str, value: float | None, baselines: dict[
     )
 
 
-def _bar(name: str, share: float, kind: str) -> Markup:
+def _bar(name: str, share: float, kind: str | None = None) -> Markup:
     return element(
         "li",
         element("span", name, class_="name"),
-        element("span", element("span", style=f"width: {100 * min(max(share, 0.0), 1.0):.1f}%"), class_="track"),
+        element("span", element("span", style=_share(share)), class_="track"),
         element("span", percent(share), class_="number"),
-        class_=kind or None,
+        class_=kind,
     )
 
 

@@ -20,6 +20,7 @@ from litebert.report.palette import color_of, dash_of
 from litebert.report.runs import Run, Stage
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 24
+OVERHANG = 6  # so much of RIGHT belongs to the plot, for a dot at the very end
 STRIP = 17  # height of a run's row in the strip of stages
 LETTER = 6.0  # width of a letter of a small label, about
 MOST_MARKS = 60  # of events in one chart
@@ -62,7 +63,7 @@ class Drawing:
             class_="plot",
             x=LEFT,
             y=TOP,
-            width=self.width,
+            width=self.width + OVERHANG,
             height=self.height,
         )
         return element(
@@ -125,14 +126,15 @@ class Drawing:
         points = [f"{self.x(step)} {self.y(value)}" for step, value in zip(*curve.series, strict=True)]
         # A line of no length with round ends is a dot.
         path = "M" + " ".join(points) + ("h0" if len(points) == 1 else "")
-        common = {"class_": f"curve {curve.role} {color_of(curve.run)}", "data_run": curve.run, "data_curve": number}
-        line = element(
-            "path", d=path, stroke_dasharray=dash_of(curve.run) if curve.role != "report" else None, **common
-        )
+        kind = f"curve {curve.role} {color_of(curve.run)}"
+        common = {"data_run": curve.run, "data_curve": number}
+        dash = dash_of(curve.run) if curve.role != "report" else None
+        line = element("path", d=path, class_=kind, stroke_dasharray=dash, **common)
         if curve.role != "held-out":
             return line
-        common["class_"] += " dots"
-        return join(line, element("path", d="".join(f"M{point}h0" for point in points), **common))
+        return join(
+            line, element("path", d="".join(f"M{point}h0" for point in points), class_=f"{kind} dots", **common)
+        )
 
     def reference_labels(self) -> list[Markup]:
         """Names of the levels at the right end, above their lines, or below where another stands there already."""
@@ -186,17 +188,19 @@ class Drawing:
         }
 
     def stage_name(self, run: int, stage: Stage, start: float, end: float, y: float) -> Markup:
-        """A label at the beginning of a stretch; not shown where the stretch is too short for it."""
-        fits = self.x(end) - self.x(start) >= len(stage.label) * LETTER + 8
+        """A label at the beginning of a stretch, shorter or not shown where there is little room."""
+        room = self.x(end) - self.x(start) - 8
+        names = [name for name in (stage.label, stage.short_label) if len(name) * LETTER <= room]
         return element(
             "text",
-            stage.label,
+            names[0] if names else stage.label,
             transform=f"translate({round(LEFT + self.x(start) + 4, 1)} {y})",
             class_="stage",
             data_run=run,
             data_from=_exact(start),
             data_to=_exact(end),
-            display=None if fits else "none",
+            data_names=f"{stage.label}|{stage.short_label}",
+            display=None if names else "none",
         )
 
     def marks(self, number: int, run: Run) -> list[Markup]:

@@ -1,0 +1,34 @@
+"""`litebert report RUN...`: pretraining runs as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from litebert.cli import app
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared on one page.", metavar="RUN")],
+    out: Annotated[
+        Path | None, typer.Option(help="The page; by default report.html, in the run folder if there is only one.")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+) -> None:
+    """Write one self-contained HTML page: curves, scores, filled masks, hardware and config of some runs."""
+    from litebert.report.page import write_page
+    from litebert.report.runs import read_runs
+    from litebert.report.summary import print_summary
+
+    found = read_runs(runs)
+    page = write_page(found, out or (found[0].folder if len(found) == 1 else Path()) / "report.html")
+    print_summary(found)
+    print(f"report: {page}")
+    if open_page:
+        import webbrowser
+
+        if not webbrowser.open(page.resolve().as_uri()):
+            print("no browser here; open the file in one")
