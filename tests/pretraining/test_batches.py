@@ -177,6 +177,23 @@ def test_an_epoch_sees_every_document_about_once(monkeypatch, chapter_tokens):
         assert 0.95 < seen[~lone].mean() < 1.05
 
 
+def test_the_next_chapter_is_planned_while_this_one_is_used():
+    batches = make(tokens_per_batch=512)
+    batches.plan_ahead = True
+    source = batches.sources[0]
+    planned = []
+    original = source._fill_chapter
+    source._fill_chapter = lambda number: planned.append(number) or original(number)
+    rows = source.rows_per_epoch
+    batches.batch(0)
+    assert planned == [0]
+    batches.batch(rows // 2 + 1)
+    ahead = source.chapter(1)  # waits for the background thread, plans nothing itself
+    assert planned == [0, 1]
+    assert same(batches.batch(rows), make(tokens_per_batch=512).batch(rows))
+    assert source.chapter(1) is ahead
+
+
 def test_rows_mix_documents():
     documents = np.repeat(np.arange(400), [sum(d) for d in STORE.documents])
     batch = make().batch(0)

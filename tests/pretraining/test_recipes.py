@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from litebert.config import build, to_dict
@@ -46,6 +48,22 @@ def test_a_recipe_survives_yaml_and_takes_changes():
 def test_mistakes_are_named(overrides, message):
     with pytest.raises(ConfigError, match=message):
         named_recipe("paper", overrides)
+
+
+def test_the_documentation_lists_every_field_as_it_is():
+    """The table of docs/batches.md: | `field` | `paper` | `google` | what it decides |."""
+    page = Path(__file__).parents[2] / "docs" / "batches.md"
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines() if "|" in line]
+    table = {}
+    for names, paper, google, _ in rows[2:]:
+        for i, name in enumerate(names.split(", ")):
+            values = [cell.split(", ")[i].strip("`") for cell in (paper, google)]
+            table[name.strip("`")] = ["null" if value == "none" and "max" in name else value for value in values]
+    spelt = {True: "true", False: "false", None: "null"}
+    for field, paper in to_dict(named_recipe("paper")).items():
+        values = (paper, to_dict(named_recipe("google"))[field])
+        assert table.pop(field) == [spelt[v] if v is None or isinstance(v, bool) else str(v) for v in values], field
+    assert not table
 
 
 def test_an_unknown_recipe_names_the_nearest():

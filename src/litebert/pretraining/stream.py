@@ -45,11 +45,13 @@ class Stream:
         workers: int,
         prefetch: int,
     ):
-        job = (batches, start, stop, rank, world, micro_batches)
         self._workers: list[subprocess.Popen[bytes]] = []
+        job = (batches, start, stop, rank, world, micro_batches)
         try:
-            for number in range(workers):
-                self._workers.append(_start_worker((*job, number, workers), max(1, prefetch)))
+            for _ in range(workers):
+                self._workers.append(_start_worker(max(1, prefetch)))
+            for number, worker in enumerate(self._workers):  # now that all are starting: a worker reads late
+                _send_job(worker, (*job, number, workers))
         except BaseException:
             self.close()
             raise
@@ -83,6 +85,9 @@ class Stream:
                         pipe.close()
             worker.wait()
         self._workers = []
+
+    def __del__(self) -> None:
+        self.close()
 
     def _receive(self) -> Iterator[Batch | PaddedBatch]:
         for number in count():  # micro-batch i comes from worker i modulo workers
@@ -122,14 +127,16 @@ def make_batches(
         yield batches.batch(start + step, rank, world, micro, micro_batches)
 
 
-def _start_worker(job: tuple[Any, ...], prefetch: int) -> subprocess.Popen[bytes]:
+def _start_worker(prefetch: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-c", f"from litebert.pretraining.stream import work; work({prefetch})"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def _send_job(worker: subprocess.Popen[bytes], job: tuple[Any, ...]) -> None:
     assert worker.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died at once; the first read will tell
         _write(worker.stdin, job)
-    return worker
 
 
 def work(prefetch: int) -> None:
