@@ -108,7 +108,8 @@ def print_statistics(console: Any, facts: dict[str, Any], recipe: str) -> None:
     table.add_row("sentences", f"{facts['sentences']:,}   tokens each: {_spread(facts['sentence_tokens'])}")
     table.add_row("tokens", f"{facts['tokens']:,}")
     part = "one epoch" if facts["chapters"] == 1 else f"the first of {facts['chapters']} chapters of an epoch"
-    table.add_row("sequences", f"{facts['sequences']:,} in {part} (recipe {recipe})")
+    used = f"{facts['text_used']:.1%} of its text"
+    table.add_row("sequences", f"{facts['sequences']:,} in {part} with {used} (recipe {recipe})")
     most = max(entry["sequences"] for entry in facts["histogram"]) or 1
     for entry in facts["histogram"]:
         share = entry["sequences"] / max(facts["sequences"], 1)

@@ -210,6 +210,7 @@ def shuffle_words(words: Words, keys: Bits) -> tuple[Integers, Bits]:
     index = np.arange(len(sequence)) - words.first[sequence]
     bits = draw(keys[sequence], index + WORDS)
     # One number per word, so that the sort brings the word along: sequence | 32 random bits | index in it.
+    assert len(keys) <= 1 << 20, "sequences are numbered with 20 bits"
     ranked = sequence.astype(np.uint64) << np.uint64(44)
     ranked |= (bits >> np.uint64(32)) << np.uint64(12)
     ranked |= index.astype(np.uint64)

@@ -99,9 +99,9 @@ def measure_store(source: Source) -> dict[str, Any]:
     chapter = source.chapter(0)
     row_tokens = source.calibration.capacity.tokens
     used = np.add.reduceat(chapter.examples.lengths, chapter.rows[:-1])
-    num_documents = len(document_offsets) - 1
+    text = int(planned.first_length.sum() + planned.second_length.sum())
     return {
-        "documents": num_documents,
+        "documents": len(document_offsets) - 1,
         "sentences": len(sentence_offsets) - 1,
         "tokens": int(sentence_offsets[-1]),
         "sentence_tokens": _quantiles(np.diff(sentence_offsets)),
@@ -109,6 +109,7 @@ def measure_store(source: Source) -> dict[str, Any]:
         "chapters": source.num_chapters,
         "sequences": len(planned),  # of the first chapter, as is all that follows
         "sequence_tokens": _quantiles(planned.lengths),
+        "text_used": round(text * source.num_chapters / source.num_tokens, 5),
         "histogram": _histogram(planned.lengths, recipe.max_length),
         "order": _order_shares(planned.order),
         "row_tokens": row_tokens,
