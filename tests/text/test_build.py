@@ -237,7 +237,7 @@ def test_killed_at_random_moments_gives_the_same_bytes(corpus, tmp_path):
     duration = time.monotonic() - began
     whole = tree(tmp_path / "undisturbed")
     unfinished = 0
-    for seed in range(4):
+    for seed in range(3):
         rng = random.Random(seed)
         out = tmp_path / f"killed{seed}"
         process = run_in_process(folder, out)

@@ -69,7 +69,7 @@ def test_a_document_is_a_view_of_the_file(store):
 
 
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_read_and_gather_are_slices(tmp_path_factory, data):
     documents = random_documents(40, seed=data.draw(st.integers(0, 5)))
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -225,6 +225,13 @@ class _Build:
         ]
 
 
+class _EndOfSource:
+    """Stands behind the last block of a source."""
+
+
+_Item = TokenizedBlock | DataError | _EndOfSource  # what comes back from the workers, in order
+
+
 class _PartBuilder:
     """Collects one part; nothing of it counts until `close` has written its record."""
 
@@ -238,20 +245,28 @@ class _PartBuilder:
         self.problems: list[str] = []
         self.text_bytes = 0
 
-    def add(self, source: Source, block: TokenizedBlock) -> None:
-        self.skip(block.skipped, block.problems)
-        self.writer.add(block.tokens, block.sentence_lengths, block.document_lengths)
-        self.hashes.append(block.hashes)
-        self.formats[source] = block.format
-        self.text_bytes += block.text_bytes
+    def take(self, source: Source, item: _Item) -> bool:
+        """Add what comes next; True if the part is finished with it."""
+        if isinstance(item, TokenizedBlock):
+            self._skip(item.skipped, item.problems)
+            self.writer.add(item.tokens, item.sentence_lengths, item.document_lengths)
+            self.hashes.append(item.hashes)
+            self.formats[source] = item.format
+            self.text_bytes += item.text_bytes
+        elif isinstance(item, DataError):
+            self._skip(Counter(["damaged file"]), [str(item)])
+        elif source is self.part.sources[-1]:
+            self._close()
+            return True
+        return False
 
-    def skip(self, kinds: Counter[str], problems: list[str]) -> None:
+    def _skip(self, kinds: Counter[str], problems: list[str]) -> None:
         if problems and self.build.on_error == "stop":
             raise DataError(f"{problems[0]} (--on-error skip leaves such documents out)")
         self.skipped += kinds
         self.problems += problems[: SHOWN_PROBLEMS - len(self.problems)]
 
-    def close(self) -> None:
+    def _close(self) -> None:
         hashes = b"".join(self.hashes)
         record: dict[str, Any] = {
             "part": asdict(self.writer.close()),
@@ -276,19 +291,18 @@ class _Watch:
         self.before = self.total - sum(source.size for part in waiting for source in part.sources)
         self.text_bytes = 0
 
-    def advance(self, source: Source, block: TokenizedBlock) -> None:
-        self.text_bytes += block.text_bytes
-        self.on_progress(Progress(self.before + block.position, self.total, self.text_bytes, source.path))
+    def see(self, source: Source, item: _Item) -> None:
+        if isinstance(item, TokenizedBlock):
+            self.text_bytes += item.text_bytes
+            self.on_progress(Progress(self.before + item.position, self.total, self.text_bytes, source.path))
+        elif isinstance(item, _EndOfSource):
+            self.finish([source])
 
     def finish(self, sources: Iterable[Source], text_bytes: int = 0) -> None:
         self.text_bytes += text_bytes
         for source in sources:
             self.before += source.size
             self.on_progress(Progress(self.before, self.total, self.text_bytes, source.path))
-
-
-class _EndOfSource:
-    pass
 
 
 def _build_parts(
@@ -302,21 +316,16 @@ def _build_parts(
     """Make the given parts, one after the other, with all workers on whatever block comes next."""
     jobs = _jobs(parts, build.options, base)
     builder: _PartBuilder | None = None
-    with contextlib.closing(tokenize_in_order(jobs, tokenizer, build.options, workers)) as results:
+    results: Generator[tuple[tuple[Part, Source], _Item], None, None]
+    results = tokenize_in_order(jobs, tokenizer, build.options, workers)
+    with contextlib.closing(results):
         try:
             for (part, source), item in results:
                 with _writing(build.out):
                     builder = builder or _PartBuilder(build, part)
-                    if isinstance(item, TokenizedBlock):
-                        builder.add(source, item)
-                        watch.advance(source, item)
-                    elif isinstance(item, DataError):
-                        builder.skip(Counter(["damaged file"]), [str(item)])
-                    else:
-                        watch.finish([source])
-                        if source is part.sources[-1]:
-                            builder.close()
-                            builder = None
+                    if builder.take(source, item):
+                        builder = None
+                watch.see(source, item)
         finally:
             if builder is not None:
                 builder.writer.abort()
