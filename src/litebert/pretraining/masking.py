@@ -162,9 +162,10 @@ def select_spans(words: Words, budgets: Integers, keys: Bits, recipe: Recipe) ->
         spans = np.arange(int(budgets.max(initial=1)))
         sizes = draw_sizes(draw(keys[:, None], spans + SPANS), max_ngram)
         sizes = np.minimum(sizes, words.widest[:, None])  # [sequences, spans]; more would never find a place
-        wanted = sizes.tolist()
+        sizes_of = sizes.tolist()
         furthest = words.limit
     else:
+        sizes_of = [[]] * len(budgets)
         furthest = np.minimum(np.arange(len(order)) + draw_sizes(bits, max_ngram), words.limit)  # [W]
 
     # A span has two tokens or so: these tries are nearly always enough, and the other words are only looked at if not.
@@ -182,10 +183,10 @@ def select_spans(words: Words, budgets: Integers, keys: Bits, recipe: Recipe) ->
     last = 0
     for number, (room, num_tries) in enumerate(zip(budgets.tolist(), tries.tolist(), strict=True)):
         first, last = last, last + num_tries
-        span = 0
+        wanted, span = sizes_of[number], 0
         for start, end in chain(zip(starts[first:last], ends[first:last], strict=True), others(number)):
             if per_span:
-                limit, end = end, start + wanted[number][span]
+                limit, end = end, start + wanted[span]
                 if end > limit:
                     continue
             cost = bounds[end] - bounds[start]
