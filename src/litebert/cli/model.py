@@ -29,7 +29,7 @@ def params(
 
     if tokens < 1:
         raise ConfigError(f"--tokens: must be at least 1, not {tokens}")
-    models = paper_models() if model is None else [PaperModel("", model, _find_config(model), "-")]
+    models = paper_models() if model is None else [PaperModel("", model, find_config(model), "-")]
     rows = [_count(entry, tokens) for entry in models]
     if as_json:
         print(json.dumps(rows, indent=2))
@@ -104,7 +104,8 @@ def verify(
         raise typer.Exit(1)
 
 
-def _find_config(name: str) -> ModelConfig:
+def find_config(name: str) -> ModelConfig:
+    """The model config that a preset, a file, a folder or a Hub name stands for."""
     from litebert.model.config import PRESETS, preset, read_config
 
     if name in PRESETS:

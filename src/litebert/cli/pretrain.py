@@ -15,10 +15,14 @@ from litebert.errors import ConfigError
 @app.command()
 def pretrain(
     config: Annotated[str | None, typer.Argument(help="A YAML file, or the name of a preset.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; the same command goes on where it was stopped.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; the same command goes on where it was stopped.")
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, for example optim.lr=1e-3.")] = None,
     resume: Annotated[str, typer.Option(help="auto, never or must.")] = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print shapes, memory, steps and time; train nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print shapes, memory, steps and time; train nothing.")
+    ] = False,
     show_presets: Annotated[bool, typer.Option("--list", help="List the presets and exit.")] = False,
 ) -> None:
     """Pretrain a model on token stores; kill it at any time and run it again."""
@@ -55,9 +59,13 @@ def pretrain(
 def evaluate(
     model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
     store: Annotated[list[Path] | None, typer.Option(help="A token store; may be given several times.")] = None,
-    text: Annotated[list[Path] | None, typer.Option(help="A text file instead of a store; may be given several times.")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(help="A text file instead of a store; may be given several times.")
+    ] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer's folder; by default the model's own.")] = None,
-    length: Annotated[int | None, typer.Option(help="Tokens of a sequence; by default what the model takes, up to 512.")] = None,
+    length: Annotated[
+        int | None, typer.Option(help="Tokens of a sequence; by default what the model takes, up to 512.")
+    ] = None,
     tokens: Annotated[int, typer.Option(help="Score about this many tokens.")] = 200_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -66,7 +74,13 @@ def evaluate(
     from litebert.pretraining.evaluate import evaluate_model
 
     scores = evaluate_model(
-        model, stores=store or [], texts=text or [], tokenizer=tokenizer, length=length, num_tokens=tokens, device=device
+        model,
+        stores=store or [],
+        texts=text or [],
+        tokenizer=tokenizer,
+        length=length,
+        num_tokens=tokens,
+        device=device,
     )
     if as_json:
         print(json.dumps(scores.as_dict(), indent=2))
@@ -102,3 +116,58 @@ def _print_presets() -> None:
             str(config.recipe.max_length),
         )
     Console(highlight=False).print(table)
+
+
+@app.command()
+def plan(
+    model: Annotated[str, typer.Argument(help="A model preset (albert-xlarge), a config file or a model folder.")],
+    gpus: Annotated[list[int] | None, typer.Option(help="Number of GPUs; may be given several times.")] = None,
+    steps: Annotated[int, typer.Option(help="Optimiser steps.")] = 125_000,
+    batch: Annotated[int, typer.Option(help="Sequences per global batch.")] = 4096,
+    length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 512,
+    micro_batch_tokens: Annotated[int, typer.Option(help="Tokens that one GPU takes at a time.")] = 32_768,
+    bandwidth: Annotated[
+        float, typer.Option(help="GB/s that each GPU's link carries (an assumption of yours).")
+    ] = 100.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Predict tokens/s, days, memory and communication of a run on N GPUs, from rates measured on one."""
+    from dataclasses import asdict
+
+    from litebert.cli.model import find_config
+    from litebert.pretraining.plan import load_rates, predict
+
+    config, rates = find_config(model), load_rates()
+    rows = [
+        predict(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)
+        for count in gpus or [1, 8, 64]
+    ]
+    if as_json:
+        print(
+            json.dumps({"gpu": rates.gpu, "measured": rates.measured, "rows": [asdict(row) for row in rows]}, indent=2)
+        )
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("GPUs", "tokens/s", "s/step", "of it communication", "days", "GPU hours", "GB per GPU"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.gpus),
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.seconds_per_step:.3g}",
+            f"{row.communication_seconds / row.seconds_per_step:.1%}",
+            f"{row.days:,.1f}",
+            f"{row.gpu_hours:,.0f}",
+            f"{row.memory_bytes / 1e9:.0f}",
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{model}, batch {batch:,} x {length}, {steps:,} steps")
+    console.print(table)
+    console.print(
+        f"1 GPU: rates measured on {rates.gpu} ({rates.measured}). More: an extrapolation, compute divided evenly and "
+        f"one ring all-reduce of fp32 gradients per step at {bandwidth:g} GB/s, nothing overlapped.",
+        style="dim",
+    )

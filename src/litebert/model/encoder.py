@@ -75,7 +75,11 @@ class Attention(nn.Module):
     def project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each [*, A, D]."""
         heads = (self.num_heads, -1)
-        return tuple(linear(hidden).unflatten(-1, heads) for linear in (self.query, self.key, self.value))  # type: ignore[return-value]
+        return (
+            self.query(hidden).unflatten(-1, heads),
+            self.key(hidden).unflatten(-1, heads),
+            self.value(hidden).unflatten(-1, heads),
+        )
 
     def merge(self, hidden: Tensor, context: Tensor) -> Tensor:
         """The heads' contexts [*, A, D] back into the hidden states [*, H]."""

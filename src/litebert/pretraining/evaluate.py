@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from litebert.errors import ConfigError
 from litebert.model.heads import PretrainingModel
+from litebert.model.hub import find_folder, load_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.chapters import Split, Store
 from litebert.pretraining.masking import Vocabulary
 from litebert.pretraining.objective import run_model, score, to_device
 from litebert.pretraining.recipes import Recipe
-from litebert.train.device import Device
+from litebert.text.build import build_store
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import Device, DeviceConfig, open_device
 from litebert.train.distributed import World, sum_gradients
 
 
@@ -74,6 +80,10 @@ class Intrinsic:
     sop_count: int
     nsp_count: int
 
+    def as_dict(self) -> dict[str, float | int | None]:
+        """As plain data."""
+        return dataclasses.asdict(self)
+
 
 def evaluate_intrinsic(
     model: PretrainingModel,
@@ -121,3 +131,49 @@ def evaluate_intrinsic(
         sop.sentence_count,
         nsp.sentence_count,
     )
+
+
+def evaluate_model(
+    source: Path | str,
+    *,
+    stores: Sequence[Path | str] = (),
+    texts: Sequence[Path | str] = (),
+    tokenizer: Path | str | None = None,
+    length: int | None = None,
+    num_tokens: int = 200_000,
+    device: str = "auto",
+) -> Intrinsic:
+    """The intrinsic scores of a model folder or Hub name on stores or plain text files."""
+    if not stores and not texts:
+        raise ConfigError("nothing to score on: name a token store (--store) or a text file (--text)")
+    model = load_pretrained(source)
+    vocabulary = Tokenizer.load(tokenizer or find_folder(source))
+    if vocabulary.vocab_size > model.config.vocab_size:
+        raise ConfigError(
+            f"the tokenizer has {vocabulary.vocab_size} pieces, the model {model.config.vocab_size}; "
+            "name the tokenizer that the model was trained with (--tokenizer)"
+        )
+    limit = model.config.max_position_embeddings
+    if length is not None and not 8 <= length <= limit:
+        raise ConfigError(f"--length: must be 8 to {limit}, got {length}")
+    opened = open_device(DeviceConfig(device=device))
+    model = model.to(opened.device)
+    recipe = Recipe(max_length=min(length or 512, limit))
+    with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
+        paths = list(stores)
+        if texts:
+            build_store([str(text) for text in texts], vocabulary, Path(folder) / "store", workers=1)
+            paths.append(Path(folder) / "store")
+        found = [TokenStore.open(path, vocabulary) for path in paths]
+        return evaluate_intrinsic(model, found, vocabulary, recipe, opened, num_tokens=num_tokens)
+
+
+def load_pretrained(source: Path | str) -> PretrainingModel:
+    """A model with whichever of the two pretraining heads its folder holds."""
+    model = load_model(source)
+    if not isinstance(model, PretrainingModel):
+        raise ConfigError(
+            f"{source}: holds a {model.head} model, which predicts neither masks nor sentence order; "
+            "score a pretrained model"
+        )
+    return model

@@ -5,8 +5,8 @@ RUN/
   metrics.jsonl   every report, the truth        checkpoints/   atomic and checksummed
   model/          the final model folder         samples.json   masks it filled
 
-Everything a step needs is a function of (config, step): batches and dropout are drawn from (seed, step), the learning rate,
-depth and length from the progress. So a resumed run is the uninterrupted one, bit for bit on a CPU.
+Everything a step needs is a function of (config, step): batches and dropout are drawn from (seed, step), the learning
+rate, depth and length from the progress. So a resumed run is the uninterrupted one, bit for bit on a CPU.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Run:
         self.schedule = config.learning_rate()
         self.guard = Guard(config.guard)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
+        self._evaluated: tuple[int, Scores] | None = None
 
         self.progress = Progress(config.steps, console=console, show=world.is_main and not quiet)
         for note in device.notes:
@@ -155,9 +156,14 @@ class Run:
             while not self._finished():
                 started = time.monotonic()
                 self._enter_stage()
+                if self.guard.is_bad(self.step):  # the run was rolled back because of this batch: leave it out
+                    for _ in range(self.micro_batches):
+                        next(self.stream)
+                    self.step += 1
+                    continue
                 totals, norm, seconds, stopping = self._forward_backward(stop.requested)
                 verdict = self.guard.judge(self.step, totals.loss, norm)
-                if verdict.action == "ok" and not self.guard.is_bad(self.step):
+                if verdict.action == "ok":
                     self._set_learning_rate()
                     self.optimizer.step()
                 elif verdict.action == "stop":
@@ -218,7 +224,7 @@ class Run:
         norm = clip_gradients(self.parameters, self.config.optim.clip)
         values = torch.cat([sums, counts, norm[None]]).tolist()  # note: the one place where a step waits for the GPU
         *scores, _, _, tokens, stopping, seconds, norm_value = values
-        return StepTotals(*scores, tokens=int(tokens)), norm_value, seconds, stopping > 0
+        return StepTotals(*scores, int(tokens)), norm_value, seconds, stopping > 0
 
     def _enter_stage(self) -> None:
         depth, length = self._stage_values()
@@ -265,9 +271,14 @@ class Run:
         """Held-out scores at the depth and length that the model will have."""
         if self.evaluation is None:
             return None
+        if self._evaluated is not None and self._evaluated[0] == self.step:
+            return self._evaluated[1]
         started = time.monotonic()
         count = min(self.config.log.evaluate_batches, self.evaluation.steps_per_epoch)
+        self.model.encoder.set_depth()
         scores = evaluate_batches(self.model, self.evaluation, count, self.device, self.world)
+        self.model.encoder.set_depth(self.depth)
+        self._evaluated = self.step, scores
         if self.log is not None:
             self.log.write(self.step, {**scores.as_dict(), "tokens": self.tokens, "seconds": self.seconds}, kind="eval")
             parts = [f"held-out MLM {100 * scores.mlm_accuracy:.1f} %" if scores.mlm_accuracy is not None else ""]

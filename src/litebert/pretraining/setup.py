@@ -49,7 +49,8 @@ def make_model(config: RunConfig) -> PretrainingModel:
     source, _ = load_model_and_report(config.init_from, cls.head, new_head=True)
     if source.config.vocab_size != config.model.vocab_size:
         raise ConfigError(
-            f"init_from: {config.init_from} has {source.config.vocab_size} pieces, the tokenizer {config.model.vocab_size}; "
+            f"init_from: {config.init_from} has {source.config.vocab_size} pieces, the tokenizer "
+            f"{config.model.vocab_size}; "
             "continue with the tokenizer of that model"
         )
     model = cls(config.model)
@@ -96,7 +97,7 @@ class Data:
         )
 
     def evaluation(self, world: World) -> Batches | None:
-        """Batches of documents that are never trained on, one micro-batch of tokens each; None if none are kept aside."""
+        """Batches of documents that are never trained on, one row per process; None if none are kept aside."""
         if not self.held_out:
             return None
         recipe = dataclasses.replace(self.config.recipe, max_length=self.last_length, short_probability=0.0)

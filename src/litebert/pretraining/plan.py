@@ -1,0 +1,246 @@
+"""What a run will take before it is started: shapes, memory, time; and the cost model for many GPUs.
+
+    describe_run(config)                              what --dry-run prints, timed on this machine
+    predict(preset("albert-xlarge"), gpus=64, ...)    tokens/s, days, memory and communication, from measured rates
+
+The rates in `rates.json` were measured by `benchmarks/pretrain_rates.py` on one GPU. More GPUs are an extrapolation:
+compute divides evenly, and after each step one ring all-reduce of fp32 gradients follows without overlap, since a
+shared layer's gradient is complete only when the backward pass ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from dataclasses import dataclass
+from importlib import resources
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from litebert.errors import ConfigError, DataError
+from litebert.model.config import ModelConfig
+from litebert.model.count import count_parameters, forward_flops, training_memory
+from litebert.pretraining.config import RunConfig
+from litebert.pretraining.objective import Inputs, run_model, score
+from litebert.pretraining.recipes import Recipe
+from litebert.pretraining.setup import make_model, make_optimizer
+from litebert.text.store import TokenStore
+from litebert.train.device import Device, compile_blocks, measure_peak, open_device
+from litebert.train.progress import short_count, short_time
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A measured training rate of one GPU."""
+
+    model: str
+    hidden_size: int
+    length: int
+    tokens_per_second: float
+    share_of_ceiling: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """All rates of one GPU, with where they come from."""
+
+    gpu: str
+    ceiling: float  # FLOP/s of a large bf16 product in the same run
+    measured: str  # command, versions, date
+    rates: tuple[Rate, ...]
+
+    def share(self, hidden_size: int, length: int) -> float:
+        """The share of the ceiling for a width: interpolated between measured ones of the nearest length."""
+        nearest = min({rate.length for rate in self.rates}, key=lambda other: abs(other - length))
+        points = sorted((math.log(r.hidden_size), r.share_of_ceiling) for r in self.rates if r.length == nearest)
+        x = math.log(hidden_size)
+        if x <= points[0][0]:
+            return points[0][1]
+        for (x0, y0), (x1, y1) in pairwise(points):
+            if x <= x1:
+                return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+        return points[-1][1]
+
+
+def load_rates() -> Rates:
+    """The rates that ship with the package."""
+    data = json.loads(resources.files("litebert.pretraining").joinpath("rates.json").read_text(encoding="utf-8"))
+    return Rates(data["gpu"], data["ceiling"], data["measured"], tuple(Rate(**rate) for rate in data["rates"]))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the cost model says of a run."""
+
+    gpus: int
+    tokens_per_second: float
+    seconds_per_step: float
+    communication_seconds: float  # of each step
+    days: float
+    gpu_hours: float
+    memory_bytes: int  # per GPU
+
+
+def predict(
+    config: ModelConfig,
+    gpus: int,
+    batch_tokens: int,
+    steps: int,
+    length: int = 512,
+    micro_batch_tokens: int = 32_768,
+    bandwidth: float = 100e9,
+    rates: Rates | None = None,
+) -> Prediction:
+    """Time and memory of a run on `gpus` GPUs whose links carry `bandwidth` bytes/s each."""
+    if gpus < 1:
+        raise ConfigError(f"--gpus: must be at least 1, got {gpus}")
+    if batch_tokens < gpus:
+        raise ConfigError(f"a batch of {batch_tokens} tokens cannot be shared by {gpus} GPUs")
+    rates = rates or load_rates()
+    flops = 3 * forward_flops(config, length) * batch_tokens
+    compute = flops / (rates.share(config.hidden_size, length) * rates.ceiling * gpus)
+    bytes_sent = 2 * (gpus - 1) / gpus * 4 * count_parameters(config).with_heads
+    communication = bytes_sent / bandwidth
+    step = compute + communication
+    micro = min(micro_batch_tokens, batch_tokens // gpus)
+    return Prediction(
+        gpus=gpus,
+        tokens_per_second=batch_tokens / step,
+        seconds_per_step=step,
+        communication_seconds=communication,
+        days=step * steps / 86_400,
+        gpu_hours=step * steps * gpus / 3600,
+        memory_bytes=training_memory(config).total(micro),
+    )
+
+
+def describe_run(config: RunConfig) -> str:
+    """Shapes, parameters, memory, steps, tokens, and a time estimate from random ids timed on this machine."""
+    device = open_device(config.device)
+    lines = [
+        f"model       {count_parameters(config.model).total:,} parameters, {config.model.num_hidden_layers} layers of "
+        f"{config.model.hidden_size}, sharing {config.model.sharing}",
+        f"objective   masked LM ({config.recipe.masking}, {config.recipe.mask_rate:.0%}) + {config.recipe.objective}",
+        f"optimiser   {config.optim.name}, peak lr {config.learning_rate().peak:g}, "
+        f"warm-up {config.learning_rate().warmup_steps:,} steps",
+        f"batch       {config.batch_tokens:,} tokens in {config.micro_batches(1)} micro-batches of "
+        f"{config.batch_tokens // config.micro_batches(1):,}",
+        f"steps       {config.steps:,}, {short_count(config.steps * config.batch_tokens)} tokens"
+        + (f", at most {config.max_minutes:g} minutes" if config.max_minutes else ""),
+    ]
+    if config.depth:
+        lines.append("depth       " + ", ".join(f"{s.value} until {s.until:.0%}" for s in config.depth))
+    if config.length:
+        lines.append("length      " + ", ".join(f"{s.value} until {s.until:.0%}" for s in config.length))
+    memory = training_memory(config.model, bytes_per_value=2 if device.precision == "bf16" else 4)
+    micro = config.batch_tokens // config.micro_batches(1)
+    lines.append(f"memory      about {memory.total(micro) / 1e9:.1f} GB per process")
+    for name, text in _data_rows(config):
+        lines.append(f"{name:11s} {text}")
+    seconds = estimate_seconds(config, device)
+    limited = config.max_minutes is not None and seconds > 60 * config.max_minutes
+    estimate = f"about {short_time(seconds)} on {device.name} ({device.precision}), one process"
+    lines.append(f"time        {estimate}" + (", cut by max_minutes" if limited else ""))
+    return "\n".join(lines)
+
+
+def _data_rows(config: RunConfig) -> list[tuple[str, str]]:
+    if not config.data.stores:
+        return [("data", "no stores named yet (data.stores)")]
+    rows = []
+    for path in config.data.stores:
+        try:
+            store = TokenStore.open(path)
+        except DataError as error:
+            rows.append(("data", str(error)))
+            continue
+        epochs = config.steps * config.batch_tokens / max(store.num_tokens, 1)
+        rows.append(
+            ("data", f"{path}: {len(store):,} documents, {store.num_tokens:,} tokens, {epochs:.1f} epochs of it")
+        )
+    return rows
+
+
+def estimate_seconds(config: RunConfig, device: Device) -> float:
+    """Seconds of the whole run, from one timed micro-batch per depth stage."""
+    stages = config.depth or ()
+    depths = [stage.value for stage in stages] or [config.model.num_hidden_layers]
+    untils = [stage.until for stage in stages] or [1.0]
+    shares = [b - a for a, b in zip([0.0, *untils], untils, strict=False)]
+    tokens = config.batch_tokens // config.micro_batches(1)
+    seconds = [time_micro_batch(config, device, depth, tokens) for depth in depths]
+    per_step = sum(share * value for share, value in zip(shares, seconds, strict=True)) * config.micro_batches(1)
+    return per_step * config.steps
+
+
+def time_micro_batch(config: RunConfig, device: Device, depth: int, tokens: int, repeats: int = 2) -> float:
+    """Seconds of one forward, backward and optimiser step over full sequences of random ids."""
+    model = make_model(dataclasses.replace(config, init_from=None)).to(device.device)
+    model.encoder.set_depth(depth)
+    if device.compile:
+        compile_blocks(model)
+    optimizer = make_optimizer(model, config)
+    inputs = random_inputs(config.model, tokens, config.recipe.max_length, config.recipe.mask_rate, device)
+    best = math.inf
+    for _ in range(1 + repeats):
+        device.synchronize()
+        started = time.perf_counter()
+        with device.autocast():
+            totals = score(run_model(model, inputs), inputs)
+        (totals.mlm_loss / totals.mlm_count + totals.sentence_loss / totals.sentence_count.clamp(min=1)).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        device.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def random_inputs(config: ModelConfig, tokens: int, length: int, mask_rate: float, device: Device) -> Inputs:
+    """A packed batch of full sequences of random ids, shaped like the loader's."""
+    generator = torch.Generator().manual_seed(0)
+    count = max(1, tokens // length)
+    total = count * min(length, tokens)
+    each = total // count
+    masked = torch.randperm(total, generator=generator)[: max(1, round(mask_rate * total))]
+    ids = torch.randint(5, config.vocab_size, (total,), generator=generator)
+    positions = torch.arange(each).repeat(count)
+    values: dict[str, Any] = dict(
+        tokens=ids,
+        segments=(positions >= each // 2).long(),
+        positions=positions,
+        starts=torch.arange(0, total + 1, each, dtype=torch.int32),
+        masked=masked,
+        labels=ids[masked],
+        order=torch.randint(0, 2, (count,), generator=generator),
+    )
+    return Inputs(**{name: value.to(device.device) for name, value in values.items()}, max_length=each)
+
+
+def measure_rates(
+    models: dict[str, ModelConfig], lengths: tuple[int, ...], tokens: int, device: Device
+) -> dict[str, Any]:
+    """Training rates of some models on this device: what `rates.json` holds."""
+    ceiling = measure_peak(device, seconds=2.0)
+    rows = []
+    for name, model in models.items():
+        for length in lengths:
+            config = RunConfig(
+                model=model, recipe=Recipe(max_length=length), batch_tokens=tokens, micro_batch_tokens=tokens
+            )
+            seconds = time_micro_batch(config, device, model.num_hidden_layers, tokens, repeats=10)
+            rate = tokens / seconds
+            share = 3 * forward_flops(model, length) * rate / ceiling
+            rows.append(
+                {
+                    "model": name,
+                    "hidden_size": model.hidden_size,
+                    "length": length,
+                    "tokens_per_second": round(rate),
+                    "share_of_ceiling": round(share, 4),
+                }
+            )
+    return {"gpu": device.name, "ceiling": ceiling, "rates": rows}

@@ -1,0 +1,109 @@
+"""Run configs: presets at the paper's recipe, precedence, and mistakes that name their key."""
+
+from __future__ import annotations
+
+import pytest
+
+from litebert.errors import ConfigError
+from litebert.pretraining.config import RunConfig, load_run_config, run_config
+from litebert.pretraining.presets import RUN_PRESETS
+from litebert.train.schedule import learning_rate
+
+
+@pytest.mark.parametrize("name", [name for name in RUN_PRESETS if name.startswith("paper/")])
+def test_the_papers_recipe(name):
+    config = load_run_config(name)
+    assert config.optim.name == "lamb"
+    assert (config.steps, config.batch_tokens) == (125_000, 4096 * 512)
+    assert (config.learning_rate().peak, config.learning_rate().warmup_steps) == (0.00176, 3125)
+    assert (config.optim.clip, config.optim.weight_decay, config.optim.eps) == (1.0, 0.01, 1e-6)
+    assert not config.optim.bias_correction
+    assert (config.recipe.masking, config.recipe.max_length, config.recipe.objective) == ("ngram", 512, "sop")
+    assert not config.depth
+
+
+@pytest.mark.parametrize("name", RUN_PRESETS)
+def test_every_preset_is_a_valid_run(name):
+    config = load_run_config(name)
+    assert config.micro_batches(1) >= 1
+    schedule = config.learning_rate()
+    assert learning_rate(schedule.warmup_steps, schedule) == pytest.approx(schedule.peak, rel=0.01)
+
+
+def test_precedence_is_defaults_preset_file_settings(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("preset: cpu/albert-tiny\nsteps: 77\noptim: {lr: 5e-4}\nrecipe: {max_length: 64}\n")
+    config = load_run_config(path, ["steps=78", "model.hidden_dropout_prob=0.1"])
+    assert config.steps == 78  # the setting over the file
+    assert config.optim.lr == 5e-4  # the file over the preset
+    assert config.optim.name == "adamw"  # the preset over the default
+    assert config.model.hidden_size == 312
+    assert config.model.hidden_dropout_prob == 0.1
+    assert config.recipe.max_length == 64
+    assert config.seed == 0
+
+
+def test_a_preset_with_another_model_leaves_its_depths_behind():
+    config = run_config({"preset": "gpu/albert-base", "model": {"preset": "albert-small"}})
+    assert (config.model.num_hidden_layers, config.depth) == (6, ())
+
+
+def test_named_recipes():
+    config = run_config({"recipe": {"name": "google", "max_length": 128}})
+    assert (config.recipe.max_predictions, config.recipe.max_length) == (20, 128)
+
+
+def test_square_root_rule_and_warm_up_share():
+    schedule = run_config({"batch_tokens": 1024 * 512, "steps": 4000}).learning_rate()
+    assert schedule.peak == pytest.approx(0.00088)
+    assert schedule.warmup_steps == 100
+
+
+def test_micro_batches_divide_the_rows_of_a_process():
+    config = run_config({"batch_tokens": 65_536, "micro_batch_tokens": 16_384})
+    assert [config.micro_batches(world) for world in (1, 2, 4, 8, 16)] == [4, 2, 1, 1, 1]
+    with pytest.raises(ConfigError, match="cannot be shared equally by 3 processes"):
+        config.micro_batches(3)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"preset": "gpu/albert-bse"}, r"preset: no run preset 'gpu/albert-bse'; did you mean 'gpu/albert-base'"),
+        ({"model": {"preset": "albert-bse"}}, r"model: no preset 'albert-bse'"),
+        ({"model": {"preset": "albert-base", "heads": 3}}, r"model: heads: unknown model field"),
+        ({"model": {"hidden_size": 100}}, r"model: num_attention_heads: 12 heads do not divide hidden_size 100"),
+        ({"recipe": {"name": "papper"}}, r"recipe: .*papper"),
+        ({"optim": {"lr": "fast"}}, r"optim.lr: expected a number"),
+        ({"optim": {"name": "lamp"}}, r"optim.name: 'lamp' is not one of: lamb, adamw; did you mean 'lamb'"),
+        ({"optim": {"name": "adamw"}}, r"optim.lr: needed for adamw"),
+        ({"step": 5}, r"step: unknown key; did you mean 'steps'"),
+        ({"steps": 0}, r"steps: must be at least 1"),
+        ({"max_minutes": 0}, r"max_minutes: must be above 0"),
+        ({"batch_tokens": 5000}, r"batch_tokens: 5000 is not a multiple of 4096"),
+        ({"batch_tokens": 256, "data": {"row_tokens": 512}}, r"batch_tokens: 256 is less than a row of 512 tokens"),
+        ({"depth": [{"until": 1.0, "value": 6}]}, r"depth: the last stage has 6 applications, the model 12"),
+        ({"depth": [{"until": 0.5, "value": 12}]}, r"the last stage must end at 1.0"),
+        ({"recipe": {"max_length": 1024}}, r"recipe.max_length: 1024 tokens are more than the model's"),
+        ({"data": {"row_tokens": 256}}, r"data.row_tokens: 256 cannot hold a sequence of 512"),
+        ({"data": {"stores": ["a"], "weights": [1, 2]}}, r"weights: 2 weights for 1 stores"),
+        ({"steps": 10, "optim": {"warmup_steps": 20}}, r"warmup_steps: 20 are more than the 10 steps"),
+    ],
+)
+def test_mistakes_name_their_key(data, message):
+    with pytest.raises(ConfigError, match=message):
+        run_config(data)
+
+
+def test_what_is_neither_a_file_nor_a_preset(tmp_path):
+    with pytest.raises(ConfigError, match="neither a YAML file nor a preset; did you mean 'gpu/albert-base'"):
+        load_run_config("gpu/albert-bas")
+    with pytest.raises(ConfigError, match="no such config file"):
+        load_run_config(tmp_path / "missing.yaml")
+    (tmp_path / "bad.yaml").write_text("steps: many")
+    with pytest.raises(ConfigError, match=r"bad.yaml: steps: expected a whole number, got 'many'"):
+        load_run_config(tmp_path / "bad.yaml")
+
+
+def test_the_default_config_is_the_papers_base():
+    assert RunConfig().learning_rate().peak == pytest.approx(0.00176)

@@ -1,0 +1,418 @@
+"""Whole runs: what is learned does not depend on how the batch is divided, and nothing that happens can lose it."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_run import make_corpus, tiny_config
+
+from litebert.config import write_yaml
+from litebert.errors import ConfigError
+from litebert.model.heads import MaskedLMModel, PretrainingModel
+from litebert.model.hub import load_model, save_model
+from litebert.pretraining import run as run_module
+from litebert.pretraining.config import load_run_config
+from litebert.pretraining.run import TrainingStoppedError, pretrain
+from litebert.train import checkpoint
+from litebert.train.log import read_metrics
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def weights(run, step: int = 8) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints" / f"step-{step:08d}" / "model.safetensors")
+
+
+def moments(run, step: int = 8) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints" / f"step-{step:08d}" / "optimizer.safetensors")
+
+
+def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], tolerance: float = 0.0) -> None:
+    assert a.keys() == b.keys()
+    for name, tensor in a.items():
+        if tolerance:
+            torch.testing.assert_close(tensor, b[name], atol=tolerance, rtol=0, msg=name)
+        else:
+            assert torch.equal(tensor, b[name]), name
+
+
+def lines(run, kind: str) -> list[dict]:
+    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == kind]
+
+
+def test_a_run_leaves_a_whole_folder(corpus, tmp_path):
+    result = pretrain(tiny_config(corpus), tmp_path / "run", quiet=True)
+    assert result.completed
+    assert result.step == 8
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        "checkpoints",
+        "config.yaml",
+        "metrics.jsonl",
+        "model",
+        "run.json",
+        "samples.json",
+    ]
+    model = load_model(result.model)
+    assert isinstance(model, PretrainingModel)
+    assert_same(dict(model.state_dict()), weights(tmp_path / "run"))
+    assert {"README.md", "config.json", "model.safetensors", "spiece.model"} <= set(os.listdir(result.model))
+    train, evaluated = lines(tmp_path / "run", "train"), lines(tmp_path / "run", "eval")
+    assert [line["step"] for line in train] == list(range(1, 9))
+    assert [line["step"] for line in evaluated] == [4, 8]
+    expected = {"loss", "mlm_loss", "mlm_accuracy", "sentence_loss", "sentence_accuracy", "lr", "gradient_norm"}
+    assert expected | {"tokens", "tokens_per_second", "depth", "length", "seconds"} <= train[0].keys()
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["completed"]
+    assert facts["parameters"] == sum(p.numel() for p in model.parameters())
+    samples = json.loads((tmp_path / "run" / "samples.json").read_text())
+    assert samples
+    assert all("[MASK]" in sample["text"] and len(sample["guesses"][0]) == 5 for sample in samples)
+    # The saved config is complete: it makes the same run.
+    assert load_run_config(tmp_path / "run" / "config.yaml").steps == 8
+
+
+def test_transformers_opens_the_model(corpus, tmp_path):
+    import transformers
+
+    result = pretrain(tiny_config(corpus, steps=2), tmp_path, quiet=True)
+    model = transformers.AutoModelForPreTraining.from_pretrained(result.model).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(result.model)
+    inputs = tokenizer("She opened the door.", "Then she went in.", return_tensors="pt")
+    assert "token_type_ids" in inputs
+    ours = load_model(result.model)(inputs["input_ids"], segment_ids=inputs["token_type_ids"])
+    torch.testing.assert_close(model(**inputs).sop_logits, ours.sentence, atol=1e-5, rtol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not(corpus, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        pretrain(tiny_config(corpus, seed=seed, steps=3), tmp_path / name, quiet=True)
+    assert_same(weights(tmp_path / "a", 3), weights(tmp_path / "b", 3))
+    different = weights(tmp_path / "c", 3)
+    assert any(not torch.equal(tensor, different[name]) for name, tensor in weights(tmp_path / "a", 3).items())
+
+
+def test_accumulated_equals_one_large_batch(corpus, tmp_path):
+    plain = {"model": {"hidden_dropout_prob": 0.0}, "optim": {"name": "adamw", "lr": 0.001}}
+    pretrain(tiny_config(corpus, **plain), tmp_path / "one", quiet=True)
+    pretrain(tiny_config(corpus, **plain, micro_batch_tokens=128), tmp_path / "four", quiet=True)
+    assert_same(weights(tmp_path / "one"), weights(tmp_path / "four"), 1e-6)
+
+
+def torchrun(config, out, folder, processes: int = 2, **options) -> subprocess.Popen:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.yaml").write_text(write_yaml(config))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command += ["-m", "litebert", "pretrain", str(folder / "run.yaml"), "--out", str(out)]
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, **pipes, env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
+
+
+def test_two_processes_equal_one(corpus, tmp_path):
+    config = tiny_config(corpus, model={"hidden_dropout_prob": 0.0}, optim={"name": "adamw", "lr": 0.001})
+    process = torchrun(config, tmp_path / "two", tmp_path)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    pretrain(config, tmp_path / "one", quiet=True)
+    assert_same(weights(tmp_path / "one"), weights(tmp_path / "two"), 1e-6)
+    one, two = lines(tmp_path / "one", "train"), lines(tmp_path / "two", "train")
+    for a, b in zip(one, two, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+        assert a["tokens"] == b["tokens"]
+    a, b = lines(tmp_path / "one", "eval")[-1], lines(tmp_path / "two", "eval")[-1]
+    assert a["mlm_count"] <= b["mlm_count"]  # two processes score twice the rows in as many batches
+
+
+def test_a_dead_worker_ends_the_run_and_a_restart_goes_on(corpus, tmp_path):
+    config = tiny_config(corpus, steps=2000, log={"checkpoint_every": 5, "evaluate_every": 0, "report_every": 5})
+    process = torchrun(config, tmp_path / "run", tmp_path)
+    try:
+        _wait_for(lambda: len(checkpoint.steps(tmp_path / "run")) > 0, 60)
+        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True)
+        os.kill(int(children.stdout.split()[-1]), signal.SIGKILL)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+    finally:
+        process.kill()
+    reached = checkpoint.load(tmp_path / "run").step
+    assert reached >= 5
+    shorter = dataclasses.replace(config, log=dataclasses.replace(config.log, checkpoint_every=1))
+    again = torchrun(shorter, tmp_path / "run", tmp_path)
+    try:
+        _wait_for(lambda: checkpoint.steps(tmp_path / "run")[-1] > reached + 1, 60)
+    finally:
+        again.terminate()
+        output, _ = again.communicate(timeout=60)
+    assert f"resuming at step {reached:,}" in output
+
+
+def _wait_for(condition, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+STAGES = {
+    "depth": [{"until": 0.5, "value": 1}, {"until": 1.0, "value": 2}],
+    "length": [{"until": 0.25, "value": 32}, {"until": 1.0, "value": 64}],
+}
+
+
+def test_depth_and_length_schedules(corpus, tmp_path):
+    pretrain(tiny_config(corpus, **STAGES), tmp_path, quiet=True)
+    train = lines(tmp_path, "train")
+    assert [line["depth"] for line in train] == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert [line["length"] for line in train] == [32, 32, 64, 64, 64, 64, 64, 64]
+    assert load_model(tmp_path / "model").config.num_hidden_layers == 2
+
+
+@pytest.mark.parametrize("more", [{}, {**STAGES, "optim": {"name": "adamw", "bias_correction": True}}])
+def test_resumed_equals_uninterrupted_bit_for_bit(corpus, tmp_path, monkeypatch, more):
+    config = tiny_config(corpus, **more)
+    pretrain(config, tmp_path / "whole", quiet=True)
+    for stop_at in (1, 3, 5):
+        _interrupt_at(stop_at, config, tmp_path / "cut", monkeypatch)
+    pretrain(config, tmp_path / "cut", quiet=True)
+    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
+    assert_same(moments(tmp_path / "whole"), moments(tmp_path / "cut"))
+    whole, cut = lines(tmp_path / "whole", "train"), lines(tmp_path / "cut", "train")
+    assert [(line["step"], line["loss"]) for line in whole] == [(line["step"], line["loss"]) for line in cut]
+    assert [line["message"] for line in lines(tmp_path / "cut", "event")].count("resumed at step 3") == 2
+
+
+def _interrupt_at(step, config, out, monkeypatch) -> None:
+    """Run until `step` and then die without saving, as a SIGKILL would."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(self) -> None:
+        if self.step == step:
+            raise Killed
+        original(self)
+
+    original = run_module.Run._set_learning_rate
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module.Run, "_set_learning_rate", die)
+        with pytest.raises(Killed):
+            pretrain(config, out, quiet=True)
+
+
+def start(config, out, folder, *more: str) -> subprocess.Popen:
+    (folder / "run.yaml").write_text(write_yaml(config))
+    command = [sys.executable, "-m", "litebert", "pretrain", str(folder / "run.yaml"), "--out", str(out), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_killed_at_random_moments_loses_nothing(corpus, tmp_path):
+    """Real SIGKILLs at random moments of a real process; what is resumed ends as if nothing had happened."""
+    config = tiny_config(corpus, steps=40, log={"checkpoint_every": 4, "evaluate_every": 0})
+    pretrain(config, tmp_path / "whole", quiet=True)
+    for delay in (0.05, 0.31):
+        process = start(config, tmp_path / "cut", tmp_path)
+        known = checkpoint.steps(tmp_path / "cut")[-1:] or [0]
+        _wait_for(lambda known=known: (checkpoint.steps(tmp_path / "cut")[-1:] or [0]) > known, 60)
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+    pretrain(config, tmp_path / "cut", quiet=True)
+    assert_same(weights(tmp_path / "whole", 40), weights(tmp_path / "cut", 40))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_save_and_exit_cleanly(corpus, tmp_path, number):
+    config = tiny_config(corpus, steps=5000, log={"checkpoint_every": 0, "evaluate_every": 0})
+    process = start(config, tmp_path / "run", tmp_path)
+    _wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists() and lines(tmp_path / "run", "train"), 60)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, output
+    assert "Traceback" not in output
+    saved = checkpoint.load(tmp_path / "run")
+    assert saved.step == lines(tmp_path / "run", "train")[-1]["step"]
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def poison(monkeypatch, steps: set[int], value: float = float("nan")) -> None:
+    """Make the loss of some steps bad, each time they are tried."""
+    original = run_module.score
+    seen = {"step": 0}
+    enter = run_module.Run._enter_stage
+
+    def remember(self) -> None:
+        seen["step"] = self.step
+        enter(self)
+
+    def bad(output, inputs):
+        totals = original(output, inputs)
+        return totals._replace(mlm_loss=totals.mlm_loss * value) if seen["step"] in steps else totals
+
+    monkeypatch.setattr(run_module.Run, "_enter_stage", remember)
+    monkeypatch.setattr(run_module, "score", bad)
+
+
+def test_a_nan_step_is_skipped_and_said(corpus, tmp_path, monkeypatch):
+    poison(monkeypatch, {2})
+    result = pretrain(tiny_config(corpus), tmp_path, quiet=True)
+    assert result.completed
+    messages = [line["message"] for line in lines(tmp_path, "event")]
+    assert any("loss nan at step 2" in message and "skipped" in message for message in messages)
+    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path).values())
+
+
+def test_a_nan_step_rolls_back_and_leaves_the_batch_out(corpus, tmp_path, monkeypatch):
+    poison(monkeypatch, {5})
+    result = pretrain(tiny_config(corpus, guard={"on_nan": "rollback"}), tmp_path, quiet=True)
+    assert result.completed
+    messages = [line["message"] for line in lines(tmp_path, "event")]
+    assert sum("back to the last checkpoint" in message for message in messages) == 1
+    assert [line["step"] for line in lines(tmp_path, "train")] == [1, 2, 3, 4, 5, 7, 8]  # batch 5 was left out
+
+
+def test_a_run_that_cannot_be_saved_stops_with_advice(corpus, tmp_path, monkeypatch):
+    poison(monkeypatch, set(range(8)))
+    with pytest.raises(TrainingStoppedError, match="Lower the learning rate"):
+        pretrain(tiny_config(corpus, guard={"max_skips": 2}), tmp_path, quiet=True)
+
+
+def test_a_spike_is_caught(corpus, tmp_path, monkeypatch):
+    poison(monkeypatch, {6}, value=50.0)
+    guard = {"window": 5, "min_history": 3, "spike_factor": 3.0}
+    pretrain(tiny_config(corpus, guard=guard), tmp_path, quiet=True)
+    assert any("at step 6, where" in line["message"] for line in lines(tmp_path, "event"))
+
+
+def test_a_corrupt_last_checkpoint_falls_back_and_says_so(corpus, tmp_path, capsys):
+    config = tiny_config(corpus)
+    pretrain(config, tmp_path / "whole", quiet=True)
+    pretrain(config, tmp_path / "run", quiet=True)
+    path = tmp_path / "run" / "checkpoints" / "step-00000008" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    pretrain(config, tmp_path / "run")
+    shown = capsys.readouterr().out
+    assert "going back to the one before" in shown
+    assert "resuming at step 6" in shown
+    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "run"))
+
+
+def test_a_half_written_checkpoint_is_not_taken_for_whole(corpus, tmp_path):
+    config = tiny_config(corpus)
+    pretrain(config, tmp_path, quiet=True)
+    (tmp_path / "checkpoints" / "step-00000008" / "checksums.json").unlink()
+    assert checkpoint.load(tmp_path).step == 6
+    assert pretrain(config, tmp_path, quiet=True).completed
+
+
+def test_a_full_disk_does_not_end_the_run(corpus, tmp_path, monkeypatch):
+    original = checkpoint._write_tensors
+    failures = []
+
+    def full(path, tensors):
+        if "step-00000003" in str(path):
+            failures.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        original(path, tensors)
+
+    monkeypatch.setattr(checkpoint, "_write_tensors", full)
+    result = pretrain(tiny_config(corpus), tmp_path / "go", quiet=True)
+    assert result.completed
+    assert failures
+    assert checkpoint.steps(tmp_path / "go") == [6, 8]
+    assert any("The run goes on" in line["message"] for line in lines(tmp_path / "go", "event"))
+    with pytest.raises(checkpoint.CheckpointWriteError, match="step-00000003"):
+        pretrain(tiny_config(corpus, log={"on_write_error": "stop"}), tmp_path / "stop", quiet=True)
+
+
+def test_a_changed_config_on_resume_is_refused_with_the_difference(corpus, tmp_path):
+    pretrain(tiny_config(corpus), tmp_path, quiet=True)
+    with pytest.raises(ConfigError, match=r"optim.lr: 0.01 -> 0.02"):
+        pretrain(tiny_config(corpus, optim={"lr": 0.02}), tmp_path, quiet=True)
+    # What changes nothing about the learning may change.
+    again = tiny_config(corpus, log={"report_every": 4}, micro_batch_tokens=128)
+    assert pretrain(again, tmp_path, quiet=True).completed
+
+
+def test_another_tokenizer_on_resume_is_refused(corpus, tmp_path):
+    pretrain(tiny_config(corpus, steps=3), tmp_path / "run", quiet=True)
+    (tmp_path / "other").mkdir()
+    other = make_corpus(tmp_path / "other", documents=130)
+    config = tiny_config(other, steps=3)
+    with pytest.raises(ConfigError, match="another tokenizer"):
+        pretrain(config, tmp_path / "run", quiet=True)
+
+
+def test_resume_modes(corpus, tmp_path):
+    with pytest.raises(ConfigError, match="no checkpoint to resume from"):
+        pretrain(tiny_config(corpus), tmp_path / "x", resume="must", quiet=True)
+    pretrain(tiny_config(corpus, steps=3), tmp_path / "x", resume="never", quiet=True)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        pretrain(tiny_config(corpus, steps=3), tmp_path / "x", resume="never", quiet=True)
+    assert pretrain(tiny_config(corpus, steps=3), tmp_path / "x", resume="must", quiet=True).completed
+
+
+def test_without_a_sentence_objective(corpus, tmp_path):
+    result = pretrain(tiny_config(corpus, recipe={"objective": "none"}), tmp_path, quiet=True)
+    assert isinstance(load_model(result.model), MaskedLMModel)
+    assert "sentence_accuracy" not in lines(tmp_path, "train")[0]
+
+
+def test_next_sentence_prediction(corpus, tmp_path):
+    pretrain(tiny_config(corpus, recipe={"objective": "nsp"}, steps=2), tmp_path, quiet=True)
+    assert "sentence_accuracy" in lines(tmp_path, "train")[0]
+
+
+def test_continued_pretraining_and_a_deeper_model_from_a_shallower_one(corpus, tmp_path):
+    first = pretrain(tiny_config(corpus, steps=3), tmp_path / "first", quiet=True)
+    config = tiny_config(corpus, init_from=str(first.model), model={"num_hidden_layers": 6}, steps=2)
+    model = run_module.make_model(config := run_module.fit_vocabulary(config, run_module.load_tokenizer(config)))
+    assert_same(dict(model.state_dict()), weights(tmp_path / "first", 3))
+    assert len(model.encoder.plan) == 6
+    assert pretrain(config, tmp_path / "second", quiet=True).completed
+    wider = tiny_config(corpus, init_from=str(first.model), model={"hidden_size": 32})
+    with pytest.raises(ConfigError, match="does not fit the model of this config"):
+        pretrain(wider, tmp_path / "third", quiet=True)
+    other = PretrainingModel(dataclasses.replace(config.model, vocab_size=77))
+    save_model(other, tmp_path / "other")
+    with pytest.raises(ConfigError, match="77 pieces"):
+        pretrain(tiny_config(corpus, init_from=str(tmp_path / "other")), tmp_path / "fourth", quiet=True)
+
+
+def test_wall_clock_budget(corpus, tmp_path):
+    config = tiny_config(corpus, steps=100_000, max_minutes=0.02, log={"evaluate_every": 0, "checkpoint_every": 0})
+    result = pretrain(config, tmp_path, quiet=True)
+    assert result.completed
+    assert 1 < result.step < 100_000
+    assert lines(tmp_path, "train")[-1]["lr"] < 0.005  # the schedule followed the clock
+
+
+def test_tensorboard(corpus, tmp_path):
+    pretrain(tiny_config(corpus, steps=2, log={"tensorboard": True}), tmp_path, quiet=True)
+    assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": {"stores": []}}, "data.stores: name at least one token store"),
+        ({"data": {"tokenizer": ""}}, "data.tokenizer: name the tokenizer"),
+        ({"data": {"stores": ["nowhere"]}}, "nowhere"),
+    ],
+)
+def test_missing_data(corpus, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        pretrain(tiny_config(corpus, **changes), tmp_path / "x", quiet=True)
