@@ -45,9 +45,9 @@ def ticks_between(low: float, high: float, most: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers for a logarithmic axis: log_ticks(0.8, 12, 5) -> [1, 2, 5, 10]."""
+    """Round numbers for a logarithmic axis: log_ticks(0.8, 12, 5) -> [1, 2, 3, 5, 10]."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for factors in ((1, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+    for factors in ((1, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 4, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         found = [factor * 10.0**decade for decade in decades for factor in factors]
         found = [tick for tick in found if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
         if len(found) <= most:
@@ -102,8 +102,8 @@ def time_axis(seconds: float, most: int = 8) -> Axis:
 
 
 def _apart(low: float, high: float) -> tuple[float, float]:
-    """A range that is not empty: a curve that never moves still needs an axis."""
-    if high - low > 1e-9 * max(abs(low), abs(high), 1e-12):
+    """A range that is wide enough to show: a curve that hardly moves is not blown up."""
+    size = max(abs(low), abs(high)) or 1.0
+    if high - low >= 0.02 * size:
         return low, high
-    margin = abs(high) * 0.1 or 1.0
-    return low - margin, high + margin
+    return low - 0.05 * size, high + 0.05 * size

@@ -93,7 +93,7 @@ ROWS: tuple[tuple[Metric, ...], ...] = (
         Metric("mlm-accuracy", "Masked words, accuracy", "percent", "mlm_accuracy", _held_out("mlm_accuracy"), "mlm"),
         Metric(
             "sentence-accuracy",
-            "Sentence pairs, accuracy",
+            "{sentence_task}, accuracy",
             "percent",
             "sentence_accuracy",
             _held_out("sentence_accuracy"),
@@ -103,7 +103,7 @@ ROWS: tuple[tuple[Metric, ...], ...] = (
     (
         Metric("mlm-loss", "Masked words, loss", "number", "mlm_loss", _held_out("mlm_loss"), log=True),
         Metric(
-            "sentence-loss", "Sentence pairs, loss", "number", "sentence_loss", _held_out("sentence_loss"), log=True
+            "sentence-loss", "{sentence_task}, loss", "number", "sentence_loss", _held_out("sentence_loss"), log=True
         ),
     ),
     (
@@ -112,6 +112,13 @@ ROWS: tuple[tuple[Metric, ...], ...] = (
         Metric("tokens-per-second", "Tokens per second", "count", "tokens_per_second"),
     ),
 )
+
+
+def sentence_task(runs: Sequence[Run]) -> str:
+    """What the sentence head was trained on, in words; "Sentence pairs" where runs differ or do not say."""
+    objectives = {run.facts.get("objective") for run in runs} - {"none"}
+    names = {"sop": "Sentence order", "nsp": "Next sentence"}
+    return names.get(str(*objectives), "Sentence pairs") if len(objectives) == 1 else "Sentence pairs"
 
 
 def make_charts(runs: Sequence[Run]) -> list[list[Chart]]:
@@ -143,7 +150,8 @@ def _make_chart(metric: Metric, runs: Sequence[Run]) -> Chart | None:
     low, high = _range(curves, references)
     axis = linear_axis(low, high, metric.form, bounds=(0.0, 1.0) if metric.form == "percent" else None)
     log = log_axis(low, high, metric.form) if metric.log and low > 0 else None
-    return Chart(metric.name, metric.title, metric.form, tuple(curves), references, axis, log)
+    title = metric.title.format(sentence_task=sentence_task(runs))
+    return Chart(metric.name, title, metric.form, tuple(curves), references, axis, log)
 
 
 def _references(task: str, runs: Sequence[Run]) -> tuple[Reference, ...]:

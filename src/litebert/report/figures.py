@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from litebert.report.axes import Axis, count_axis, time_axis
 from litebert.report.charts import ROLE_NAMES, Chart
@@ -133,10 +134,12 @@ def _figure(chart: Chart, runs: Sequence[Run], axes: Mapping[str, Axis], in_row:
 def _table(chart: Chart, runs: Sequence[Run]) -> Markup:
     """The chart as a table, for those who cannot see it or want a number."""
     curves = [curve for curve in chart.curves if curve.role != "report"]
-    last = max(float(curve.series.steps[-1]) for curve in curves)
+    # Where the longest run was scored, or, without scores, where it reported; and where the last curve ends.
+    steps = max((c.series.steps for c in curves if c.role == curves[-1].role), key=lambda steps: float(steps[-1]))
+    steps = np.union1d(steps, max(curve.series.steps[-1] for curve in curves))
     names = [f"{runs[c.run].name}, {ROLE_NAMES[c.role]}" if len(runs) > 1 else ROLE_NAMES[c.role] for c in curves]
     body = []
-    for step in np.unique(np.linspace(0, last, TABLE_ROWS + 1)[1:].round()):
+    for step in steps[_evenly(len(steps), TABLE_ROWS)]:
         cells = []
         for curve in curves:
             place = int(np.searchsorted(curve.series.steps, step, side="right")) - 1
@@ -152,8 +155,13 @@ def _table(chart: Chart, runs: Sequence[Run]) -> Markup:
 
 def _clock(run: Run, name: str) -> list[list[float]]:
     series = run.clock(name)
-    places = np.unique(np.linspace(0, len(series.steps) - 1, MOST_CLOCK_POINTS).round().astype(int))
+    places = _evenly(len(series.steps), MOST_CLOCK_POINTS)
     return [_short(series.steps[places]), _short(series.values[places], digits=7)]
+
+
+def _evenly(length: int, most: int) -> npt.NDArray[np.int64]:
+    """At most so many places of a list, the first and the last among them."""
+    return np.unique(np.linspace(0, length - 1, most).round().astype(np.int64))
 
 
 def _short(values: Floats, digits: int = 5) -> list[float]:

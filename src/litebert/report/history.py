@@ -10,6 +10,7 @@ from litebert.report.html import Markup, element, join
 from litebert.report.numbers import count
 from litebert.report.palette import swatch
 from litebert.report.runs import Event, Run
+from litebert.report.settings import draw_by_run
 
 MOST_EVENTS = 200  # of one run; the last ones
 OBJECTIVES = {"sop": "sentence order", "nsp": "next sentence", "none": "masked words only"}
@@ -45,27 +46,26 @@ def draw_events(runs: Sequence[Run]) -> Markup | None:
 
 def draw_provenance(runs: Sequence[Run]) -> Markup:
     """Where each run ran, with which versions, from which command."""
-    cards = []
-    for number, run in enumerate(runs):
-        facts = {str(key).replace("_", " "): value for key, value in run.hardware.items()}
-        facts |= {key: run.facts.get(key) for key in ("litebert", "torch", "python", "started", "finished")}
-        facts["folder"] = str(run.folder)
-        items = [
-            element("div", element("dt", name), element("dd", _fact(value)))
-            for name, value in facts.items()
-            if value not in (None, "")
-        ]
-        command = run.facts.get("command")
-        cards.append(
-            element(
-                "section",
-                element("h3", swatch(number), " ", run.name) if len(runs) > 1 else None,
-                element("dl", items, class_="facts"),
-                element("pre", element("code", str(command)), tabindex=0) if command else None,
-                class_="provenance",
-            )
-        )
-    return join(cards)
+    facts = [_facts(run) for run in runs]
+    if len(runs) > 1:
+        keys = dict.fromkeys(key for one in facts for key in one)
+        rows = {key: [one.get(key, "–") for one in facts] for key in keys}
+        return draw_by_run("Hardware and software", "", rows, runs)
+    command = facts[0].pop("command", None)
+    items = [element("div", element("dt", name), element("dd", value)) for name, value in facts[0].items()]
+    return element(
+        "div",
+        element("dl", items, class_="facts"),
+        element("pre", element("code", command), tabindex=0) if command else None,
+        class_="provenance",
+    )
+
+
+def _facts(run: Run) -> dict[str, str]:
+    facts = {str(key).replace("_", " "): value for key, value in run.hardware.items()}
+    facts |= {key: run.facts.get(key) for key in ("litebert", "torch", "python", "started", "finished")}
+    facts |= {"folder": run.folder, "command": run.facts.get("command")}
+    return {key: _fact(value) for key, value in facts.items() if value not in (None, "")}
 
 
 def _event(event: Event, number: int, runs: Sequence[Run]) -> Markup:

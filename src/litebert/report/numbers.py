@@ -15,9 +15,7 @@ def count(number: float) -> str:
     """Three digits and a unit: 1_234_567 -> "1.23M", 950 -> "950"."""
     for size, unit in UNITS:
         if abs(number) >= size * (0.9995 if size > 1 else 1):
-            scaled = number / size
-            digits = max(0, 2 - math.floor(math.log10(abs(scaled)) + 1e-9))
-            return f"{scaled:.{digits if unit else 0}f}{unit}"
+            return f"{number / size:#.3g}".rstrip(".") + unit if unit else f"{number:.0f}"
     return f"{number:.3g}"
 
 
@@ -27,10 +25,10 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """52 -> "52 s", 200 -> "3 min 20 s", 7384 -> "2 h 3 min", 200_000 -> "2 d 7 h"."""
+    """0.42 -> "0.4 s", 52 -> "52 s", 200 -> "3 min 20 s", 7384 -> "2 h 3 min", 200_000 -> "2 d 7 h"."""
     total = round(max(seconds, 0.0))
     if total < 60:
-        return f"{total} s"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{total} s"
     if total < 3600:
         return f"{total // 60} min {total % 60} s"
     if total < 86_400:

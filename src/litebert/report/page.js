@@ -104,7 +104,7 @@
     const { run, x, y } = view.chart.curves[Number(node.dataset.curve)];
     const points = x.map((step, i) => `${placeX(view, onAxis(step, run)).toFixed(1)} ${placeY(view, y[i]).toFixed(1)}`);
     if (node.classList.contains("dots")) return points.map((point) => `M${point}h0`).join("");
-    return "M" + points.join(" ") + (points.length === 1 ? "h0" : "");
+    return "M" + points.join(" ");
   }
 
   const placeAll = () => figures.forEach(place);

@@ -32,7 +32,8 @@ def show_value(value: Any) -> str:
         return ", ".join(show_value(item) for item in value) or "none"
     if isinstance(value, Mapping):
         if set(value) == {"until", "value"} and isinstance(value["until"], (int, float)):
-            return f"{value['value']} until {100 * value['until']:.3g}%"
+            end = f"until {100 * value['until']:.3g}%" if value["until"] < 1 else "to the end"
+            return f"{value['value']} {end}"
         return " ".join(f"{key} {show_value(item)}" for key, item in value.items()) or "none"
     if isinstance(value, float):
         return f"{value:g}"
@@ -49,20 +50,23 @@ def differences(runs: Sequence[Run]) -> dict[str, list[str]]:
 def draw_differences(runs: Sequence[Run]) -> Markup | None:
     """Only what differs, as a table."""
     found = differences(runs)
-    if not found:
-        return None
-    head = [element("th", swatch(n), " ", element("span", run.name), scope="col") for n, run in enumerate(runs)]
-    rows = [
+    return draw_by_run("Settings that differ", "Setting", found, runs) if found else None
+
+
+def draw_by_run(label: str, what: str, rows: Mapping[str, Sequence[str]], runs: Sequence[Run]) -> Markup:
+    """A table with a column per run, under its name and colour."""
+    names = [element("th", swatch(number), " ", run.name, scope="col") for number, run in enumerate(runs)]
+    body = [
         element("tr", element("th", key, scope="row"), [element("td", value) for value in values])
-        for key, values in found.items()
+        for key, values in rows.items()
     ]
     table = element(
         "table",
-        element("thead", element("tr", element("th", "Setting", scope="col"), head)),
-        element("tbody", rows),
+        element("thead", element("tr", element("th", what, scope="col"), names)),
+        element("tbody", body),
         class_="settings",
     )
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Settings that differ")
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
 
 
 def draw_settings(runs: Sequence[Run]) -> Markup | None:
@@ -88,7 +92,7 @@ def _group(name: str, rows: Mapping[str, Sequence[str]], runs: Sequence[Run]) ->
     differing = sum(len(set(values)) > 1 for values in rows.values())
     preview = ", ".join(f"{key} {values[0]}" for key, values in rows.items() if len(set(values)) == 1)
     head = None
-    if len(runs) > 1:
+    if differing:
         head = element("thead", element("tr", element("th"), [element("th", run.name, scope="col") for run in runs]))
     body = [
         element(

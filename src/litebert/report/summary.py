@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from litebert.report.charts import held_out_loss
+from litebert.report.charts import held_out_loss, sentence_task
 from litebert.report.curves import Series
 from litebert.report.html import Child, Markup, element, join
 from litebert.report.numbers import count, duration, percent
@@ -69,10 +69,9 @@ def draw_tiles(run: Run) -> Markup:
     """One run's headline: its accuracies beside what guessing scores, and what they took."""
     final = final_numbers(run)
     where = "on held-out text" if final.held_out else "in training"
-    sentence = {"sop": "Sentence order", "nsp": "Next sentence"}.get(str(run.facts.get("objective")), "Sentence pairs")
     cards = [
         _accuracy_card("Masked words", where, final.mlm_accuracy, run.baselines.get("mlm", {})),
-        _accuracy_card(sentence, where, final.sentence_accuracy, run.baselines.get("sentence", {})),
+        _accuracy_card(sentence_task([run]), where, final.sentence_accuracy, run.baselines.get("sentence", {})),
     ]
     peak = f"{100 * final.share_of_peak:.0f}% of the hardware's peak" if final.share_of_peak is not None else None
     stats = [
@@ -82,16 +81,17 @@ def draw_tiles(run: Run) -> Markup:
         ("Tokens per second", _or_none(count, final.tokens_per_second), peak),
         ("Parameters", _or_none(count, final.parameters), None),
     ]
+    known = [_stat(*stat) for stat in stats if stat[1]]
     return join(
         element("div", cards, class_="cards") if any(cards) else None,
-        element("dl", [_stat(*stat) for stat in stats if stat[1]], class_="stats"),
+        element("dl", known, class_="stats") if known else None,
     )
 
 
 def draw_comparison(runs: Sequence[Run]) -> Markup:
     """Several runs in one table, the best of each column marked, with what guessing scores below."""
     finals = [final_numbers(run) for run in runs]
-    columns = _columns(finals)
+    columns = _columns(finals, sentence_task(runs))
     head = [element("th", column.name, scope="col", class_="number") for column in columns]
     body = []
     for number, run in enumerate(runs):
@@ -105,7 +105,7 @@ def draw_comparison(runs: Sequence[Run]) -> Markup:
         ]
         cells = [_cell(column, number) for column in columns]
         body.append(element("tr", element("th", name, scope="row"), cells, class_=color_of(number)))
-    body += _guessing_rows(runs, [column.name for column in columns])
+    body += _guessing_rows(runs, columns)
     table = element(
         "table",
         element("caption", "Scores are on held-out text. ★ is the best of a column."),
@@ -122,7 +122,7 @@ def print_summary(runs: Sequence[Run]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    columns = [column for column in _columns([final_numbers(run) for run in runs]) if column.short]
+    columns = [column for column in _columns([final_numbers(run) for run in runs], sentence_task(runs)) if column.short]
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")
     for column in columns:
@@ -143,10 +143,10 @@ class Column(NamedTuple):
     better: int
 
 
-def _columns(finals: Sequence[Final]) -> list[Column]:
+def _columns(finals: Sequence[Final], sentence: str) -> list[Column]:
     columns = [
         Column("Masked words", "MLM", [final.mlm_accuracy for final in finals], percent, 1),
-        Column("Sentence pairs", "sentence", [final.sentence_accuracy for final in finals], percent, 1),
+        Column(sentence, "sentence", [final.sentence_accuracy for final in finals], percent, 1),
         Column("Loss", "loss", [final.loss for final in finals], "{:.3f}".format, -1),
         Column("Steps", "", [final.step for final in finals], "{:,.0f}".format, 0),
         Column("Tokens", "tokens", [final.tokens for final in finals], count, 0),
@@ -170,10 +170,10 @@ def _cell(column: Column, row: int) -> Markup:
     return element("td", star, column.form(value), class_="number" + " best" * is_best)
 
 
-def _guessing_rows(runs: Sequence[Run], columns: Sequence[str]) -> list[Markup]:
+def _guessing_rows(runs: Sequence[Run], columns: Sequence[Column]) -> list[Markup]:
     """What guessing scores, where all runs that say so agree."""
     rows = []
-    for task, scored in (("mlm", "Masked words"), ("sentence", "Sentence pairs")):
+    for task, scored in (("mlm", "MLM"), ("sentence", "sentence")):
         levels: dict[str, set[float]] = {}
         for run in runs:
             for label, value in run.baselines.get(task, {}).items():
@@ -182,7 +182,7 @@ def _guessing_rows(runs: Sequence[Run], columns: Sequence[str]) -> list[Markup]:
             if len(values) > 1:
                 continue
             bar = element("td", percent(min(values)), class_="number bar", style=_share(min(values)))
-            cells = [bar if name == scored else element("td") for name in columns]
+            cells = [bar if column.short == scored else element("td") for column in columns]
             rows.append(element("tr", element("th", label, scope="row"), cells, class_="guessing"))
     return rows
 
@@ -198,7 +198,7 @@ def _accuracy_card(title: str, where: str, value: float | None, levels: Mapping[
     bars = [_bar("this model", value, "model"), *(_bar(name, level) for name, level in below)]
     return element(
         "section",
-        element("h2", title),
+        element("h3", title),
         element("p", element("strong", percent(value)), element("span", f"right {where}"), class_="big"),
         element("ul", bars, class_="bars"),
         class_="card",

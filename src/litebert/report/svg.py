@@ -122,19 +122,16 @@ class Drawing:
     # -- curves and levels ---------------------------------------------------------------------------------------------
 
     def curve(self, number: int, curve: Curve) -> Markup:
-        """A line; with a dot at each value where it is held-out."""
+        """A line; with a dot at each value where it is held-out, or has only one."""
         points = [f"{self.x(step)} {self.y(value)}" for step, value in zip(*curve.series, strict=True)]
-        # A line of no length with round ends is a dot.
-        path = "M" + " ".join(points) + ("h0" if len(points) == 1 else "")
+        dots = "".join(f"M{point}h0" for point in points)  # lines of no length, with round ends
         kind = f"curve {curve.role} {color_of(curve.run)}"
         common = {"data_run": curve.run, "data_curve": number}
         dash = dash_of(curve.run) if curve.role != "report" else None
-        line = element("path", d=path, class_=kind, stroke_dasharray=dash, **common)
-        if curve.role != "held-out":
+        line = element("path", d="M" + " ".join(points), class_=kind, stroke_dasharray=dash, **common)
+        if curve.role != "held-out" and len(points) > 1:
             return line
-        return join(
-            line, element("path", d="".join(f"M{point}h0" for point in points), class_=f"{kind} dots", **common)
-        )
+        return join(line, element("path", d=dots, class_=f"{kind} dots", **common))
 
     def reference_labels(self) -> list[Markup]:
         """Names of the levels at the right end, above their lines, or below where another stands there already."""
