@@ -50,6 +50,7 @@ def test_stages_are_labelled_with_what_is_new(folder):
         (340, "length 128"),
     ]
     assert stages[0].short_label == "depth 1"
+    assert stages[2].description == "depth 4 · length 64"
 
 
 def test_without_changes_there_is_one_stage_without_a_label(tmp_path):

@@ -103,7 +103,8 @@ def time_axis(seconds: float, most: int = 8) -> Axis:
 
 def _apart(low: float, high: float) -> tuple[float, float]:
     """A range that is wide enough to show: a curve that hardly moves is not blown up."""
-    size = max(abs(low), abs(high)) or 1.0
+    size = max(abs(low), abs(high))
+    size = size if size > 1e-12 else 1.0
     if high - low >= 0.02 * size:
         return low, high
     return low - 0.05 * size, high + 0.05 * size

@@ -57,7 +57,7 @@ def chart_data(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> dic
                 "name": run.name,
                 "color": color_of(number),
                 "clocks": {name: _clock(run, name) for name in axes if name != "step"},
-                "stages": [[stage.step, f"depth {stage.depth}"] for stage in run.stages if stage.depth],
+                "stages": [[stage.step, stage.description] for stage in run.stages if stage.label],
             }
             for number, run in enumerate(runs)
         ],

@@ -66,6 +66,12 @@ class Stage:
     label: str = ""
 
     @property
+    def description(self) -> str:
+        """All that is known of the stage: "depth 4 · length 128"."""
+        parts = [f"depth {self.depth}" if self.depth else "", f"length {self.length}" if self.length else ""]
+        return " · ".join(part for part in parts if part)
+
+    @property
     def short_label(self) -> str:
         """Only the first thing that is new."""
         return self.label.split(" · ")[0]
