@@ -64,24 +64,55 @@ def slow_mask(a, b, budget, key, recipe, special, starts_word, replacements, mas
     spans = []
     covered = set(blocked)
     left = budget
-    for start in order:
-        if left == 0:
-            break
-        rest_of_part = [w for w in range(start, len(words)) if part_of[w] == part_of[start]]
-        if recipe.ngram_draw == "span":
-            n = min(draw_n(lower(splitmix64(key, SPANS + len(spans))), max_ngram), widest)
-            if n > len(rest_of_part):
-                continue
-        else:
-            n = min(draw_n(lower(splitmix64(key, WORDS + start)), max_ngram), len(rest_of_part))
-        while n > 0 and sum(len(words[w]) for w in rest_of_part[:n]) > left:
+
+    def rest_of_part(start):
+        return [w for w in range(start, len(words)) if part_of[w] == part_of[start]]
+
+    def size_of_span(number):
+        return min(draw_n(lower(splitmix64(key, SPANS + number)), max_ngram), widest)
+
+    def size_of_start(start):
+        return draw_n(lower(splitmix64(key, WORDS + start)), max_ngram)
+
+    def try_span(start, n):
+        """Place n words from `start`, or fewer if the budget is short; says whether that was possible."""
+        nonlocal left
+        following = rest_of_part(start)
+        while n > 0 and sum(len(words[w]) for w in following[:n]) > left:
             n -= 1
-        places = [place for w in rest_of_part[:n] for place in words[w]]
+        places = [place for w in following[:n] for place in words[w]]
         if not places or any(place in covered for place in places):
-            continue
+            return False
         covered.update(places)
-        spans.append((places, n))
+        spans.append((places, min(n, len(following))))
         left -= len(places)
+        return True
+
+    if recipe.ngram_draw == "start":  # as released: n belongs to the word
+        for start in order:
+            if left:
+                try_span(start, size_of_start(start))
+    else:
+        # n-grams are drawn as long as they fit the budget together, and each is put at the next word; ...
+        waiting = []
+        total = count = 0
+        while count < len(order):
+            n = size_of_span(count)
+            following = rest_of_part(order[count])
+            total += sum(len(words[w]) for w in following[:n])
+            if total > budget:
+                break
+            if n > len(following) or not try_span(order[count], n):
+                waiting.append(n)
+            count += 1
+        # ... those that found no place, and then further ones, are tried word by word until the budget is full.
+        placed = 0
+        for start in order[count:]:
+            if not left:
+                break
+            n = waiting[placed] if placed < len(waiting) else size_of_span(count + placed - len(waiting))
+            if n <= len(rest_of_part(start)) and try_span(start, n):
+                placed += 1
 
     result = {}
     for places, _ in spans:

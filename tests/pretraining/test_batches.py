@@ -140,7 +140,7 @@ def test_a_step_needs_no_steps_before_it():
     assert same(one.batch(2), make().batch(2))
 
 
-@pytest.mark.parametrize(("recipe", "expected"), [("paper", "248752f44ec55142"), ("google", "62af8b4128510eaf")])
+@pytest.mark.parametrize(("recipe", "expected"), [("paper", "b7c13ad13b47dc8b"), ("google", "62af8b4128510eaf")])
 def test_batches_stay_the_same_from_version_to_version(recipe, expected):
     # A resumed run must go on with the batches it began with: change this only with a note in the changelog.
     store = MemoryStore([[5 + (7 * i + 3 * j) % 31 for j in range(1 + i * i % 23)] for i in range(300)])

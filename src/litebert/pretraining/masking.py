@@ -3,13 +3,12 @@
 Sec. 4.1 of the paper, after SpanBERT: n-grams of whole words, p(n) proportional to 1/n, until 15 % of the tokens are
 chosen; 80 % of those become [MASK], 10 % a random token, 10 % stay. For each sequence:
 
-    go through the words in random order
+    go through its words in random order
       draw n and take n words from there; fewer if the budget does not allow n; none if it does not allow one
-      skip the place if one of these words is taken already
+      skip the word if one of these words is taken already (and try this n elsewhere, or forget it: `ngram_draw`)
 
-Whole words are n = 1, single tokens are words of one token, so the three maskings are one algorithm. Everything is
-computed for all sequences of a batch at once, but for a short loop over the spans tried. The plain version, equal bit
-for bit, is `tests/pretraining/slow_masking.py`.
+Whole words are n = 1, single tokens are words of one token, so the three maskings are one algorithm. It runs for all
+sequences of a batch at once. The plain version, equal bit for bit, is `tests/pretraining/slow_masking.py`.
 
 Legend: C tokens of text in the batch (without [CLS] and [SEP]), side by side; W words in it; M tokens masked.
 """
@@ -154,55 +153,118 @@ def find_words(text: Ids, segments: Integers, recipe: Recipe, symbols: Symbols) 
 
 
 def select_spans(words: Words, budgets: Integers, keys: Bits, recipe: Recipe) -> tuple[Integers, Integers]:
-    """The chosen n-grams as words [start, end), in the order of the text; marks them in `words.taken`."""
+    """The chosen n-grams as words [start, end), in the order of the text; marks them in `words.taken`.
+
+    Words are tried in random order as starts. As long as all tries of a sequence together stay within its budget, the
+    budget decides nothing, and they are placed at once; only the last few go one by one.
+    """
     max_ngram = recipe.max_ngram if recipe.masking == "ngram" else 1
     per_span = recipe.ngram_draw == "span"
     order, bits = shuffle_words(words, keys)
+    tries = np.minimum(np.diff(words.first), budgets)  # enough, since a span has one token at least
+    sequence = np.repeat(np.arange(len(keys)), tries)
+    number = join_ranges(np.zeros_like(tries), tries)
+    start = order[words.first[sequence] + number]
     if per_span:
-        spans = np.arange(int(budgets.max(initial=1)))
-        sizes = draw_sizes(draw(keys[:, None], spans + SPANS), max_ngram)
-        sizes = np.minimum(sizes, words.widest[:, None])  # [sequences, spans]; more would never find a place
-        sizes_of = sizes.tolist()
-        furthest = words.limit
+        sizes = draw_sizes(draw(keys[sequence], number + SPANS), max_ngram)
+        sizes = np.minimum(sizes, words.widest[sequence])  # more would never find a place
     else:
-        sizes_of = [[]] * len(budgets)
-        furthest = np.minimum(np.arange(len(order)) + draw_sizes(bits, max_ngram), words.limit)  # [W]
+        sizes = draw_sizes(bits[start], max_ngram)
+    end = np.minimum(start + sizes, words.limit[start])
+    cost = words.bounds[end] - words.bounds[start]
+    spent = np.cumsum(cost)
+    before = np.append(0, spent)[np.cumsum(tries) - tries]
+    sure = spent - before[sequence] <= budgets[sequence]
+    fitting = np.flatnonzero(sure & (end - start == sizes) if per_span else sure)
+    placed = fitting[place_spans(start[fitting], end[fitting], np.frombuffer(words.taken, np.uint8))]
 
-    # A span has two tokens or so: these tries are nearly always enough, and the other words are only looked at if not.
-    begin, counts = words.first[:-1], np.diff(words.first)
-    tries = np.minimum(budgets // min(max_ngram, 2) + 8, counts)
-    likely = order[join_ranges(begin, tries)]
-    starts, ends = likely.tolist(), furthest[likely].tolist()
+    room = budgets - np.bincount(sequence[placed], cost[placed], len(keys)).astype(np.int64)
+    tried = np.bincount(sequence, sure, len(keys)).astype(np.int64)
+    waiting = np.ones(len(start), bool)  # of each sequence, first n-grams that found no place, then new ones
+    waiting[placed] = False
+    queues = np.bincount(sequence, waiting, len(keys)).astype(np.int64)
+    more = _place_rest(words, order, bits, tried, room, sizes[waiting], queues, max_ngram if not per_span else None)
+    spans = np.sort(np.concatenate([start[placed] << 5 | end[placed] - start[placed], more]))
+    return spans >> 5, (spans >> 5) + (spans & 31)
+
+
+def _place_rest(
+    words: Words,
+    order: Integers,
+    bits: Bits,
+    tried: Integers,
+    room: Integers,
+    sizes: Integers,
+    queues: Integers,
+    max_ngram: int | None,
+) -> Integers:
+    """Go on one try after the other until no room is left, shortening what is too long; gives start * 32 + n.
+
+    With `max_ngram`, n belongs to the word that is tried; without, the next of the sequence's queue of sizes is kept
+    until it has found a place.
+    """
+
+    def look_up(start: Integers) -> Iterator[tuple[int, int]]:
+        limit = words.limit[start]
+        end = limit if max_ngram is None else np.minimum(start + draw_sizes(bits[start], max_ngram), limit)
+        return zip(start.tolist(), end.tolist(), strict=True)
 
     def others(number: int) -> Iterator[tuple[int, int]]:
-        start = order[begin[number] + tries[number] : begin[number] + counts[number]]
-        yield from zip(start.tolist(), furthest[start].tolist(), strict=True)
+        yield from look_up(order[begin[number] + likely[number] : words.first[number + 1]])
 
+    begin = words.first[:-1] + tried
+    likely = np.minimum(np.where(room > 0, room + 4, 0), words.first[1:] - begin)  # nearly always enough
+    candidates = list(look_up(order[join_ranges(begin, likely)]))
     taken, bounds = words.taken, words.bounds.data
-    chosen: list[int] = []  # start * 32 + n, which sorts faster than pairs
-    last = 0
-    for number, (room, num_tries) in enumerate(zip(budgets.tolist(), tries.tolist(), strict=True)):
-        first, last = last, last + num_tries
-        wanted, span = sizes_of[number], 0
-        for start, end in chain(zip(starts[first:last], ends[first:last], strict=True), others(number)):
-            if per_span:
+    wanted = sizes.tolist()
+    found: list[int] = []
+    last = next_queue = 0
+    for number, (left, count, queue) in enumerate(zip(room.tolist(), likely.tolist(), queues.tolist(), strict=True)):
+        first, last = last, last + count
+        span, next_queue = next_queue, next_queue + queue
+        if not left:
+            continue
+        for start, end in chain(candidates[first:last], others(number)):
+            if max_ngram is None:
                 limit, end = end, start + wanted[span]
                 if end > limit:
                     continue
             cost = bounds[end] - bounds[start]
-            while cost > room:
+            while cost > left:
                 end -= 1
                 cost = bounds[end] - bounds[start]
             if end == start or taken.find(1, start, end) >= 0:
                 continue
             taken[start:end] = ONES[: end - start]
-            chosen.append(start << 5 | end - start)
+            found.append(start << 5 | end - start)
             span += 1
-            room -= cost
-            if not room:
+            left -= cost
+            if not left:
                 break
-    found = np.sort(np.array(chosen, np.int64))
-    return found >> 5, (found >> 5) + (found & 31)
+    return np.array(found, np.int64)
+
+
+def place_spans(start: Integers, end: Integers, taken: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which spans find their words free when they are placed in this order; marks them in `taken`.
+
+    A span that no earlier one competes with is placed, and what then overlaps it is out; a few rounds settle all.
+    """
+    placed = np.zeros(len(start), bool)
+    earliest = np.empty(len(taken), np.int64)  # [W] the first span that wants each word
+    waiting = np.arange(len(start))
+    while waiting.size:
+        sizes = end[waiting] - start[waiting]
+        wanted = join_ranges(start[waiting], sizes)
+        owner = np.repeat(waiting, sizes)
+        earliest[wanted] = len(start)
+        np.minimum.at(earliest, wanted, owner)
+        begin = np.cumsum(sizes) - sizes
+        free = np.add.reduceat(taken[wanted], begin) == 0
+        wins = free & np.logical_and.reduceat(earliest[wanted] == owner, begin)
+        placed[waiting[wins]] = True
+        taken[wanted[np.repeat(wins, sizes)]] = 1
+        waiting = waiting[free & ~wins]
+    return placed
 
 
 def shuffle_words(words: Words, keys: Bits) -> tuple[Integers, Bits]:
