@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+FEW = 12  # with fewer points, there is nothing to smooth
 
 
 class Series(NamedTuple):
@@ -46,8 +47,8 @@ def smooth(series: Series, share: float, breaks: Sequence[float] = ()) -> Series
     Centred, so that a drop is drawn where it happened; cut at breaks, so that a jump there stays a jump.
     """
     steps, values = series
-    half = int(len(steps) * share / 2)
-    if half < 1:
+    half = max(int(len(steps) * share / 2), 1)
+    if not share or len(steps) < FEW:
         return series
     cuts = np.searchsorted(steps, np.asarray(breaks, dtype=float), side="right")
     parts = [_average(_average(part, half), half) for part in np.split(values, cuts) if len(part)]
