@@ -32,9 +32,7 @@ def train(
     ] = "multilingual",
     lower: Annotated[
         bool | None,
-        typer.Option(
-            "--lower/--cased", help="Lower-case the text.  [default: cased; google: lower]", show_default=False
-        ),
+        typer.Option("--lower/--cased", help="Lower-case the text, or not; unless said, only google does."),
     ] = None,
     keep_accents: Annotated[bool, typer.Option("--keep-accents", help="Leave Latin letters their accents.")] = False,
     character_coverage: Annotated[

@@ -1,8 +1,8 @@
 """Where a Korean word ends and its particle begins, told from the text's own statistics.
 
 Korean writes particles onto the word: 식당에 is 식당 (restaurant) and 에 (in). A unigram vocabulary of some size then
-holds the frequent combinations (▁나는, ▁학교에서) and loses what they share. While a vocabulary is trained, a cut
-before each particle keeps pieces from reaching across it; encoding needs no rule of its own.
+holds the frequent combinations (▁나는, ▁학교에서) and loses what they share. While a vocabulary is trained, the text is
+cut before each particle, so that no piece reaches across; encoding needs no rule of its own.
 
 A word ends in a particle if the syllable before it allows that one (는 follows a vowel, 은 a consonant), unless the
 whole is met with a subject or object particle of its own: 지도 is "map" and not 지 + 도, since there is 지도를.
@@ -38,11 +38,11 @@ class Particles:
         self._counts = counts
         self._known: dict[str, list[str]] = {}
 
-    def mark(self, text: str, mark: str) -> str:
-        """Put a mark before every particle: "밥을 먹었다" -> "밥|을 먹었다"."""
-        if text.isascii():
-            return text
-        return _WORD.sub(lambda word: mark.join(self.split(word[0])), text)
+    def cut(self, line: str) -> list[str]:
+        """Cut a line before every particle: "나는 밥을 먹었다" -> ["나", "는 밥", "을 먹었다"]."""
+        if line.isascii():
+            return [line]
+        return _WORD.sub(lambda word: "\n".join(self.split(word[0])), line).split("\n")
 
     def split(self, word: str) -> list[str]:
         """A word and its particles: "식당에는" -> ["식당", "에", "는"]."""

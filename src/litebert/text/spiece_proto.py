@@ -20,6 +20,8 @@ BYTE: Final = 6
 
 UNIGRAM: Final = 1
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_MODEL_TYPE, _VOCAB_SIZE, _UNK_ID = 3, 4, 40  # of the trainer's part
+_NAME, _CHARSMAP, _ADD_DUMMY_PREFIX, _REMOVE_EXTRA_WHITESPACES, _ESCAPE_WHITESPACES = 1, 2, 3, 4, 5  # the normaliser's
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 Field = tuple[int, int, "int | bytes"]  # number, wire type, value
@@ -61,40 +63,42 @@ def read_model(data: bytes) -> SpieceModel:
         raise ValueError("no pieces in it")
     return SpieceModel(
         pieces,
-        model_type=int(trainer.get(3, UNIGRAM)),
-        charsmap=_as_bytes(normalizer.get(2, b"")),
-        add_dummy_prefix=bool(normalizer.get(3, 1)),
-        remove_extra_whitespaces=bool(normalizer.get(4, 1)),
+        model_type=int(trainer.get(_MODEL_TYPE, UNIGRAM)),
+        charsmap=_as_bytes(normalizer.get(_CHARSMAP, b"")),
+        add_dummy_prefix=bool(normalizer.get(_ADD_DUMMY_PREFIX, 1)),
+        remove_extra_whitespaces=bool(normalizer.get(_REMOVE_EXTRA_WHITESPACES, 1)),
     )
 
 
 def write_model(model: SpieceModel) -> bytes:
     """A model file that SentencePiece opens."""
-    trainer = [(3, _VARINT, model.model_type), (4, _VARINT, len(model.pieces))]
-    ids = {kind: i for i, piece in reversed(list(enumerate(model.pieces))) if (kind := piece.kind) == UNKNOWN}
-    trainer.append((40, _VARINT, ids.get(UNKNOWN, 0)))
+    unknown = next((number for number, piece in enumerate(model.pieces) if piece.kind == UNKNOWN), 0)
+    trainer: list[Field] = [
+        (_MODEL_TYPE, _VARINT, model.model_type),
+        (_VOCAB_SIZE, _VARINT, len(model.pieces)),
+        (_UNK_ID, _VARINT, unknown),
+    ]
     normalizer: list[Field] = [
-        (1, _BYTES, b"from_tokenizer_json"),
-        (2, _BYTES, model.charsmap),
-        (3, _VARINT, int(model.add_dummy_prefix)),
-        (4, _VARINT, int(model.remove_extra_whitespaces)),
-        (5, _VARINT, 1),
+        (_NAME, _BYTES, b"from_tokenizer_json"),
+        (_CHARSMAP, _BYTES, model.charsmap),
+        (_ADD_DUMMY_PREFIX, _VARINT, int(model.add_dummy_prefix)),
+        (_REMOVE_EXTRA_WHITESPACES, _VARINT, int(model.remove_extra_whitespaces)),
+        (_ESCAPE_WHITESPACES, _VARINT, 1),
     ]
     fields: list[Field] = [(_PIECES, _BYTES, _write_piece(piece)) for piece in model.pieces]
     return _join([*fields, (_TRAINER, _BYTES, _join(trainer)), (_NORMALIZER, _BYTES, _join(normalizer))])
 
 
-def remove_piece(data: bytes, text: str) -> bytes:
-    """The same model without one piece; the ids behind it move down by one."""
-    kept: list[Field] = []
+def with_usual_spaces(data: bytes) -> bytes:
+    """The same model, but putting a space before the text and collapsing the others, as models usually do."""
+    usual: list[Field] = [(_ADD_DUMMY_PREFIX, _VARINT, 1), (_REMOVE_EXTRA_WHITESPACES, _VARINT, 1)]
+    fields: list[Field] = []
     for number, wire, value in _fields(data):
-        if number == _PIECES and _read_piece(_as_bytes(value)).text == text:
-            continue
-        if number == _TRAINER:
-            size = sum(field[0] == _PIECES for field in kept)
-            value = _join((4, _VARINT, size) if field[0] == 4 else field for field in _fields(_as_bytes(value)))
-        kept.append((number, wire, value))
-    return _join(kept)
+        if number == _NORMALIZER:
+            kept = [field for field in _fields(_as_bytes(value)) if field[0] not in (usual[0][0], usual[1][0])]
+            value = _join([*kept, *usual])
+        fields.append((number, wire, value))
+    return _join(fields)
 
 
 def _read_piece(data: bytes) -> Piece:

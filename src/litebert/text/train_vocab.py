@@ -21,7 +21,7 @@ from litebert.text.korean import find_particles
 from litebert.text.normalize import Normalization
 from litebert.text.readers import Problem, find_sources, parse_block, read_blocks
 from litebert.text.spiece import SentencePieceTokenizer
-from litebert.text.spiece_proto import remove_piece
+from litebert.text.spiece_proto import with_usual_spaces
 from litebert.text.tokenizer import Specials
 
 # As the authors trained theirs (their README, and the options stored in the released model).
@@ -47,7 +47,6 @@ PAPER_OPTIONS: dict[str, Any] = {
     "num_threads": 16,
 }
 MAX_CHARACTERS = 1000  # of one line: SentencePiece passes over what is longer than max_sentence_length bytes
-PARTICLE_MARK = "\ue0ff"  # a private character: it survives normalisation and is in nobody's text
 LARGE = 1 << 30  # characters, from which on SentencePiece must be told
 
 Progress = Callable[[str, int, int], None]  # what is done, how far, out of how much (0: not known)
@@ -152,9 +151,10 @@ def _train(lines: list[str], characters: int, config: VocabConfig) -> bytes:
     options = PAPER_OPTIONS | {"vocab_size": config.vocab_size, "character_coverage": config.character_coverage}
     text: Iterator[str] = iter(lines)
     if particles is not None:
-        # SentencePiece takes the mark for a character of the text and gives it a piece, which goes again below.
-        text = (particles.mark(line, PARTICLE_MARK) for line in lines)
-        options |= {"pretokenization_delimiter": PARTICLE_MARK, "vocab_size": config.vocab_size + 1}
+        # What comes after a cut goes on in the middle of a word, so the space before the first word is put here, and
+        # SentencePiece is kept from putting or taking any.
+        text = (part for line in lines for part in particles.cut(" " + line))
+        options |= {"add_dummy_prefix": False, "remove_extra_whitespaces": False}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -165,21 +165,20 @@ def _train(lines: list[str], characters: int, config: VocabConfig) -> bytes:
             **options,
         )
     except RuntimeError as error:
-        raise _explained(error, config, extra=options["vocab_size"] - config.vocab_size) from None
-    return model.getvalue() if particles is None else remove_piece(model.getvalue(), PARTICLE_MARK)
+        raise _explained(error, config) from None
+    return model.getvalue() if particles is None else with_usual_spaces(model.getvalue())
 
 
-def _explained(error: RuntimeError, config: VocabConfig, extra: int) -> Exception:
+def _explained(error: RuntimeError, config: VocabConfig) -> Exception:
     message = str(error)
     if match := re.search(r"too high .*<= (\d+)", message):
-        largest = int(match[1]) - extra
         return ConfigError(
-            f"vocab_size {config.vocab_size} is too large for this text: at most {largest} pieces can be made of it; "
+            f"vocab_size {config.vocab_size} is too large for this text: at most {match[1]} pieces can be made of it; "
             "give more text or a smaller --vocab-size"
         )
     if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return ConfigError(
-            f"vocab_size {config.vocab_size} is too small: the text needs more than {int(match[1]) - extra} pieces "
+            f"vocab_size {config.vocab_size} is too small: the text needs more than {match[1]} pieces "
             "for its characters and symbols alone; give a larger --vocab-size or a lower --character-coverage"
         )
     return DataError(f"SentencePiece could not train on this text: {message}")
