@@ -484,7 +484,7 @@ print(report.text_bytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     text_bytes, megabytes = map(int, done.stdout.split())
     assert text_bytes == 100_000_000
-    assert megabytes < 350
+    assert megabytes < 250
     opened = TokenStore.open(tmp_path / "store")
     assert opened.num_documents == 12  # of at most 8 MiB each
     assert opened.num_tokens == opened.num_sentences >= 100_000_000 // readers.MAX_LINE
