@@ -61,7 +61,7 @@ def handmade(pieces: dict[str, float]) -> SentencePieceTokenizer:
 
 @pytest.mark.parametrize("vocabulary", ["english", "mixed"])
 @given(text=texts)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_ids_follow_the_released_rule_on_every_path(vocabulary, text):
     tokenizer = getattr(small_vocabularies, vocabulary)()
     expected = by_the_released_rule(tokenizer, text)
@@ -89,7 +89,7 @@ def test_the_comma_rule_for_a_piece_inside_of_a_word():
 
 
 @given(text=texts)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_offsets_cover_what_each_piece_came_from(text):
     tokenizer = small_vocabularies.mixed()
     encoding = tokenizer.encode_offsets(text)

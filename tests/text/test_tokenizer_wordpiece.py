@@ -52,13 +52,14 @@ def reference(lower: bool) -> Reference:
 
 
 def differs_by_intent(text: str) -> bool:
-    """Private and unassigned characters are control characters to the library, not to the released code."""
-    return any(unicodedata.category(character) in ("Co", "Cn") for character in text)
+    """To the library, not to the released code, private and unassigned characters are control characters, and the
+    first 256 of one Han block are no Han."""
+    return any(unicodedata.category(c) in ("Co", "Cn") or "\U0002b820" <= c < "\U0002b920" for c in text)
 
 
 @pytest.mark.parametrize("lower", [True, False])
 @given(text=texts)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_ids_and_offsets_are_the_libraries(lower, text):
     assume(not differs_by_intent(text))
     tokenizer = small_vocabularies.wordpiece(lower)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,12 +44,20 @@ class SentencePieceTokenizer(Tokenizer):
         if not normalized:
             return []
         encoded = _encode_arrays(self._processor, normalized, num_threads)
-        # One look at all ids together; the texts with a digit and comma to part are few.
-        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-        hits = np.flatnonzero(self._is_comma_piece[np.concatenate(encoded)])
-        for text in np.unique(np.searchsorted(np.cumsum(lengths), hits, side="right")):
-            encoded[text] = np.array(self._split_commas(encoded[text].tolist()), dtype=np.int32)
-        return encoded
+        flat = np.concatenate(encoded)
+        sizes = self._comma_sizes[flat]
+        hits = np.flatnonzero(sizes > 1)
+        if not hits.size:
+            return encoded
+        # The comma rule on all texts at once: make room, then put the parts in.
+        ends = np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)))
+        starts_after = np.concatenate([[0], np.cumsum(sizes)])
+        after = np.repeat(flat, sizes)
+        for part in range(self._comma_parts.shape[1]):
+            longer = hits[sizes[hits] > part]
+            after[starts_after[longer] + part] = self._comma_parts[flat[longer], part]
+        bounds = [0, *starts_after[ends].tolist()]
+        return [after[start:end] for start, end in itertools.pairwise(bounds)]
 
     def _encode(self, text: str, glued: bool) -> list[int]:
         ids: list[int] = self._processor_for(glued).encode(self.normalization(text))
@@ -121,8 +130,13 @@ class SentencePieceTokenizer(Tokenizer):
                     parts[0] = parts[0][1:]
                 parts = [part for part in [*parts, ","] if part]
                 self.comma_pieces[number] = [(self._ids.get(part, self.unk_id), part) for part in parts]
-        self._is_comma_piece = np.zeros(self.vocab_size, dtype=np.bool_)
-        self._is_comma_piece[list(self.comma_pieces)] = True
+        # The same as arrays: how many parts each id has, and which.
+        longest = max(map(len, self.comma_pieces.values()), default=1)
+        self._comma_sizes = np.ones(self.vocab_size, dtype=np.int64)
+        self._comma_parts = np.zeros((self.vocab_size, longest), dtype=np.int32)
+        for number, replacement in self.comma_pieces.items():
+            self._comma_sizes[number] = len(replacement)
+            self._comma_parts[number, : len(replacement)] = [part for part, _ in replacement]
         self._bytes = {
             number: int(piece[3:5], 16) for number, piece in enumerate(self.pieces) if self._processor.is_byte(number)
         }

@@ -63,8 +63,7 @@ class WordPieceTokenizer(Tokenizer):
         return [np.array(self._encode(text, glued=False), dtype=np.int32) for text in texts]
 
     def _encode(self, text: str, glued: bool) -> list[int]:
-        text = self._normalize(text)
-        words = _word_pattern(self.rule.split_cjk, bool(ASTRAL.search(text))).findall(text)
+        words = self._word_pattern(text := self._normalize(text)).findall(text)
         return list(itertools.chain.from_iterable(map(self._words.__getitem__, words)))
 
     def _encode_offsets(self, text: str, glued: bool) -> tuple[list[int], list[tuple[int, int]]]:
@@ -74,7 +73,7 @@ class WordPieceTokenizer(Tokenizer):
         assert len(origins) == len(normalized), text
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
-        for word in _word_pattern(self.rule.split_cjk, bool(ASTRAL.search(normalized))).finditer(normalized):
+        for word in self._word_pattern(normalized).finditer(normalized):
             begin = word.start()
             for number in self._words[word[0]]:
                 size = len(self.pieces[number]) - (len(CONTINUES) if begin > word.start() else 0)
@@ -100,6 +99,11 @@ class WordPieceTokenizer(Tokenizer):
         if self.rule.strip_accents and not text.isascii():
             text = _drop_nonspacing(unicodedata.normalize("NFD", text))
         return text
+
+    def _word_pattern(self, text: str) -> re.Pattern[str]:
+        if text.isascii():
+            return _ASCII_WORD
+        return _word_pattern(self.rule.split_cjk, bool(ASTRAL.search(text)))
 
 
 class _Words(dict[str, tuple[int, ...]]):
@@ -160,6 +164,9 @@ _CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _ASTRAL_CJK = "\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f"
 
 
+_ASCII_WORD = re.compile(r"[a-zA-Z0-9]+|[^\sa-zA-Z0-9]")
+
+
 @functools.cache
 def _word_pattern(split_cjk: bool, astral: bool) -> re.Pattern[str]:
     """One punctuation mark, one Han character, or a stretch of anything else but whitespace."""
@@ -174,7 +181,9 @@ def _nonspacing(astral: bool) -> re.Pattern[str]:
     def wanted(character: str) -> bool:
         return unicodedata.category(character) == "Mn"
 
-    return re.compile(character_class(wanted, 0x10000, 0x1F000) if astral else character_class(wanted, 0x300, 0x10000))
+    if astral:
+        return re.compile(f"{character_class(wanted, 0x10000, 0x1F000)}|[\U000e0100-\U000e01ef]")
+    return re.compile(character_class(wanted, 0x300, 0x10000))
 
 
 def _drop_nonspacing(text: str) -> str:
