@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from litebert.pretraining.batches import Batches
 
 HEADER = struct.Struct("<Q")
+PIPE_BYTES = 1 << 20  # as large as Linux allows without privileges
 
 
 class Stream:
@@ -130,7 +131,14 @@ def make_batches(
 def _start_worker(prefetch: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-c", f"from litebert.pretraining.stream import work; work({prefetch})"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    assert worker.stdout is not None
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # not Linux, or not allowed
+        import fcntl
+
+        # Room for whole batches, so that the reader copies one at once instead of taking turns with the writer.
+        fcntl.fcntl(worker.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return worker
 
 
 def _send_job(worker: subprocess.Popen[bytes], job: tuple[Any, ...]) -> None:
