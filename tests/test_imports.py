@@ -27,6 +27,8 @@ def part_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1 or parts[1] in GROUND:
         return "ground"
+    if parts[1] == "__main__":
+        return "cli"
     return parts[1]
 
 

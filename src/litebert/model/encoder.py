@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
 
 from litebert.errors import InputError
 from litebert.model.config import ModelConfig
@@ -201,17 +202,12 @@ def attend_padded(mask: Tensor | None, dropout: float, maps: list[Tensor] | None
 
 def attend_packed(starts: Tensor, max_length: int, dropout: float) -> Attend:
     """Attention over [T, A, D], each sequence for itself, without padding."""
-    if starts.is_cuda and dropout == 0.0:
-        from torch.nn.attention.varlen import varlen_attn
 
-        def attend_varlen(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        # The GPU's variable-length kernel takes half precision and no dropout.
+        if query.is_cuda and dropout == 0.0 and query.dtype in (torch.bfloat16, torch.float16):
             return varlen_attn(query, key, value, starts, starts, max_length, max_length)  # type: ignore[return-value]
-
-        return attend_varlen
-
-    lengths = starts.diff().tolist()  # note: waits for the device; the CPU has nothing to wait for
-
-    def attend_each(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        lengths = starts.diff().tolist()  # note: waits for the device; the CPU has nothing to wait for
         pieces = []
         for q, k, v in zip(*(x.split(lengths) for x in (query, key, value)), strict=True):  # [S, A, D] each
             if len(q):
@@ -220,7 +216,7 @@ def attend_packed(starts: Tensor, max_length: int, dropout: float) -> Attend:
                 pieces.append(context[0].transpose(0, 1))
         return torch.cat(pieces)
 
-    return attend_each
+    return attend
 
 
 def initialize(module: nn.Module, std: float) -> None:

@@ -252,8 +252,9 @@ class Run:
             group["lr"] = lr
 
     def current_lr(self) -> float:
-        """The learning rate of the step at hand."""
-        return learning_rate(self._progress() * self.config.steps, self.schedule)
+        """The learning rate of the step at hand; a clock may hasten the decay, but never the warm-up."""
+        scheduled = learning_rate(self._progress() * self.config.steps, self.schedule)
+        return min(scheduled, self.schedule.peak * (self.step + 1) / max(1, self.schedule.warmup_steps))
 
     def _progress(self) -> float:
         minutes = self.config.max_minutes
@@ -368,7 +369,9 @@ class Run:
         self.save(must=True)
         model_folder = self.folder / "model"
         if self.world.is_main:
-            samples = fill_samples(self.model, self.tokenizer, self.data, self.device)
+            plain = type(self.model)(self.config.model).to(self.device.device)  # uncompiled: every sample has its own shape
+            plain.load_state_dict(self.model.state_dict())
+            samples = fill_samples(plain, self.tokenizer, self.data, self.device)
             write_atomic(self.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
             save_model(self.model, model_folder)
             self.tokenizer.save(model_folder)
