@@ -16,7 +16,15 @@ PEOPLE = ["Anna", "Ben", "The teacher", "Her brother", "Zoë", "A farmer"]
 ACTIONS = ["bought 1,000 apples", "read the old book (twice)", "walked to the café", 'said "good morning"', "slept"]
 TIMES = ["in 2010,", "in 1999,", "on Monday", "before 3.5 hours were over", "for £5 – no more –"]
 ENDINGS = ["and was happy.", "but it didn't help.", "while the rain fell.", "and the well-known song ended!"]
-ENGLISH = [" ".join(parts) for parts in itertools.product(PEOPLE, ACTIONS, TIMES, ENDINGS)]
+
+
+def _with_words_alone(lines: list[str], separator: str = " ") -> list[str]:
+    """And each word once with something else after it: older SentencePieces never make a piece of a word otherwise."""
+    words = dict.fromkeys(word for line in lines for word in line.split(separator))
+    return [*lines, *words, *(f"{word}!" for word in words)]
+
+
+ENGLISH = _with_words_alone([" ".join(parts) for parts in itertools.product(PEOPLE, ACTIONS, TIMES, ENDINGS)])
 
 SUBJECTS = ["나", "그", "저", "우리", "친구", "선생님", "아이"]
 PLACES = ["식당", "학교", "서울", "시장", "도서관", "회사", "병원", "공원", "바다", "집"]
@@ -28,12 +36,15 @@ def _josa(word: str, after_consonant: str, after_vowel: str) -> str:
     return word + (after_consonant if (ord(word[-1]) - 0xAC00) % 28 else after_vowel)
 
 
-KOREAN = [
-    f"{_josa(who, '은', '는')} 오늘 {place}에 가서 {_josa(thing, '을', '를')} {verb}."
-    f" {place}에서는 {_josa(thing, '이', '가')} 좋다."
-    for i, (who, place, thing, verb) in enumerate(itertools.product(SUBJECTS, PLACES, THINGS, VERBS))
-    if i % 3 == 0
-]
+KOREAN = _with_words_alone(
+    [
+        f"{_josa(who, '은', '는')} 오늘 {place}에 가서 {_josa(thing, '을', '를')} {verb}."
+        f" {place}에서는 {_josa(thing, '이', '가')} 좋다."
+        for i, (who, place, thing, verb) in enumerate(itertools.product(SUBJECTS, PLACES, THINGS, VERBS))
+        if i % 3 == 0
+    ]
+    + [" ".join(words) for words in (SUBJECTS, PLACES, THINGS, VERBS)]
+)
 CHINESE = [
     f"{who}{when}在{place}{what}。"
     for who, when, place, what in itertools.product(
