@@ -21,9 +21,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[dev]"
 	@touch $@ $(VENV)/.core
 
-quickstart: $(VENV)/.core ## set up, then show what litebert does
-	@$(BIN)/litebert doctor
-	@$(BIN)/litebert params
+quickstart: $(VENV)/.core ## set up, then the whole story in three minutes
+	@$(BIN)/litebert quickstart
 
 test: $(VENV)/.dev ## set up, then run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(PYTEST_ARGS)

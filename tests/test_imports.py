@@ -19,7 +19,8 @@ ALLOWED = {
     "train": {"ground", "text", "model"},
     "pretraining": {"ground", "text", "model", "train"},
     "report": {"ground", "text", "model", "train", "pretraining"},
-    "cli": {"ground", "text", "model", "train", "pretraining", "report"},
+    "quickstart": {"ground", "text", "model", "train", "pretraining", "report"},
+    "cli": {"ground", "text", "model", "train", "pretraining", "report", "quickstart"},
 }
 
 

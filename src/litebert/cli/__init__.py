@@ -18,7 +18,17 @@ app = typer.Typer(
     epilog="A failing command prints one message; --debug (anywhere on the line) shows the traceback.",
 )
 
-from litebert.cli import corpus, corpus_show, doctor, model, pretrain, report, tokenizer  # noqa: E402, F401  (each module adds its commands to `app`)
+# Each module adds its commands to `app`, in the order in which `--help` lists them.
+from litebert.cli import (  # noqa: E402, F401
+    quickstart,
+    tokenizer,
+    corpus,
+    corpus_show,
+    pretrain,
+    report,
+    model,
+    doctor,
+)
 
 
 def main(arguments: list[str] | None = None) -> None:

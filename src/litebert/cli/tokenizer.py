@@ -38,7 +38,7 @@ def train(
     character_coverage: Annotated[
         float, typer.Option(help="Share of characters with a piece; 0.9995 suits Chinese, Japanese and Korean.")
     ] = 0.99995,
-    sample: Annotated[int, typer.Option(help="Lines to train on, drawn at random from all.")] = 1_000_000,
+    sample: Annotated[int, typer.Option(help="Lines to train on, drawn at random from all.")] = 500_000,
     seed: Annotated[int, typer.Option(help="Of that draw.")] = 0,
     korean_particles: Annotated[
         bool, typer.Option(help="Keep pieces from reaching across 는, 에, 을 and the other Korean particles.")

@@ -35,8 +35,10 @@ class DataConfig:
     tokenizer: str = ""
     #: How many rows come from each store; null = in proportion to their size.
     weights: tuple[float, ...] | None = None
-    #: Documents never trained on: a count, or a share below 1.
+    #: Documents of these stores never trained on: a count, or a share below 1.
     held_out: float = 0.005
+    #: Stores to evaluate on instead of held-out documents.
+    eval_stores: tuple[str, ...] = ()
     #: Processes that make batches ahead; 0 = in the training process itself.
     workers: int = 1
     #: Tokens of one packed row; null = 4096, or the micro-batch where that is smaller.
@@ -184,7 +186,16 @@ class RunConfig:
 
 
 # Settings that change nothing about what is learned, so that a run may be resumed with others.
-FREE_ON_RESUME = ("log", "device", "guard", "micro_batch_tokens", "data.workers", "data.stores", "data.tokenizer")
+FREE_ON_RESUME = (
+    "log",
+    "device",
+    "guard",
+    "micro_batch_tokens",
+    "data.workers",
+    "data.stores",
+    "data.eval_stores",
+    "data.tokenizer",
+)
 
 
 def load_run_config(source: Path | str, settings: Sequence[str] = ()) -> RunConfig:

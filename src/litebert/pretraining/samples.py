@@ -28,8 +28,9 @@ def fill_samples(
     words = tokenizer.word_starts("spaces")
     samples: list[dict[str, Any]] = []
     limit = min(60, model.config.max_position_embeddings - 2)
-    for store in data.stores:
-        wanted = -(-count // len(data.stores))
+    stores = data.eval_stores or data.stores
+    for store in stores:
+        wanted = -(-count // len(stores))
         for sentences in _documents(store, data, generator, 4 * wanted):
             text = np.concatenate(sentences)[:limit].astype(np.int64)
             single = _single_words(text, words, tokenizer)
@@ -58,7 +59,7 @@ def fill_samples(
 
 def _documents(store: TokenStore, data: Data, generator: np.random.Generator, most: int) -> list[list[np.ndarray]]:
     """Two sentences from the beginning of some documents: held-out ones where there are any."""
-    aside = held_out_documents(len(store), data.held_out)
+    aside = held_out_documents(len(store), 0 if data.eval_stores else data.held_out)
     numbers = np.flatnonzero(aside) if aside.any() else np.arange(len(store))
     chosen = generator.choice(numbers, size=min(most, len(numbers)), replace=False)
     return [store.document(int(number))[:2] for number in chosen]

@@ -82,6 +82,7 @@ class Data:
         self.config = config
         self.tokenizer = tokenizer
         self.stores = [TokenStore.open(path, tokenizer) for path in config.data.stores]
+        self.eval_stores = [TokenStore.open(path, tokenizer) for path in config.data.eval_stores]
 
     def training(self, length: int) -> Batches:
         """Batches of sequences up to `length` tokens."""
@@ -98,19 +99,19 @@ class Data:
 
     def evaluation(self, world: World) -> Batches | None:
         """Batches of documents that are never trained on, one row per process; None if none are kept aside."""
-        if not self.held_out:
+        if not self.held_out and not self.eval_stores:
             return None
         recipe = dataclasses.replace(self.config.recipe, max_length=self.last_length, short_probability=0.0)
         tokens = self.config.row_tokens * world.size
         return Batches(
-            self.stores,
+            self.eval_stores or self.stores,
             self.tokenizer,
             recipe,
             tokens_per_batch=tokens,
             row_tokens=self.config.row_tokens,
             seed=self.config.seed,
-            split="held-out",
-            held_out=self.held_out,
+            split="train" if self.eval_stores else "held-out",
+            held_out=0 if self.eval_stores else self.held_out,
         )
 
     @property
