@@ -59,7 +59,7 @@ class VocabConfig:
     vocab_size: int = 30_000
     normalization: Normalization = field(default_factory=lambda: Normalization("multilingual"))
     character_coverage: float = 0.99995
-    sample_lines: int = 1_000_000
+    sample_lines: int = 500_000
     seed: int = 0
     korean_particles: bool = True
 
