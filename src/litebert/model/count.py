@@ -54,7 +54,7 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
 
 
 def forward_flops(config: ModelConfig, length: int, depth: int | None = None, mask_rate: float = 0.15) -> float:
-    """Floating-point operations per token of a forward pass over sequences of `length`; training takes three times that."""
+    """Floating-point operations per token of a forward pass over sequences of `length`; training takes thrice that."""
     h, i, e = config.hidden_size, config.intermediate_size, config.embedding_size
     applications = len(plan_of(config, depth))
     per_application = 2 * (4 * h * h + 2 * h * i) + 4 * length * h  # matrices; logits and context of attention

@@ -223,8 +223,8 @@ class Run:
         sums = sum_gradients(self.parameters, sums, self.world)
         norm = clip_gradients(self.parameters, self.config.optim.clip)
         values = torch.cat([sums, counts, norm[None]]).tolist()  # note: the one place where a step waits for the GPU
-        *scores, _, _, tokens, stopping, seconds, norm_value = values
-        return StepTotals(*scores, int(tokens)), norm_value, seconds, stopping > 0
+        scores, (_, _, tokens, stopping, seconds), norm_value = values[:6], values[6:11], values[11]
+        return StepTotals(*scores, tokens=int(tokens)), norm_value, seconds, stopping > 0
 
     def _enter_stage(self) -> None:
         depth, length = self._stage_values()
@@ -369,7 +369,8 @@ class Run:
         self.save(must=True)
         model_folder = self.folder / "model"
         if self.world.is_main:
-            plain = type(self.model)(self.config.model).to(self.device.device)  # uncompiled: every sample has its own shape
+            # Uncompiled, since every sample has a shape of its own.
+            plain = type(self.model)(self.config.model).to(self.device.device)
             plain.load_state_dict(self.model.state_dict())
             samples = fill_samples(plain, self.tokenizer, self.data, self.device)
             write_atomic(self.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
