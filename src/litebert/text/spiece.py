@@ -11,7 +11,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from litebert.errors import DataError
-from litebert.text.normalize import Normalization
+from litebert.text.normalize import Alignment, Normalization
 from litebert.text.tokenizer import Specials, Tokenizer, check_texts
 from litebert.text.words import SPACE
 
@@ -35,15 +35,11 @@ class SentencePieceTokenizer(Tokenizer):
         return SentencePieceTokenizer, (self.model, self.normalization, self.specials, self._where)
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[NDArray[np.int32]]:
-        """The ids of many texts, without specials, in so many threads (-1: all cores)."""
-        try:
-            normalized = list(map(self.normalization, texts))
-        except (AttributeError, TypeError):
-            check_texts(texts)
-            raise
-        if not normalized:
+        """The ids of many texts, without specials, in so many threads (-1: all cores); arrays to be read only."""
+        check_texts(texts)
+        if not texts:
             return []
-        encoded = _encode_arrays(self._processor, normalized, num_threads)
+        encoded = _encode_arrays(self._processor, list(map(self.normalization, texts)), num_threads)
         flat = np.concatenate(encoded)
         sizes = self._comma_sizes[flat]
         hits = np.flatnonzero(sizes > 1)
@@ -70,18 +66,7 @@ class SentencePieceTokenizer(Tokenizer):
         surfaces: list[str] = processor.encode(aligned.text, out_type=str)
         if not plain:
             return [], []
-        # SentencePiece normalises once more. Its pieces, set end to end, are that text; for each of its characters
-        # it tells where the stretch begins that it came from, and the next greater beginning is its end.
-        normalized, origins = processor.normalize(aligned.text, with_offsets=True)
-        spans: list[tuple[int, int]] = []
-        end = origins[-1]
-        for i in range(len(normalized) - 1, -1, -1):
-            if origins[i] < origins[i + 1]:
-                end = origins[i + 1]
-            if normalized[i] != SPACE:
-                spans.append((aligned.starts[origins[i]], aligned.ends[end - 1]))
-        spans.reverse()
-
+        spans = _character_spans(processor, aligned)
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         position = 0  # in spans
@@ -101,7 +86,7 @@ class SentencePieceTokenizer(Tokenizer):
                     place = spans[position][0] if position < len(spans) else spans[-1][1] if spans else len(text)
                     offsets.append((place, place))
                 ids.append(part)
-        assert position == len(spans), (text, surfaces, normalized)
+        assert position == len(spans), (text, surfaces)
         return ids, offsets
 
     def _decode(self, ids: list[int]) -> str:
@@ -144,6 +129,21 @@ class SentencePieceTokenizer(Tokenizer):
     def _split_commas(self, ids: list[int]) -> list[int]:
         pieces = self.comma_pieces
         return [part for number in ids for part, _ in pieces.get(number, ((number, ""),))]
+
+
+def _character_spans(processor: sentencepiece.SentencePieceProcessor, aligned: Alignment) -> list[tuple[int, int]]:
+    """For each character of SentencePiece's pieces but ▁, set end to end, the stretch of the original text."""
+    # SentencePiece normalises once more, and tells for each character where the stretch begins that it came from; the
+    # next greater beginning is its end.
+    normalized, origins = processor.normalize(aligned.text, with_offsets=True)
+    spans: list[tuple[int, int]] = []
+    end = origins[-1]
+    for i in range(len(normalized) - 1, -1, -1):
+        if origins[i] < origins[i + 1]:
+            end = origins[i + 1]
+        if normalized[i] != SPACE:
+            spans.append((aligned.starts[origins[i]], aligned.ends[end - 1]))
+    return spans[::-1]
 
 
 def open_model(model: bytes, where: str) -> sentencepiece.SentencePieceProcessor:

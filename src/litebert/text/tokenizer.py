@@ -200,6 +200,8 @@ class Tokenizer(ABC):
 
 def check_texts(texts: Sequence[object]) -> None:
     """Refuse what is not text, and say which one."""
+    if isinstance(texts, str):
+        raise InputError("expected a list of texts, got one str")
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             where = f"text {position}: " if len(texts) > 1 else ""
