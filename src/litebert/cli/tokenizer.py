@@ -167,7 +167,11 @@ class TrainingView:
     def update(self, stage: str, done: int, total: int) -> None:
         """Show a stage and how far it is; without a total, only that it goes on."""
         if self.bar is not None:
-            self.bar.update(self.task, description=stage, completed=done, total=total or None)
+            if stage != self.stage:  # a new task, since an old one keeps its total
+                self.stage = stage
+                self.bar.remove_task(self.task)
+                self.task = self.bar.add_task(stage, total=total or None)
+            self.bar.update(self.task, completed=done)
             return
         now = time.monotonic()
         if stage != self.stage or now - self.shown >= self.interval:
