@@ -85,6 +85,10 @@ class Normalization:
                 starts.append(gap)
                 ends.append(word.start())
             gap = word.end()
+            if word[0].isascii():
+                starts += range(word.start(), word.end())
+                ends += range(word.start() + 1, word.end() + 1)
+                continue
             for begin, end in _segments(text, word.start(), word.end()):
                 size = len(self(text[begin:end]))
                 starts += [begin] * size
@@ -137,9 +141,6 @@ def _without_accent(match: re.Match[str]) -> str:
 
 def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut a word into stretches that Unicode normalises independently: a letter and the marks on it."""
-    if text[start:end].isascii():
-        yield from ((i, i + 1) for i in range(start, end))
-        return
     begin = start
     for position in range(start + 1, end):
         if _starts_segment(text[begin:position], text[position]):

@@ -135,15 +135,14 @@ def _character_spans(processor: sentencepiece.SentencePieceProcessor, aligned: A
     """For each character of SentencePiece's pieces but ▁, set end to end, the stretch of the original text."""
     # SentencePiece normalises once more, and tells for each character where the stretch begins that it came from; the
     # next greater beginning is its end.
-    normalized, origins = processor.normalize(aligned.text, with_offsets=True)
-    spans: list[tuple[int, int]] = []
-    end = origins[-1]
-    for i in range(len(normalized) - 1, -1, -1):
-        if origins[i] < origins[i + 1]:
-            end = origins[i + 1]
-        if normalized[i] != SPACE:
-            spans.append((aligned.starts[origins[i]], aligned.ends[end - 1]))
-    return spans[::-1]
+    normalized, beginnings = processor.normalize(aligned.text, with_offsets=True)
+    origins = np.array(beginnings)
+    ends = origins[np.searchsorted(origins[:-1], origins[:-1], side="right")]
+    codes = np.frombuffer(normalized.encode("utf-32-le"), dtype=np.uint32)
+    shown = codes != ord(SPACE)
+    first = np.array(aligned.starts)[origins[:-1][shown]]
+    last = np.array(aligned.ends)[ends[shown] - 1]
+    return list(zip(first.tolist(), last.tolist(), strict=True))
 
 
 def open_model(model: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
