@@ -1,0 +1,157 @@
+"""A corpus made by code: short coherent documents with real order in them, for the quickstart and the tests.
+
+    list(generate_documents(2, seed=0)) -> [["Clara Berg, a baker from Ashby, bought ...", ...], [...]]
+
+Each topic is a script of steps (`topics/*.txt`): what is bought is cooked later, what breaks is mended later, a person
+comes with a full name and goes on as "she". Order is in the content; connectives such as "then" are rare.
+
+    == bread                          a topic
+    grain, seeds = rye, caraway; ...  slots drawn together, once per document
+    + {full} bought {grain} flour.    a step, one sentence
+    | At the mill {full} ...          another way to say the same step
+    [a|b|]  {n} {n+2} {day+1}         a choice made anew each time; counters that go up and down
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.resources
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar, get_args
+
+from litebert.errors import InputError, did_you_mean
+
+Split = Literal["train", "held-out"]
+T = TypeVar("T")
+
+NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+).split()
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+# Where a counter starts: {n} is between five and nine, so that {n-3} is two at least and {n+11} twenty at most.
+COUNTERS = {"n": (NUMBERS, 5, 9), "hour": (NUMBERS[1:13], 5, 8), "day": (DAYS, 0, 6)}
+TENS = "twenty thirty forty fifty".split()
+PRONOUNS = {
+    "woman": {"he": "she", "him": "her", "his": "her", "himself": "herself", "child": "daughter"},
+    "man": {"he": "he", "him": "him", "his": "his", "himself": "himself", "child": "son"},
+}
+
+CHOICE = re.compile(r"\[([^\[\]]*)\]")
+SLOT = re.compile(r"\{(\w+)([+-]\d+)?\}")
+ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou](?!ne\b))")  # an apple, a one
+TRIES_PER_SENTENCE = 60
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A script: slot rows drawn once per document, and steps in order, each with its wordings."""
+
+    name: str
+    slots: dict[tuple[str, ...], list[tuple[str, ...]]]
+    steps: list[list[str]]
+
+
+def generate_documents(num: int, *, seed: int = 0, split: Split = "train") -> Iterator[list[str]]:
+    """Documents as lists of sentences; the same seed gives the same documents on every machine.
+
+    No sentence of the held-out split is ever generated for the training split, whatever the seeds and the sizes.
+    """
+    if split not in get_args(Split):
+        raise InputError(f"split: {split!r} is not one of: train, held-out{did_you_mean(split, get_args(Split))}")
+    if num < 0:
+        raise InputError(f"num: the number of documents cannot be negative, got {num}")
+    return (generate_document(index, seed=seed, split=split) for index in range(num))
+
+
+def generate_document(index: int, *, seed: int = 0, split: Split = "train") -> list[str]:
+    """Document number `index`, a pure function of its arguments."""
+    # Seeding with text does not depend on PYTHONHASHSEED.
+    rng = random.Random(f"litebert {seed} {split} {index}")
+    everywhere, topics = read_topics()
+    topic = _pick(rng, topics)
+    while True:
+        slots = _draw_slots(rng, {**everywhere.slots, **topic.slots})
+        document = [_say(rng, step, slots, split) for step in topic.steps]
+        if all(document):
+            return [sentence for sentence in document if sentence]
+
+
+def is_held_out(sentence: str) -> bool:
+    """Whether a sentence belongs to the held-out split: a hash of its letters decides, half of all do."""
+    letters = re.sub(r"[^a-z0-9]+", " ", sentence.lower()).strip()  # as a lower-casing tokenizer would see it
+    return hashlib.sha256(letters.encode()).digest()[0] % 2 == 1
+
+
+@functools.cache
+def read_topics() -> tuple[Topic, list[Topic]]:
+    """The slots that hold everywhere, and all topics in a fixed order."""
+    folder = importlib.resources.files("litebert.text") / "topics"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".txt")), key=lambda file: file.name)
+    everywhere, topics = Topic("everywhere", {}, []), []
+    for file in files:
+        topic = everywhere
+        for line in file.read_text(encoding="utf-8").splitlines():
+            mark, _, text = line.partition(" ")
+            if mark == "==":
+                topic = Topic(text, {}, [])
+                topics.append(topic)
+            elif mark == "+":
+                topic.steps.append([text])
+            elif mark == "|":
+                topic.steps[-1].append(text)
+            elif " = " in line:
+                left, right = line.split(" = ")
+                names, rows = tuple(left.split(", ")), right.split("; ")
+                topic.slots[names] = [tuple(row.split(", ", len(names) - 1)) for row in rows]
+    return everywhere, topics
+
+
+def _draw_slots(rng: random.Random, rows: dict[tuple[str, ...], list[tuple[str, ...]]]) -> dict[str, str]:
+    slots: dict[str, str] = {"tens": _pick(rng, TENS)}
+    for names, values in rows.items():
+        slots.update(zip(names, _pick(rng, values), strict=True))
+    for number in ("", "2"):  # the main person and another one
+        gender = _pick(rng, ("woman", "man"))
+        (first,) = _pick(rng, [row for row in rows[(gender,)] if row[0] != slots.get("name")])
+        (last,) = _pick(rng, rows[("surname",)])
+        slots |= {f"name{number}": first, f"full{number}": f"{first} {last}"}
+        slots |= {f"{word}{number}": own for word, own in PRONOUNS[gender].items()}
+    for name, (words, low, high) in COUNTERS.items():
+        slots[name] = words[_pick(rng, range(low, high + 1))]
+    return slots
+
+
+def _say(rng: random.Random, wordings: Sequence[str], slots: dict[str, str], split: Split) -> str | None:
+    """One wording of a step that belongs to the split, or None if none was found."""
+    for _ in range(TRIES_PER_SENTENCE):
+        sentence = _fill(rng, _pick(rng, wordings), slots)
+        if is_held_out(sentence) == (split == "held-out"):
+            return sentence
+    return None
+
+
+def _fill(rng: random.Random, text: str, slots: dict[str, str]) -> str:
+    """'[a|the] {n} oxen' -> 'The six oxen': innermost choices first, slots may hold choices themselves."""
+    while "[" in text or "{" in text:
+        text = CHOICE.sub(lambda match: _pick(rng, match[1].split("|")), text)
+        text = SLOT.sub(lambda match: _count(match[1], slots[match[1]], int(match[2] or 0)), text)
+    text = ARTICLE.sub(r"\1n ", " ".join(text.split()))
+    return text[0].upper() + text[1:]
+
+
+def _count(name: str, word: str, offset: int) -> str:
+    """'day', 'Sunday', 1 -> 'Monday'"""
+    if not offset:
+        return word
+    words, _, _ = COUNTERS[name]
+    return words[(words.index(word) + offset) % len(words)]
+
+
+def _pick(rng: random.Random, choices: Sequence[T]) -> T:
+    # random() is the one method whose sequence Python promises to keep across versions.
+    return choices[int(rng.random() * len(choices))]
