@@ -1,0 +1,113 @@
+"""Intrinsic scores: right counts, right accuracies, for any model and any text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from tiny_run import make_corpus
+
+from litebert.errors import ConfigError
+from litebert.model.config import ModelConfig
+from litebert.model.heads import ClassificationModel, MaskedLMModel, PretrainingModel
+from litebert.model.hub import save_model
+from litebert.pretraining.assembly import Batch
+from litebert.pretraining.baselines import score_baselines
+from litebert.pretraining.batches import Batches
+from litebert.pretraining.evaluate import evaluate_batches, evaluate_model
+from litebert.pretraining.recipes import Recipe
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import DeviceConfig, open_device
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus):
+    return Tokenizer.load(corpus / "tokenizer")
+
+
+def tiny_model(cls, vocab_size: int):
+    torch.manual_seed(0)
+    shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+    return cls(ModelConfig(vocab_size=vocab_size, max_position_embeddings=64, **shape))
+
+
+def make_batches(corpus, tokenizer, **recipe) -> Batches:
+    store = TokenStore.open(corpus / "store", tokenizer)
+    return Batches(store, tokenizer, Recipe(max_length=64, **recipe), tokens_per_batch=512, row_tokens=512)
+
+
+def test_scores_equal_a_plain_count(corpus, tokenizer):
+    batches = make_batches(corpus, tokenizer)
+    model = tiny_model(PretrainingModel, tokenizer.vocab_size).eval()
+    device = open_device(DeviceConfig(device="cpu", threads=1))
+    scores = evaluate_batches(model, batches, 2, device)
+    right = count = order_right = order_count = 0
+    for number in range(2):
+        batch = batches.batch(number)
+        assert isinstance(batch, Batch)
+        for i in range(batch.num_sequences):  # one padded sequence at a time
+            first, last = batch.starts[i : i + 2].tolist()
+            ids = torch.from_numpy(batch.tokens[first:last]).long()[None]
+            output = model(ids, segment_ids=torch.from_numpy(batch.segments[first:last]).long()[None])
+            for place, label in zip(batch.masked.tolist(), batch.labels.tolist(), strict=True):
+                if label >= 0 and first <= place < last:
+                    right += int(output.masked_lm[0, place - first].argmax()) == label
+                    count += 1
+            if batch.order[i] >= 0:
+                order_right += int(output.sentence[0].argmax()) == batch.order[i]
+                order_count += 1
+    assert (scores.mlm_count, scores.sentence_count) == (count, order_count)
+    assert scores.mlm_accuracy == pytest.approx(right / count)
+    assert scores.sentence_accuracy == pytest.approx(order_right / order_count)
+
+
+def test_one_command_on_text_or_store(cli, corpus, tokenizer, tmp_path):
+    save_model(tiny_model(PretrainingModel, tokenizer.vocab_size), tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    by_text = cli("evaluate", tmp_path / "model", "--text", corpus / "text.txt", "--tokens", 4000, "--json")
+    assert by_text.code == 0, by_text
+    by_store = cli("evaluate", tmp_path / "model", "--store", corpus / "store", "--tokens", 4000, "--json")
+    scores = json.loads(by_text.out)
+    assert scores.keys() == json.loads(by_store.out).keys()
+    assert all(0 <= scores[f"{name}_accuracy"] <= 1 and scores[f"{name}_count"] > 10 for name in ("mlm", "sop", "nsp"))
+    assert "next sentence" in cli("evaluate", tmp_path / "model", "--text", corpus / "text.txt", "--tokens", 2000).out
+
+
+def test_a_model_without_a_sentence_head(cli, corpus, tokenizer, tmp_path):
+    save_model(tiny_model(MaskedLMModel, tokenizer.vocab_size), tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    result = cli("evaluate", tmp_path / "model", "--store", corpus / "store", "--tokens", 2000)
+    assert "sentence order  no such head" in result.out
+
+
+def test_what_cannot_be_scored(corpus, tokenizer, tmp_path):
+    save_model(tiny_model(ClassificationModel, tokenizer.vocab_size), tmp_path / "classifier")
+    tokenizer.save(tmp_path / "classifier")
+    store = corpus / "store"
+    with pytest.raises(ConfigError, match="holds a classification model"):
+        evaluate_model(tmp_path / "classifier", stores=[store])
+    save_model(tiny_model(PretrainingModel, 50), tmp_path / "small")
+    with pytest.raises(ConfigError, match="the tokenizer has 300 pieces, the model 50"):
+        evaluate_model(tmp_path / "small", stores=[store], tokenizer=corpus / "tokenizer")
+    with pytest.raises(ConfigError, match="nothing to score on"):
+        evaluate_model(tmp_path / "small")
+    save_model(tiny_model(PretrainingModel, tokenizer.vocab_size), tmp_path / "model")
+    with pytest.raises(ConfigError, match="--length: must be 8 to 64"):
+        evaluate_model(tmp_path / "model", stores=[store], tokenizer=corpus / "tokenizer", length=512)
+
+
+def test_baselines_are_between_nothing_and_everything(corpus, tokenizer):
+    batches = make_batches(corpus, tokenizer)
+    store = TokenStore.open(corpus / "store", tokenizer)
+    found = score_baselines([store], batches, batches, tokenizer, 2)
+    assert 0 < found.unigram < found.trigram < 1
+    assert found.connectives is not None
+    assert found.connectives > 0.5  # scored on what it was fitted on
+    assert score_baselines([store], batches, make_batches(corpus, tokenizer, objective="none"), tokenizer, 2)[2] is None
