@@ -1,6 +1,6 @@
 """The GPU path held to the CPU reference: packed bf16 and fp32 on CUDA against fp32 on the CPU, values and gradients.
 
-    python benchmarks/gpu_check.py            (needs a GPU; CI has none, so this is a script and not a test)
+python benchmarks/gpu_check.py            (needs a GPU; CI has none, so this is a script and not a test)
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def main() -> None:
         ok = abs(float(loss - expected_loss)) < limit and errors[worst] < limit
         failed |= not ok
         print(
-            f"{precision} {'compiled' if gpu.compile else 'eager':8s}  loss {float(loss):.5f} (CPU {float(expected_loss):.5f})  "
-            f"largest relative gradient error {errors[worst]:.2e} ({worst})  {'ok' if ok else 'TOO FAR'}"
+            f"{precision} {'compiled' if gpu.compile else 'eager':8s}  loss {float(loss):.5f} "
+            f"(CPU {float(expected_loss):.5f})  largest relative gradient error {errors[worst]:.2e} ({worst})  "
+            f"{'ok' if ok else 'TOO FAR'}"
         )
     raise SystemExit(failed)
 

@@ -23,13 +23,15 @@ from litebert.train.device import DeviceConfig, open_device
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["albert-base", "albert-large", "albert-xlarge", "albert-xxlarge"])
+    models = ["albert-base", "albert-large", "albert-xlarge", "albert-xxlarge"]
+    parser.add_argument("--models", nargs="+", default=models)
     parser.add_argument("--lengths", nargs="+", type=int, default=[128, 512])
     parser.add_argument("--tokens", type=int, default=32_768)
     parser.add_argument("--out", help="write JSON here")
     arguments = parser.parse_args()
     device = open_device(DeviceConfig())
-    result = measure_rates({name: preset(name) for name in arguments.models}, arguments.lengths, arguments.tokens, device)
+    chosen = {name: preset(name) for name in arguments.models}
+    result = measure_rates(chosen, tuple(arguments.lengths), arguments.tokens, device)
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
     result["measured"] = f"benchmarks/pretrain_rates.py, {arguments.tokens:,} tokens per micro-batch, {versions}"
     text = json.dumps(result, indent=1)

@@ -52,7 +52,8 @@ def test_a_dry_run_says_what_will_happen(tmp_path):
     stages = [{"until": 0.5, "value": 1}, {"until": 1.0, "value": 2}]
     config = tiny_config(tmp_path, depth=stages, max_minutes=1)
     text = describe_run(config)
-    for part in ("parameters", "sop", "lamb", "512 tokens in 1 micro-batches", "1 until 50%", "at most 1 minutes", "time"):
+    wanted = ("parameters", "sop", "lamb", "512 tokens in 1 micro-batches", "1 until 50%", "at most 1 minutes", "time")
+    for part in wanted:
         assert part in text, text
     assert str(tmp_path / "store") in text  # it is not there, and that is said
 

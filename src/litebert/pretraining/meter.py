@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 class StepTotals:
     """What one global batch came to."""
 
+    tokens: int
     mlm_loss: float
     mlm_correct: float
     mlm_count: float
     sentence_loss: float
     sentence_correct: float
     sentence_count: float
-    tokens: int
 
     @property
     def loss(self) -> float:

@@ -224,7 +224,7 @@ class Run:
         norm = clip_gradients(self.parameters, self.config.optim.clip)
         values = torch.cat([sums, counts, norm[None]]).tolist()  # note: the one place where a step waits for the GPU
         scores, (_, _, tokens, stopping, seconds), norm_value = values[:6], values[6:11], values[11]
-        return StepTotals(*scores, tokens=int(tokens)), norm_value, seconds, stopping > 0
+        return StepTotals(int(tokens), *scores), norm_value, seconds, stopping > 0
 
     def _enter_stage(self) -> None:
         depth, length = self._stage_values()
