@@ -145,6 +145,8 @@ def _write_text(out: Path, split: str, documents: int) -> Path:
     stories = generate_documents(documents, seed=1, split=split)  # type: ignore[arg-type]
     text = "\n\n".join("\n".join(story) for story in stories) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
+        for made in ("vocabulary", "store-train", "store-held-out", "run"):  # of another text
+            shutil.rmtree(out / made, ignore_errors=True)
         write_atomic(path, text)
     return path
 
@@ -152,7 +154,7 @@ def _write_text(out: Path, split: str, documents: int) -> Path:
 def _vocabulary(out: Path, text: Path) -> Tokenizer:
     folder = out / "vocabulary"
     if not (folder / "spiece.model").exists():
-        train_vocab([text], VocabConfig(vocab_size=1500)).tokenizer.save(folder)
+        train_vocab([text], VocabConfig(vocab_size=900)).tokenizer.save(folder)
     return Tokenizer.load(folder)
 
 
@@ -162,21 +164,19 @@ def _headline(console: Console, number: int, text: str) -> None:
 
 
 def _print_scores(console: Console, scores: Scores, baselines: Baselines) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 3), header_style="dim")
-    table.add_column("")
-    for column in ("this model", "best simple guess", "", ""):
-        table.add_column(column, justify="right" if column else "left")
-
-    def row(name: str, value: float | None, guess: float | None, what: str) -> None:
-        if value is None or guess is None:
-            return
-        bar = Text("█" * round(30 * value), "green") + Text("░" * max(0, 30 - round(30 * value)), "dim")
-        table.add_row(name, Text(f"{value:.1%}", "bold green"), f"{guess:.1%}", what, bar)
-
-    row("masked words, against unigrams", scores.mlm_accuracy, baselines.unigram, "the most frequent piece")
-    row("masked words, against trigrams", scores.mlm_accuracy, baselines.trigram, "from two unmasked pieces")
-    row("sentence order, against chance", scores.sentence_accuracy, 0.5, "a coin")
-    row("sentence order, against connectives", scores.sentence_accuracy, baselines.connectives, "then, after, ...")
+    rows = [
+        ("masked words", "this model", scores.mlm_accuracy, "bold green"),
+        ("", "trigrams, from the visible text before", baselines.trigram, ""),
+        ("", "unigrams, the most frequent piece", baselines.unigram, ""),
+        ("sentence order", "this model", scores.sentence_accuracy, "bold green"),
+        ("", "connectives alone (then, after, ...)", baselines.connectives, ""),
+        ("", "a coin", 0.5, ""),
+    ]
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for name, who, value, style in rows:
+        if value is not None:
+            bar = Text("█" * round(30 * value), style or "dim")
+            table.add_row(Text(f"   {name}", "bold"), Text(who, style), Text(f"{value:6.1%}", style), bar)
     console.print(table)
 
 

@@ -42,7 +42,7 @@ def test_show_as_json(cli, built):
     assert facts["recipe"]["max_length"] == 512
     assert sum(entry["sequences"] for entry in facts["histogram"]) == facts["sequences"]
     assert abs(facts["order"]["1"] - 0.5) < 0.1
-    assert facts["text_used"] == 1  # every generated document has more than one sentence
+    assert facts["text_used"] > 0.99  # what is left out: a last sentence that stands alone
     assert facts["packing_efficiency"] > 0.9
     masks = facts["masks"]
     assert abs(masks["predicted"] - 0.15) < 0.01

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "pretraining"))
 from tiny_run import make_corpus, tiny_config
 
 from litebert.config import write_yaml

@@ -21,7 +21,7 @@ class Baselines(NamedTuple):
     """Accuracies of the simple guesses; order is None without an order objective."""
 
     unigram: float
-    trigram: float
+    trigram: float  # from the visible text on the left, up to two tokens of it
     connectives: float | None
 
     def as_dict(self) -> dict[str, dict[str, float]]:
@@ -40,7 +40,6 @@ def score_baselines(
     trigram = NgramModel.fit(text, tokenizer.vocab_size, order=3)
     unigram = NgramModel(trigram.vocab_size, trigram.best[:1])
     sequences = list(_sequences(evaluation, num_batches))
-    masked = [(ids, places) for ids, places, _, _ in sequences]
     connectives = None
     if evaluation.recipe.objective == "sop":
         learn = [row for row in _sequences(training, min(40, training.steps_per_epoch)) if row[3] >= 0]
@@ -48,7 +47,19 @@ def score_baselines(
         order = ConnectiveOrder.fit([_texts(row[0], row[2], tokenizer) for row in learn], [row[3] for row in learn])
         pairs = [_texts(row[0], row[2], tokenizer) for row in scored]
         connectives = order.accuracy(pairs, [row[3] for row in scored])
-    return Baselines(unigram.accuracy(masked), trigram.accuracy(masked), connectives)
+    masked = [(ids, places) for ids, places, _, _ in sequences]
+    return Baselines(_accuracy(unigram, masked), _accuracy(trigram, masked), connectives)
+
+
+def _accuracy(model: NgramModel, examples: list[tuple[Ids, Ids]]) -> float:
+    """The share of masked places guessed right by a model that, like ours, does not see what is masked."""
+    right = []
+    for ids, places in examples:
+        visible_from = 0
+        for place in places.tolist():  # in order
+            right.append(model.guess(ids[visible_from:place]) == ids[place])
+            visible_from = place + 1
+    return float(np.mean(right))
 
 
 def _sequences(batches: Batches, count: int) -> Iterator[tuple[Ids, Ids, Ids, int]]:

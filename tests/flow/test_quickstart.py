@@ -1,0 +1,52 @@
+"""A shorter quickstart: it learns more than counting can guess, and shows it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from litebert.model.hub import load_model
+from litebert.quickstart import quickstart
+from litebert.text.generate import generate_documents
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    import io
+
+    from rich.console import Console
+
+    out = tmp_path_factory.mktemp("quickstart")
+    screen = io.StringIO()
+    outcome = quickstart(out, documents=1500, steps=350, console=Console(file=screen, width=120))
+    return out, outcome, screen.getvalue()
+
+
+def test_it_learns(story):
+    _, outcome, _ = story
+    assert outcome.scores.mlm_accuracy > 1.3 * outcome.baselines.unigram
+    assert outcome.scores.sentence_accuracy > 0.6
+    assert outcome.scores.sentence_accuracy > outcome.baselines.connectives
+
+
+def test_the_screen_proves_it(story):
+    _, outcome, screen = story
+    for part in ("masked words", "trigrams", "unigrams", "sentence order", "connectives alone", "a coin"):
+        assert part in screen
+    assert f"{outcome.scores.mlm_accuracy:.1%}" in screen
+    assert f"{outcome.baselines.trigram:.1%}" in screen
+
+
+def test_everything_is_left_behind(story):
+    out, outcome, _ = story
+    assert "<svg" in outcome.report.read_text()
+    assert load_model(out / "run" / "model").config.vocab_size > 300
+    assert json.loads((out / "run" / "baselines.json").read_text()) == outcome.baselines.as_dict()
+
+
+def test_no_held_out_sentence_stands_in_training():
+    train = {sentence for document in generate_documents(1500, seed=1) for sentence in document}
+    held_out = [s for document in generate_documents(150, seed=1, split="held-out") for s in document]
+    assert held_out
+    assert not train & set(held_out)
