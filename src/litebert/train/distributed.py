@@ -112,6 +112,17 @@ def sum_gradients(params: Iterable[Tensor], totals: Tensor, world: World) -> Ten
     return summed[0].clone()
 
 
+@torch.no_grad()
+def sum_totals(totals: Tensor, world: World) -> Tensor:
+    """The sum of all processes' `totals` (counts, loss sums) in their own precision: [1, 2] and [3, 4] -> [4, 6]."""
+    if world.size == 1:
+        return totals
+    summed = totals.clone()
+    with _lost(world):
+        dist.all_reduce(summed)
+    return summed
+
+
 def any_process(flag: bool, world: World, device: torch.device | str = "cpu") -> bool:
     """Whether the flag is up in any process: so that all stop, or save, at the same step."""
     if world.size == 1:
