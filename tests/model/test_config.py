@@ -61,6 +61,25 @@ def test_released_json_ignores_unused_fields_and_reads_gelu_as_tanh():
     assert from_google({**RELEASED_BASE, "hidden_act": "relu"}).hidden_act == "relu"
 
 
+def test_a_bert_config_json_is_read_as_the_hubs_conversion_is():
+    bert = {
+        "attention_probs_dropout_prob": 0.1,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "hidden_size": 768,
+        "initializer_range": 0.02,
+        "intermediate_size": 3072,
+        "max_position_embeddings": 512,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "type_vocab_size": 2,
+        "vocab_size": 30522,
+    }
+    config = from_google(bert)
+    assert config == preset("bert-base", vocab_size=30522)
+    assert (config.hidden_act, config.bos_token_id, config.eos_token_id) == ("gelu", None, None)
+
+
 def test_gelu_in_a_hub_config_is_the_erf_form():
     assert from_hub({**RELEASED_BASE, "model_type": "albert"}).hidden_act == "gelu"
 
@@ -147,8 +166,18 @@ def test_hub_configs_we_cannot_run_are_refused(data, message):
 
 
 def test_an_unknown_preset_shows_the_nearest():
-    with pytest.raises(ConfigError, match=r"did you mean 'albert-xlarge'"):
+    with pytest.raises(
+        ConfigError, match=r"^no preset 'albert-xlrge'; did you mean 'albert-xlarge'.*\? Known: albert-"
+    ):
         preset("albert-xlrge")
+    with pytest.raises(ConfigError, match=r"^no preset 'zzz'\. Known: albert-tiny, "):
+        preset("zzz")
+
+
+@pytest.mark.parametrize("name", [["albert-base"], {"a": 1}, 3, True])
+def test_a_preset_that_is_no_text_is_refused(name):
+    with pytest.raises(ConfigError, match=r"^no preset "):
+        preset(name)
 
 
 def test_unreadable_json_names_file_and_line(tmp_path):

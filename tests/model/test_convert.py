@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from litebert.model.config import preset
+from litebert.model.config import preset, vary
 from litebert.model.heads import AnswerModel, MultipleChoiceModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
 
@@ -63,7 +63,9 @@ def test_dtype_and_head(cli, tmp_path):
         (["nowhere/at/all", "out"], "nowhere/at/all: no such folder"),
         ([FIXTURES / "v1_format", "out"], "V1"),
         ([FIXTURES / "base", "out", "--dtype", "int8"], "'int8' is not one of"),
-        ([FIXTURES / "base", "out", "--head", "spam"], "no head 'spam'"),
+        ([FIXTURES / "base", "out", "--head", "spam"], "no head 'spam'; did you mean 'span'? Known: encoder"),
+        ([FIXTURES / "base", "out", "--head", "xyzzy"], "no head 'xyzzy'. Known: encoder"),
+        ([FIXTURES / "base", "out", "--head", "span"], "(new_head=True in Python)"),
     ],
 )
 def test_mistakes_end_with_one_message_and_code_2(cli, tmp_path, monkeypatch, arguments, message):
@@ -109,6 +111,35 @@ def test_verify_sees_a_difference(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(verify, "load_model", changed)
     result = cli("verify", tmp_path / "m", "--length", 32)
     assert (result.code, "differ" in result.out) == (1, True)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_verify_takes_nan_and_infinity_for_a_difference(cli, tmp_path, value):
+    model = PretrainingModel(TINY)
+    with torch.no_grad():
+        model.sentence.bias[0] = value
+    save_model(model, tmp_path / "m")
+    result = cli("verify", tmp_path / "m")
+    assert (result.code, "differ" in result.out, "agree" in result.out) == (1, True, False)
+    strict = cli("verify", tmp_path / "m", "--json")
+    masked_lm, sentence = json.loads(strict.out, parse_constant=pytest.fail)
+    assert (strict.code, sentence["difference"]) == (1, None)
+    assert masked_lm["difference"] < 1e-5
+
+
+def test_verify_takes_what_a_short_model_can_take(cli, tmp_path):
+    save_model(PretrainingModel(vary(TINY, max_position_embeddings=24)), tmp_path / "m")
+    assert cli("verify", tmp_path / "m").code == 0
+    result = cli("verify", tmp_path / "m", "--length", 25)
+    assert (result.code, "--length: must be 2 to 24, not 25" in result.err) == (2, True)
+    result = cli("verify", tmp_path / "m", "--batch", 0)
+    assert (result.code, "--batch: must be at least 1, not 0" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize("source", [FIXTURES / "base", FIXTURES / "base" / "model.ckpt-best"])
+def test_verify_sends_tensorflow_checkpoints_to_convert(cli, source):
+    result = cli("verify", source)
+    assert (result.code, "litebert convert" in result.err) == (2, True)
 
 
 def test_verify_refuses_what_transformers_lacks(cli, tmp_path):

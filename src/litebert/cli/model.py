@@ -73,7 +73,9 @@ def convert(
 def verify(
     model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
     batch: Annotated[int, typer.Option(help="Sequences to compare.")] = 4,
-    length: Annotated[int, typer.Option(help="Tokens per sequence.")] = 128,
+    length: Annotated[
+        int | None, typer.Option(help="Tokens per sequence; by default 128, or what the model takes.")
+    ] = None,
     tolerance: Annotated[float, typer.Option(help="Largest difference allowed.")] = 1e-4,
     as_json: JSON = False,
 ) -> None:
@@ -81,9 +83,9 @@ def verify(
     from litebert.model.verify import verify_model
 
     result = verify_model(model, batch=batch, length=length)
-    worst = max(row.difference for row in result)
+    agree = all(row.within(tolerance) for row in result)
     if as_json:
-        print(json.dumps([row._asdict() for row in result], indent=2))
+        print(json.dumps([row.as_dict() for row in result], indent=2))
     else:
         from rich.console import Console
         from rich.table import Table
@@ -96,11 +98,9 @@ def verify(
         console = Console(highlight=False)
         console.print(table)
         console.print(
-            f"[green]agree[/] within {tolerance:g}"
-            if worst <= tolerance
-            else f"[red]differ[/] by more than {tolerance:g}"
+            f"[green]agree[/] within {tolerance:g}" if agree else f"[red]differ[/] by more than {tolerance:g}"
         )
-    if worst > tolerance:
+    if not agree:
         raise typer.Exit(1)
 
 

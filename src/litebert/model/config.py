@@ -182,8 +182,9 @@ PRESETS: dict[str, ModelConfig] = _presets()
 
 def preset(name: str, **changes: Any) -> ModelConfig:
     """A named model shape, with changes: preset("albert-base", sharing="attention", embedding_size=768)."""
-    if name not in PRESETS:
-        raise ConfigError(f"no preset {name!r}{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}")
+    if not isinstance(name, str) or name not in PRESETS:  # YAML may give anything
+        hint = did_you_mean(str(name), PRESETS) or "."
+        raise ConfigError(f"no preset {name!r}{hint} Known: {', '.join(PRESETS)}")
     return vary(PRESETS[name], **changes)
 
 
@@ -253,13 +254,13 @@ def from_hub(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig
 
 
 def from_google(data: Mapping[str, Any], where: str = "albert_config.json") -> ModelConfig:
-    """A config from a released `albert_config.json` (or `bert_config.json`), where "gelu" means the tanh form."""
+    """A config from a released `albert_config.json`, where "gelu" means the tanh form, or a `bert_config.json`."""
+    if "embedding_size" not in data:
+        # BERT: "gelu" is taken for the exact form and no token begins or ends a text, as in the Hub's conversions.
+        return from_hub({**data, "model_type": "bert"}, where)
     values = _known_fields(data)
     if values.get("hidden_act") == "gelu":
         values["hidden_act"] = "gelu_new"
-    if "embedding_size" not in data:  # a bert_config.json
-        values |= {"model_type": "bert", "sharing": "none", "embedding_size": data.get("hidden_size", 768)}
-        return build(ModelConfig, values, f"{where}: ")
     values = {**_XXLARGE, **values}
     if values["num_hidden_groups"] == values["num_hidden_layers"] != 1:
         values["sharing"] = "none"

@@ -269,7 +269,7 @@ def initialize_heads(model: Model) -> None:
 def model_class(head: str) -> type[Model]:
     """The class of a head by its name; a mistyped name shows the nearest."""
     if head not in MODELS:
-        raise ConfigError(f"no head {head!r}{did_you_mean(head, MODELS)} Known: {', '.join(MODELS)}")
+        raise ConfigError(f"no head {head!r}{did_you_mean(head, MODELS) or '.'} Known: {', '.join(MODELS)}")
     return MODELS[head]
 
 

@@ -124,7 +124,7 @@ def build_model(
         names = ", ".join(report.missing[:4]) + (", ..." if len(report.missing) > 4 else "")
         raise CheckpointError(
             f"{where}: holds no {head} head (missing: {names}); "
-            "ask for the head it has, or for a new, untrained one (new_head=True, `--new-head`)"
+            "ask for the head it has, or for a new, untrained one (new_head=True in Python)"
         )
     state = {}
     for name in report.mapped:
@@ -205,8 +205,7 @@ def _fit_config(
     changes: Mapping[str, Any],
 ) -> ModelConfig:
     """The config with what only the file can say: whether an E == H projection means anything, and the labels."""
-    if head not in _LABELLED:
-        config = dataclasses.replace(config, labels=(), problem_type=None)
+    config = _without_unused_labels(config, head)
     if config.model_type == "albert" and config.embedding_size == config.hidden_size:
         there = f"{_PROJECTION}.weight" in found
         if there and not config.embedding_projection and _is_identity(found, tensors):
@@ -215,6 +214,11 @@ def _fit_config(
             there = False
         config = dataclasses.replace(config, embedding_projection=there)
     return vary(config, **{"embedding_projection": config.embedding_projection, **changes})
+
+
+def _without_unused_labels(config: ModelConfig, head: str) -> ModelConfig:
+    # The classes of a classifier that this head does not have.
+    return config if head in _LABELLED else dataclasses.replace(config, labels=(), problem_type=None)
 
 
 def _is_identity(found: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bool:
@@ -229,11 +233,9 @@ def _is_identity(found: Mapping[str, str], tensors: Mapping[str, Tensor]) -> boo
 def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:
     """Write a model folder as one step: the old one stays whole if anything fails."""
     folder = Path(folder)
-    config, head = model.config, model.head
+    head, config = model.head, _without_unused_labels(model.config, model.head)
     architecture = ARCHITECTURES[head][config.model_type == "bert"]
     extension = architecture is None or not config.fits_hub
-    if head not in _LABELLED:
-        config = dataclasses.replace(config, labels=(), problem_type=None)
     state = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in model.state_dict().items()}
     if not extension:
         names = hub_names(config)

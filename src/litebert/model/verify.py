@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from litebert.errors import CheckpointError, InputError
 from litebert.extras import require
+from litebert.model.google import is_google
 from litebert.model.heads import Model
 from litebert.model.hub import ARCHITECTURES, find_folder, load_model
 
@@ -21,17 +23,38 @@ class Difference(NamedTuple):
     difference: float  # largest absolute
     magnitude: float  # largest absolute value of transformers' own output
 
+    def within(self, tolerance: float) -> bool:
+        """Whether the two agree; NaN or infinity on either side never does."""
+        return math.isfinite(self.difference) and self.difference <= tolerance
 
-def verify_model(source: Path | str, batch: int = 4, length: int = 128, seed: int = 0) -> list[Difference]:
-    """Random ids with both segments and padding through both; the differences of every output they share."""
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no NaN: such a number is null."""
+        values = self._asdict()
+        return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}
+
+
+def verify_model(source: Path | str, batch: int = 4, length: int | None = None, seed: int = 0) -> list[Difference]:
+    """Random ids with both segments and padding through both; the differences of every output they share.
+
+    `length` defaults to 128 tokens, or to what the model takes where that is less.
+    """
     transformers = require("transformers", "litebert verify")
+    if batch < 1:
+        raise InputError(f"--batch: must be at least 1, not {batch}")
+    if is_google(source):
+        raise CheckpointError(
+            f"{source}: a TensorFlow checkpoint, which transformers does not open; make a model folder of it first: "
+            f"litebert convert {source} TARGET"
+        )
     folder = find_folder(source)
     ours = load_model(folder)
     architecture = ARCHITECTURES[ours.head][ours.config.model_type == "bert"]
     if architecture is None or not ours.config.fits_hub:
         raise CheckpointError(f"{folder}: transformers has no such model, so there is nothing to compare with")
-    if not 2 <= length <= ours.config.max_position_embeddings:
-        raise InputError(f"--length: must be 2 to {ours.config.max_position_embeddings}, not {length}")
+    longest = ours.config.max_position_embeddings
+    length = min(128, longest) if length is None else length
+    if not 2 <= length <= longest:
+        raise InputError(f"--length: must be 2 to {longest}, not {length}")
     transformers.utils.logging.disable_progress_bar()
     theirs = getattr(transformers, architecture).from_pretrained(folder, dtype=torch.float32).eval()
     ids, segments, mask = _random_input(ours, batch, length, seed)
