@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
 from litebert.errors import ConfigError
-from litebert.train.distributed import World, any_process, connect, sum_gradients, wait_for_all, world_from_environment
+from litebert.train.distributed import (
+    World,
+    agree_on_attempt,
+    connect,
+    sum_gradients,
+    sum_totals,
+    wait_for_all,
+    world_from_environment,
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +51,13 @@ def test_a_gradient_that_some_processes_lack(results):
 
 
 def test_all_agree(results):
-    assert results["agreement"]["answers"] == [[True, False, [7.0, 7.0]]] * 2
+    assert results["agreement"]["answers"] == [[7.0, 7.0]] * 2
+
+
+def test_totals_keep_their_precision(results):
+    for rank, (summed, mine) in enumerate(results["precise"]["answers"]):
+        assert summed == [2.0**41 + 1, 2.0]
+        assert mine == [2.0**40 + rank, 1.0]
 
 
 @pytest.mark.parametrize("scenario", ["dead", "hung"])
@@ -52,14 +68,57 @@ def test_a_lost_process_is_an_error_and_not_a_hang(results, scenario):
     assert results[scenario]["seconds"] < 15  # the hung process sleeps twice as long
 
 
+RESTARTED = """
+import os, pathlib, sys
+import torch
+from litebert.train.distributed import connect, sum_totals, world_from_environment
+
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+with connect(world_from_environment(), "cpu", timeout=20) as world:
+    total = sum_totals(torch.tensor([world.rank + 1.0]), world)
+    if world.rank == 1 and attempt == "0":
+        os._exit(1)
+    total = sum_totals(total, world)
+pathlib.Path(sys.argv[1], f"{attempt}-{world.rank}").write_text(str(total.item()))
+"""
+
+
+def test_an_elastic_restart_connects_to_the_living(tmp_path):
+    script = tmp_path / "restarted.py"
+    script.write_text(RESTARTED)
+    (tmp_path / "out").mkdir()
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["--max-restarts=1", "--monitor-interval=0.1", str(script), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert found == {"1-0": "6.0", "1-1": "6.0"}
+
+
+def test_a_store_with_the_rests_of_dead_processes():
+    store = torch.distributed.HashStore()
+    names = []
+    for _ in range(3):
+        with ThreadPoolExecutor() as pool:
+            # The others come first, so from the second time on they meet the name that the last main process left.
+            others = [pool.submit(agree_on_attempt, store, World(rank, 3), 10) for rank in (1, 2)]
+            time.sleep(0.1)
+            name = agree_on_attempt(store, World(0, 3), 10)
+            assert [other.result() for other in others] == [name, name]
+            names.append(name)
+    assert len(set(names)) == 3
+    with pytest.raises(RuntimeError, match="process 0 did not answer"):
+        agree_on_attempt(store, World(1, 3), 0.1)
+
+
 def test_world_of_one_needs_no_connection():
     assert world_from_environment({}) == World()
     assert world_from_environment({"LOCAL_RANK": "0", "MASTER_PORT": "1"}) == World()
     with connect(World(), "cpu") as world:
         assert world.is_main
         wait_for_all(world)
-        assert any_process(True, world)
         totals = torch.tensor([1.0])
+        assert sum_totals(totals, world) is totals
         assert sum_gradients([], totals, world) is totals
 
 

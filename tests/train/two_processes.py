@@ -16,10 +16,10 @@ from torch import nn
 from litebert.errors import LitebertError
 from litebert.train.distributed import (
     World,
-    any_process,
     connect,
     copy_from_main,
     sum_gradients,
+    sum_totals,
     wait_for_all,
     world_from_environment,
 )
@@ -65,21 +65,27 @@ def agreement(world: World) -> Any:
     mine = torch.full((2,), float(world.rank + 7))
     copy_from_main([mine], world)
     wait_for_all(world)
-    return any_process(world.rank == 1, world), any_process(False, world), mine.tolist()
+    return mine.tolist()
+
+
+def precise(world: World) -> Any:
+    """Sums that a float32 cannot hold; the caller's tensor stays as it was."""
+    mine = torch.tensor([2.0**40 + world.rank, 1.0], dtype=torch.float64)
+    return sum_totals(mine, world).tolist(), mine.tolist()
 
 
 def dead(world: World) -> Any:
-    any_process(False, world)
+    sum_totals(torch.zeros(1), world)
     if world.rank == 1:
         os._exit(9)
-    return any_process(False, world)
+    return sum_totals(torch.zeros(1), world).tolist()
 
 
 def hung(world: World) -> Any:
-    any_process(False, world)
+    sum_totals(torch.zeros(1), world)
     if world.rank == 1:
         time.sleep(30)  # ended by the parent
-    return any_process(False, world)
+    return sum_totals(torch.zeros(1), world).tolist()
 
 
 def run(scenario: Callable[[World], Any], timeout: float) -> Any:
@@ -119,7 +125,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # forked children cannot use torch's threads
     results = {
         scenario.__name__: run(scenario, timeout)
-        for scenario, timeout in [(equal, 30), (missing, 30), (agreement, 30), (dead, 20), (hung, 1.0)]
+        for scenario, timeout in [(equal, 30), (missing, 30), (agreement, 30), (precise, 30), (dead, 20), (hung, 1.0)]
     }
     results["alone"] = gradients(model(), slice(0, 8), World())
     json.dump(results, sys.stdout)

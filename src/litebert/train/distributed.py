@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +21,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from litebert.errors import ConfigError, LitebertError
 
@@ -72,12 +76,15 @@ def connect(world: World, device: torch.device | str, timeout: float = 600.0) ->
         return
     device = torch.device(device)
     on_gpu = device.type == "cuda"
+    limit = timedelta(seconds=timeout)
     with _lost(world):
+        store, _, _ = next(rendezvous("env://", world.rank, world.size, timeout=limit))
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",
+            store=PrefixStore(agree_on_attempt(store, world, timeout), store),
             rank=world.rank,
             world_size=world.size,
-            timeout=timedelta(seconds=timeout),
+            timeout=limit,
             device_id=device if on_gpu else None,
         )
     try:
@@ -86,11 +93,34 @@ def connect(world: World, device: torch.device | str, timeout: float = 600.0) ->
         dist.destroy_process_group()
 
 
+def agree_on_attempt(store: Store, world: World, timeout: float) -> str:
+    """A name that only the living processes of this attempt have: "6f0c...".
+
+    torchrun's store outlives a restart, and in it the addresses of the dead: each attempt needs names of its own.
+    The restart count is no such name, since machines count differently when only one of them lost a process.
+    """
+    me = uuid.uuid4().hex
+    if world.is_main:
+        store.set("attempt", me)
+        for rank in range(1, world.size):
+            other = store.get(f"{me}/{rank}").decode()  # waits for it
+            store.set(f"{me}/{other}", "welcome")
+        return me
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        attempt = store.get("attempt").decode()
+        store.set(f"{attempt}/{world.rank}", me)
+        if store.check([f"{attempt}/{me}"]):  # a dead main process welcomes nobody
+            return attempt
+        time.sleep(0.02)
+    raise RuntimeError(f"process 0 did not answer within {timeout:g} s")
+
+
 @torch.no_grad()
 def sum_gradients(params: Iterable[Tensor], totals: Tensor, world: World) -> Tensor:
     """Add up all processes' gradients in place, and their `totals` (loss sums, counts), in one message.
 
-    Returns the sum of the totals, a float32 vector. A parameter that has a gradient in some process gets one in
+    Returns the sum of the totals. A parameter that has a gradient in some process gets one in
     all; where none has, it stays None.
     """
     if world.size == 1:
@@ -121,16 +151,6 @@ def sum_totals(totals: Tensor, world: World) -> Tensor:
     with _lost(world):
         dist.all_reduce(summed)
     return summed
-
-
-def any_process(flag: bool, world: World, device: torch.device | str = "cpu") -> bool:
-    """Whether the flag is up in any process: so that all stop, or save, at the same step."""
-    if world.size == 1:
-        return flag
-    value = torch.tensor(float(flag), device=device)
-    with _lost(world):
-        dist.all_reduce(value, op=dist.ReduceOp.MAX)
-        return bool(value.item())
 
 
 @torch.no_grad()
