@@ -18,6 +18,8 @@ class Inner:
     lr: float = 1e-3
     name: Literal["lamb", "adamw"] = "lamb"
     betas: tuple[float, float] = (0.9, 0.999)
+    compile: Literal["auto", "on", "off"] = "auto"
+    keep: Literal["yes", "no"] | None = None
 
     def __post_init__(self) -> None:
         if self.lr <= 0:
@@ -41,6 +43,16 @@ def test_yaml_numbers_are_read_by_type():
     assert isinstance(config.steps, int)
     assert config.optim == Inner(lr=1e-4, betas=(0.9, 1.0))
     assert config.weights == {"wiki": 2.0}
+
+
+@pytest.mark.parametrize("word", ["on", "off"])
+def test_yaml_booleans_are_read_as_the_words_that_were_typed(word):
+    assert isinstance(yaml.safe_load(word), bool)  # why
+    assert build(Inner, yaml.safe_load(f"compile: {word}")).compile == word
+    assert build(Inner, override({}, [f"compile={word}"])).compile == word
+    assert build(Inner, yaml.safe_load("keep: no")).keep == "no"
+    with pytest.raises(ConfigError, match="name: False is not one of: lamb, adamw"):
+        build(Inner, yaml.safe_load("name: no"))
 
 
 def test_round_trip_through_yaml(tmp_path):
@@ -69,6 +81,9 @@ def test_round_trip_through_yaml(tmp_path):
         ({"steps": 1, "files": "one.txt"}, "files: expected a list"),
         ({"steps": 1, "optim": 3}, "optim: expected a mapping"),
         ({"steps": 1, "weights": [1]}, "weights: expected a mapping"),
+        ({"steps": 1, "optim": {"name": ["lamb"]}}, r"optim.name: \['lamb'\] is not one of"),
+        ({"steps": 1, "optim": {3: 4}}, "optim.3: unknown key"),
+        ({"steps": [1]}, "steps: expected a whole number"),
     ],
 )
 def test_mistakes_name_their_key(data, message):

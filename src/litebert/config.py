@@ -117,6 +117,10 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
     if origin is Literal:
         if value in args:
             return value
+        if isinstance(value, bool):  # YAML 1.1 reads a bare on, off, yes or no as a boolean
+            for word in ("on", "yes") if value else ("off", "no"):
+                if word in args:
+                    return word
         choices = ", ".join(str(choice) for choice in args)
         hint_text = did_you_mean(str(value), [str(choice) for choice in args])
         raise ConfigError(f"{where}: {value!r} is not one of: {choices}{hint_text}")

@@ -7,6 +7,7 @@ import json
 import pytest
 from tiny_run import make_corpus, tiny_config
 
+from litebert.cli.model import find_config
 from litebert.config import write_yaml
 from litebert.pretraining.presets import RUN_PRESETS
 
@@ -30,9 +31,14 @@ def test_from_a_config_to_a_model_and_its_report(cli, corpus, tmp_path):
     assert "<svg" in (tmp_path / "report.html").read_text()
 
 
-def test_the_presets_are_listed(cli):
-    out = cli("pretrain", "--list").out
-    assert all(name in out for name in RUN_PRESETS)
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_presets_are_listed_one_a_line(cli, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = cli("pretrain", "--list").out.splitlines()
+    assert "…" not in "".join(rows)
+    assert [row.split()[0] for row in rows if "/" in row] == list(RUN_PRESETS)
+    assert len(rows) <= len(RUN_PRESETS) + 2
+    assert max(len(row) for row in rows) <= columns
 
 
 def test_a_dry_run_trains_nothing(cli, corpus, tmp_path):
@@ -74,3 +80,56 @@ def test_plan(cli):
     assert rows[0]["gpus"] == 8
     assert cli("plan", "albert-xlrge").code == 2
     assert cli("plan", "albert-base", "--gpus", 0).code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--steps", -1),
+        ("--steps", 0),
+        ("--batch", 0),
+        ("--length", 0),
+        ("--micro-batch-tokens", 0),
+        ("--bandwidth", 0.0),
+        ("--bandwidth", "nan"),
+        ("--bandwidth", "inf"),
+    ],
+)
+def test_plan_refuses_what_cannot_be(cli, option, value):
+    result = cli("plan", "albert-base", option, value)
+    assert result.code == 2, result
+    assert f"{option}: must be" in result.err
+
+
+@pytest.mark.parametrize(
+    ("text", "layers", "vocab_size"),
+    [
+        ("model: {preset: albert-tiny, num_hidden_layers: 3}\nsteps: 10", 3, 30000),
+        ("model: {num_hidden_layers: 5, vocab_size: 70}", 5, 70),
+        ("preset: cpu/albert-tiny\nmodel: {vocab_size: 50}", 4, 50),
+        ("preset: cpu/albert-tiny", 4, 30000),
+        ("preset: albert-tiny\nvocab_size: 80", 4, 80),
+        ("num_hidden_layers: 2", 2, 30000),
+    ],
+)
+def test_a_runs_yaml_stands_for_its_model(cli, tmp_path, text, layers, vocab_size):
+    (tmp_path / "run.yaml").write_text(text)
+    config = find_config(str(tmp_path / "run.yaml"))
+    assert (config.num_hidden_layers, config.vocab_size) == (layers, vocab_size)
+    assert cli("params", tmp_path / "run.yaml").code == 0
+    assert cli("plan", tmp_path / "run.yaml", "--gpus", 1).code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: {preset: albert-tny}", "run.yaml: model: no preset 'albert-tny'; did you mean 'albert-tiny'"),
+        ("preset: [a]", "run.yaml: no preset ['a']"),
+        ("preset: albert-tiny\nname: mine", "run.yaml: name: unknown model field"),
+        ("layers: 2", "run.yaml: layers: unknown key"),
+    ],
+)
+def test_mistakes_in_a_models_yaml(cli, tmp_path, text, message):
+    (tmp_path / "run.yaml").write_text(text)
+    result = cli("params", tmp_path / "run.yaml")
+    assert (result.code, message in result.err) == (2, True), result

@@ -139,6 +139,7 @@ def test_labels_from_the_hub():
         ({"hidden_act": "gelo"}, "did you mean 'gelu'"),
         ({"sharing": "atention"}, "did you mean 'attention'"),
         ({"hiden_size": 3}, "did you mean 'hidden_size'"),
+        ({"name": "mine", "config": 1}, "name: unknown model field"),
         ({"layer_norm_eps": 0}, "layer_norm_eps: must be above 0"),
         ({"embedding_projection": False}, "embedding_projection: needed"),
         ({"pad_token_id": 30000}, "outside the vocabulary"),

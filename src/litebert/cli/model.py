@@ -112,17 +112,32 @@ def find_config(name: str) -> ModelConfig:
         return preset(name)
     path = Path(name)
     if path.is_file():
-        if path.suffix in (".yaml", ".yml"):
-            from litebert.config import build, read_yaml
-            from litebert.model.config import ModelConfig
-
-            return build(ModelConfig, read_yaml(path), f"{path}: ")
-        return read_config(path)[0]
+        return _read_yaml_config(path) if path.suffix in (".yaml", ".yml") else read_config(path)[0]
     if path.is_dir() or "/" in name:
         from litebert.model.hub import load_config
 
         return load_config(name)
     return preset(name)  # names the nearest presets
+
+
+def _read_yaml_config(path: Path) -> ModelConfig:
+    """The model of a run's YAML file, or a file of plain model fields (with `preset:` among them, if wanted)."""
+    from litebert.config import build, read_yaml
+    from litebert.model.config import ModelConfig, preset
+    from litebert.pretraining.presets import RUN_PRESETS
+
+    data, where = read_yaml(path), f"{path}: "
+    if "model" in data or data.get("preset") in list(RUN_PRESETS):
+        from litebert.pretraining.config import run_config
+
+        return run_config(data, where).model
+    if "preset" not in data:
+        return build(ModelConfig, data, where)
+    name = data.pop("preset")
+    try:
+        return preset(name, **{str(key): value for key, value in data.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from None
 
 
 def _count(entry: PaperModel, tokens: int) -> dict[str, Any]:

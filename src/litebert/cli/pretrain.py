@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,8 @@ def pretrain(
     if dry_run:
         from litebert.pretraining.plan import describe_run
 
-        print(describe_run(run_config))
+        for line in describe_run(run_config):
+            print(line, flush=True)
         return
     if out is None:
         raise ConfigError("--out: name the folder of the run")
@@ -100,12 +102,13 @@ def _print_presets() -> None:
     from litebert.pretraining.config import run_config
     from litebert.pretraining.presets import RUN_PRESETS
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for column in ("preset", "optimiser", "peak lr", "batch tokens", "steps", "depth", "length"):
-        table.add_column(column, justify="left" if column in ("preset", "optimiser", "depth") else "right")
+        left = column in ("preset", "optimiser", "depth")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column == "preset")
     for name in RUN_PRESETS:
         config = run_config({"preset": name})
-        depths = " -> ".join(str(stage.value) for stage in config.depth) or str(config.model.num_hidden_layers)
+        depths = ",".join(str(stage.value) for stage in config.depth) or str(config.model.num_hidden_layers)
         table.add_row(
             name,
             config.optim.name,
@@ -137,6 +140,16 @@ def plan(
     from litebert.cli.model import find_config
     from litebert.pretraining.plan import load_rates, predict
 
+    for option, value in (
+        ("--steps", steps),
+        ("--batch", batch),
+        ("--length", length),
+        ("--micro-batch-tokens", micro_batch_tokens),
+    ):
+        if value < 1:
+            raise ConfigError(f"{option}: must be at least 1, got {value}")
+    if not 0 < bandwidth < math.inf:
+        raise ConfigError(f"--bandwidth: must be above 0, got {bandwidth:g}")
     config, rates = find_config(model), load_rates()
     rows = [
         predict(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)

@@ -180,7 +180,7 @@ def _presets() -> dict[str, ModelConfig]:
 PRESETS: dict[str, ModelConfig] = _presets()
 
 
-def preset(name: str, **changes: Any) -> ModelConfig:
+def preset(name: str, /, **changes: Any) -> ModelConfig:
     """A named model shape, with changes: preset("albert-base", sharing="attention", embedding_size=768)."""
     if not isinstance(name, str) or name not in PRESETS:  # YAML may give anything
         hint = did_you_mean(str(name), PRESETS) or "."
@@ -188,7 +188,7 @@ def preset(name: str, **changes: Any) -> ModelConfig:
     return vary(PRESETS[name], **changes)
 
 
-def vary(config: ModelConfig, **changes: Any) -> ModelConfig:
+def vary(config: ModelConfig, /, **changes: Any) -> ModelConfig:
     """A changed config, with what is derived worked out anew (dataclasses.replace would keep the old values)."""
     known = {field.name for field in dataclasses.fields(ModelConfig)}
     for name in changes:
