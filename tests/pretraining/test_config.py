@@ -62,6 +62,8 @@ def test_square_root_rule_and_warm_up_share():
 def test_micro_batches_divide_the_rows_of_a_process():
     config = run_config({"batch_tokens": 65_536, "micro_batch_tokens": 16_384})
     assert [config.micro_batches(world) for world in (1, 2, 4, 8, 16)] == [4, 2, 1, 1, 1]
+    # Never more than asked for: three rows at most two at a time are three micro-batches.
+    assert run_config({"batch_tokens": 3 * 4096, "micro_batch_tokens": 2 * 4096}).micro_batches(1) == 3
     with pytest.raises(ConfigError, match="cannot be shared equally by 3 processes"):
         config.micro_batches(3)
 
@@ -84,6 +86,15 @@ def test_micro_batches_divide_the_rows_of_a_process():
         ({"batch_tokens": 256, "data": {"row_tokens": 512}}, r"batch_tokens: 256 is less than a row of 512 tokens"),
         ({"depth": [{"until": 1.0, "value": 6}]}, r"depth: the last stage has 6 applications, the model 12"),
         ({"depth": [{"until": 0.5, "value": 12}]}, r"the last stage must end at 1.0"),
+        (
+            {"model": {"num_hidden_groups": 3}, "depth": [{"until": 0.5, "value": 2}, {"until": 1.0, "value": 12}]},
+            r"depth: 2 layers cannot hold 3 groups",
+        ),
+        ({"length": [{"until": 0.5, "value": 4}, {"until": 1.0, "value": 512}]}, r"max_length: 4 is not between 8"),
+        ({"optim": {"clip": -1}}, r"optim: clip: must not be negative"),
+        ({"seed": -1}, r"seed: must not be negative"),
+        ({"batch_tokens": 0}, r"batch_tokens: must be at least 1"),
+        ({"preset": ["a"]}, r"preset: no run preset"),
         ({"recipe": {"max_length": 1024}}, r"recipe.max_length: 1024 tokens are more than the model's"),
         ({"data": {"row_tokens": 256}}, r"data.row_tokens: 256 cannot hold a sequence of 512"),
         ({"data": {"stores": ["a"], "weights": [1, 2]}}, r"weights: 2 weights for 1 stores"),

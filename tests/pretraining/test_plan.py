@@ -51,7 +51,7 @@ def test_impossible_plans_are_refused():
 def test_a_dry_run_says_what_will_happen(tmp_path):
     stages = [{"until": 0.5, "value": 1}, {"until": 1.0, "value": 2}]
     config = tiny_config(tmp_path, depth=stages, max_minutes=1)
-    text = describe_run(config)
+    text = "\n".join(describe_run(config))
     wanted = ("parameters", "sop", "lamb", "512 tokens in 1 micro-batches", "1 until 50%", "at most 1 minutes", "time")
     for part in wanted:
         assert part in text, text
@@ -71,4 +71,4 @@ def test_the_estimate_counts_stages_and_micro_batches(tmp_path, monkeypatch):
     device = open_device(DeviceConfig(device="cpu", threads=1))
     stages = [{"until": 0.25, "value": 1}, {"until": 1.0, "value": 2}]
     config = tiny_config(tmp_path, steps=10, depth=stages, micro_batch_tokens=128)
-    assert estimate_seconds(config, device) == pytest.approx(10 * 4 * (0.25 * 1.0 + 0.75 * 3.0))
+    assert estimate_seconds(config, device) == pytest.approx(10 * 4 * (0.25 * 1.0 + 0.75 * 3.0))  # 4 micro-batches

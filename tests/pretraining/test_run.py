@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from safetensors.torch import load_file
 from tiny_run import make_corpus, tiny_config
 
 from litebert.config import write_yaml
-from litebert.errors import ConfigError
+from litebert.errors import CheckpointError, ConfigError
 from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config
 from litebert.pretraining.run import TrainingStoppedError, pretrain
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
 from litebert.train import checkpoint
 from litebert.train.log import read_metrics
 
@@ -58,6 +61,7 @@ def test_a_run_leaves_a_whole_folder(corpus, tmp_path):
     assert result.completed
     assert result.step == 8
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        ".lock",
         "checkpoints",
         "config.yaml",
         "metrics.jsonl",
@@ -131,8 +135,10 @@ def test_two_processes_equal_one(corpus, tmp_path):
     for a, b in zip(one, two, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
         assert a["tokens"] == b["tokens"]
-    a, b = lines(tmp_path / "one", "eval")[-1], lines(tmp_path / "two", "eval")[-1]
-    assert a["mlm_count"] <= b["mlm_count"]  # two processes score twice the rows in as many batches
+    for a, b in zip(lines(tmp_path / "one", "eval"), lines(tmp_path / "two", "eval"), strict=True):
+        assert (a["mlm_count"], a["sentence_count"]) == (b["mlm_count"], b["sentence_count"])
+        assert a["mlm_loss"] == pytest.approx(b["mlm_loss"], abs=1e-4)
+    assert two[-1]["seconds"] > 0
 
 
 def test_a_dead_worker_ends_the_run_and_a_restart_goes_on(corpus, tmp_path):
@@ -379,7 +385,8 @@ def test_next_sentence_prediction(corpus, tmp_path):
 def test_continued_pretraining_and_a_deeper_model_from_a_shallower_one(corpus, tmp_path):
     first = pretrain(tiny_config(corpus, steps=3), tmp_path / "first", quiet=True)
     config = tiny_config(corpus, init_from=str(first.model), model={"num_hidden_layers": 6}, steps=2)
-    model = run_module.make_model(config := run_module.fit_vocabulary(config, run_module.load_tokenizer(config)))
+    config = run_module.settle(config, run_module.load_tokenizer(config))
+    model, _ = run_module.make_model(config)
     assert_same(dict(model.state_dict()), weights(tmp_path / "first", 3))
     assert len(model.encoder.plan) == 6
     assert pretrain(config, tmp_path / "second", quiet=True).completed
@@ -416,3 +423,70 @@ def test_tensorboard(corpus, tmp_path):
 def test_missing_data(corpus, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         pretrain(tiny_config(corpus, **changes), tmp_path / "x", quiet=True)
+
+
+def test_another_corpus_on_resume_is_refused_and_a_moved_one_is_not(corpus, tmp_path):
+    pretrain(tiny_config(corpus, steps=3), tmp_path / "run", quiet=True)
+    moved = tmp_path / "moved"
+    shutil.copytree(corpus / "store", moved)
+    assert pretrain(tiny_config(corpus, steps=3, data={"stores": [str(moved)]}), tmp_path / "run", quiet=True).completed
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    TokenStore.write(tmp_path / "other", [[[7, 8, 9], [10, 11]]] * 200, tokenizer.fingerprint, tokenizer.vocab_size)
+    with pytest.raises(ConfigError, match="trained on other stores"):
+        pretrain(tiny_config(corpus, steps=3, data={"stores": [str(tmp_path / "other")]}), tmp_path / "run", quiet=True)
+
+
+def test_row_length_is_part_of_the_run(corpus, tmp_path):
+    """Without a row length of its own, a run's rows follow its micro-batch: another one would be another run."""
+    plain = {"data": {"row_tokens": None}, "steps": 3}
+    pretrain(tiny_config(corpus, **plain), tmp_path, quiet=True)
+    with pytest.raises(ConfigError, match=r"data.row_tokens: 512 -> 128"):
+        pretrain(tiny_config(corpus, **plain, micro_batch_tokens=128), tmp_path, quiet=True)
+
+
+def test_no_whole_checkpoint_left_is_an_error_not_a_fresh_start(corpus, tmp_path):
+    pretrain(tiny_config(corpus), tmp_path, quiet=True)
+    for path in tmp_path.glob("checkpoints/*/model.safetensors"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="none of its checkpoints"):
+        pretrain(tiny_config(corpus), tmp_path, quiet=True)
+    assert lines(tmp_path, "train")
+
+
+def test_two_runs_in_one_folder_are_refused(corpus, tmp_path):
+    config = tiny_config(corpus, steps=5000, log={"checkpoint_every": 0, "evaluate_every": 0})
+    process = start(config, tmp_path / "run", tmp_path)
+    try:
+        _wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists(), 60)
+        with pytest.raises(ConfigError, match="another process is training there"):
+            pretrain(config, tmp_path / "run", quiet=True)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_sigterm_to_the_whole_group_saves_too(corpus, tmp_path):
+    """As a scheduler sends it: the batch worker gets it as well, and must not die first."""
+    config = tiny_config(corpus, steps=5000, data={"workers": 1}, log={"checkpoint_every": 0, "evaluate_every": 0})
+    (tmp_path / "run.yaml").write_text(write_yaml(config))
+    command = [sys.executable, "-m", "litebert", "pretrain", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "run")]
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(command, start_new_session=True, **pipes)
+    _wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists() and lines(tmp_path / "run", "train"), 60)
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert checkpoint.load(tmp_path / "run").step >= 1
+
+
+def test_another_number_of_heads_is_no_start(corpus, tmp_path):
+    first = pretrain(tiny_config(corpus, steps=2), tmp_path / "first", quiet=True)
+    config = tiny_config(corpus, init_from=str(first.model), model={"num_attention_heads": 4})
+    with pytest.raises(ConfigError, match="num_attention_heads 2 there, 4 here"):
+        pretrain(config, tmp_path / "second", quiet=True)
+
+
+def test_a_skipped_step_does_not_spoil_the_report(corpus, tmp_path, monkeypatch):
+    poison(monkeypatch, {1})
+    pretrain(tiny_config(corpus, log={"report_every": 4}), tmp_path, quiet=True)
+    assert all(line["loss"] is not None for line in lines(tmp_path, "train"))

@@ -54,9 +54,22 @@ def test_a_killed_worker_is_an_error_not_a_wait(batches):
     with batches.iterate(0, None, workers=2) as stream:
         next(stream)
         os.kill(stream.worker_ids[1], signal.SIGKILL)
-        with pytest.raises(RuntimeError, match=r"a batch worker died \(signal SIGKILL\)"):
+        with pytest.raises(DataError, match=r"a batch worker died \(signal SIGKILL\); .*--resume auto"):
             list(stream)  # what was made before may still arrive
         assert stream.worker_ids == []  # the other one was ended too
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_process_group_is_the_parents(batches, sent):
+    with batches.iterate(0, 40, workers=1) as stream:  # more than a worker makes ahead
+        (worker,) = stream.worker_ids
+        os.kill(worker, sent)  # while it starts
+        found = [next(stream)]
+        os.kill(worker, sent)
+        found += stream
+    assert len(found) == 40
+    assert all(same(batch, batches.batch(step)) for step, batch in enumerate(found))
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}  # ours as before
 
 
 def test_closing_ends_the_workers(batches):

@@ -8,6 +8,7 @@ from typing import Any
 
 from litebert.config import write_yaml
 from litebert.files import write_atomic
+from litebert.model.config import ModelConfig
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.evaluate import Scores
 
@@ -17,7 +18,8 @@ def write_card(
 ) -> Path:
     """Write README.md into a model folder."""
     model = config.model
-    sharing = {"all": "all layers share one block", "none": "no sharing"}.get(model.sharing, f"shared {model.sharing}")
+    auto_class = "AutoModelForMaskedLM" if facts["objective"] == "none" else "AutoModelForPreTraining"
+    held_out = config.data.held_out > 0 or bool(config.data.eval_stores)
     lines = [
         "---",
         "library_name: litebert",
@@ -28,7 +30,7 @@ def write_card(
         f"# {model.model_type.upper()} pretrained with litebert",
         "",
         f"{facts['backbone_parameters']:,} parameters: {model.num_hidden_layers} layers of {model.hidden_size}, "
-        f"{model.num_attention_heads} heads, embeddings of {model.embedding_size}, {sharing}; "
+        f"{model.num_attention_heads} heads, embeddings of {model.embedding_size}, {describe_sharing(model)}; "
         f"a vocabulary of {model.vocab_size:,} pieces.",
         "",
         f"Trained for {facts['steps']:,} steps on {facts['tokens']:,} tokens in {facts['seconds'] / 60:.1f} minutes on "
@@ -49,7 +51,8 @@ def write_card(
             lines.append(line)
         lines.append("")
     if samples:
-        lines += ["## Masks it fills", "", "| held-out text | right | guesses |", "|---|---|---|"]
+        source = "held-out text" if held_out else "text it was trained on"
+        lines += ["## Masks it fills", "", f"| {source} | right | guesses |", "|---|---|---|"]
         for sample in samples:
             guesses = ", ".join(f"{g['token']} {g['probability']:.0%}" for g in sample["guesses"][0][:3])
             lines.append(f"| {_cell(sample['text'])} | {_cell(sample['answers'][0])} | {_cell(guesses)} |")
@@ -62,7 +65,7 @@ def write_card(
         'model = load_model("this/folder")',
         "```",
         "",
-        "The folder also opens in transformers: `AutoModelForPreTraining.from_pretrained(...)`."
+        f"The folder also opens in transformers: `{auto_class}.from_pretrained(...)`."
         if model.fits_hub
         else "This sharing mode does not exist in transformers; the folder opens in litebert only.",
         "",
@@ -77,6 +80,17 @@ def write_card(
     ]
     write_atomic(folder / "README.md", "\n".join(lines))
     return folder / "README.md"
+
+
+def describe_sharing(model: ModelConfig) -> str:
+    """What the layers have in common: ALBERT-base -> "all layers share one block"."""
+    if model.sharing == "none":
+        return "no sharing"
+    blocks = "one block" if model.inner_group_num == 1 else f"{model.inner_group_num} blocks"
+    what = {"all": blocks, "attention": "attention", "ffn": "the feed-forward part"}[model.sharing]
+    if model.num_hidden_groups == 1:
+        return f"all layers share {what}"
+    return f"layers in {model.num_hidden_groups} groups, each sharing {what}"
 
 
 def _cell(text: str) -> str:

@@ -9,7 +9,8 @@ In YAML, `preset: gpu/albert-base` begins from a named run, `model: {preset: alb
 
 from __future__ import annotations
 
-import difflib
+import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Literal
 from litebert.config import build, merge, override, read_yaml, to_dict
 from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import ModelConfig, preset
+from litebert.model.sharing import plan_of
 from litebert.pretraining.presets import RUN_PRESETS
 from litebert.pretraining.recipes import Recipe, named_recipe
 from litebert.train.device import DeviceConfig
@@ -72,7 +74,12 @@ class OptimConfig:
     weight_decay: float = 0.01
     #: Adam's bias correction; off in both of the released optimisers.
     bias_correction: bool = False
+    #: Global norm that gradients are scaled down to; 0 = never.
     clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.clip < 0:
+            raise ConfigError(f"clip: must not be negative (0 = no clipping), got {self.clip}")
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,8 @@ class LogConfig:
 
     report_every: int = 10
     evaluate_every: int = 500
-    #: Held-out batches per evaluation, each of one micro-batch of tokens.
-    evaluate_batches: int = 8
+    #: Held-out rows per evaluation, each of `row_tokens` tokens.
+    evaluate_batches: int = 32
     checkpoint_every: int = 500
     #: Also after this many minutes, whatever the step (0: never).
     checkpoint_minutes: float = 15.0
@@ -120,8 +127,11 @@ class RunConfig:
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ConfigError(f"steps: must be at least 1, got {self.steps}")
+        for name in ("steps", "batch_tokens", "micro_batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if self.seed < 0:
+            raise ConfigError(f"seed: must not be negative, got {self.seed}")
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise ConfigError(f"max_minutes: must be above 0, got {self.max_minutes}")
         for name in ("batch_tokens", "micro_batch_tokens"):
@@ -131,6 +141,8 @@ class RunConfig:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not a multiple of {self.row_tokens} (row_tokens)")
         if self.depth:
             check_stages(self.depth, "depth")
+            for stage in self.depth:
+                plan_of(self.model, stage.value)
             if self.depth[-1].value != self.model.num_hidden_layers:
                 raise ConfigError(
                     f"depth: the last stage has {self.depth[-1].value} applications, the model "
@@ -138,6 +150,8 @@ class RunConfig:
                 )
         if self.length:
             check_stages(self.length, "length")
+            for stage in self.length:
+                dataclasses.replace(self.recipe, max_length=stage.value)
         longest = max([self.recipe.max_length, *(stage.value for stage in self.length)])
         if longest > self.model.max_position_embeddings:
             raise ConfigError(
@@ -179,7 +193,7 @@ class RunConfig:
                 f"batch_tokens: {rows} rows of {self.row_tokens} tokens cannot be shared equally by {world} processes"
             )
         each = rows // world
-        count = max(1, each * self.row_tokens // self.micro_batch_tokens)
+        count = max(1, math.ceil(each * self.row_tokens / self.micro_batch_tokens))
         while each % count:
             count += 1
         return count
@@ -216,11 +230,8 @@ def run_config(data: Mapping[str, Any], where: str = "") -> RunConfig:
     data = dict(data)
     name = data.pop("preset", None)
     if name is not None:
-        if name not in RUN_PRESETS:
-            near = difflib.get_close_matches(str(name), RUN_PRESETS, n=1, cutoff=0.3)
-            raise ConfigError(
-                f"{where}preset: no run preset {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-            )
+        if not isinstance(name, str) or name not in RUN_PRESETS:
+            raise ConfigError(f"{where}preset: no run preset {name!r}{did_you_mean(str(name), RUN_PRESETS)}")
         base = RUN_PRESETS[name]
         if isinstance(data.get("model"), Mapping) and "preset" in data["model"]:
             base = {key: value for key, value in base.items() if key not in ("model", "depth")}
@@ -235,7 +246,7 @@ def run_config(data: Mapping[str, Any], where: str = "") -> RunConfig:
     if isinstance(data.get("recipe"), Mapping):
         recipe = dict(data["recipe"])
         try:
-            data["recipe"] = to_dict(named_recipe(recipe.pop("name", "paper"), recipe))
+            data["recipe"] = to_dict(named_recipe(str(recipe.pop("name", "paper")), recipe))
         except ConfigError as error:
             raise ConfigError(f"{where}recipe: {error}") from None
     return build(RunConfig, data, where)

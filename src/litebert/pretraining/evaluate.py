@@ -23,7 +23,7 @@ from litebert.text.build import build_store
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, DeviceConfig, open_device
-from litebert.train.distributed import World, sum_gradients
+from litebert.train.distributed import World, sum_totals
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ def evaluate_batches(
     was_training = model.training
     model.eval()
     totals = torch.zeros(6, device=device.device)
-    for number in range(num_batches):
-        batch = batches.batch(number, world.rank, world.size)
+    for number in range(world.rank, num_batches, world.size):
+        batch = batches.batch(number)
         assert isinstance(batch, Batch)
         with device.autocast():
             inputs = to_device(batch, device.device, batches.recipe.max_length)
             totals += score(run_model(model, inputs), inputs).stacked()
     model.train(was_training)
-    mlm_loss, mlm_correct, mlm_count, loss, correct, count = sum_gradients([], totals, world).tolist()
+    mlm_loss, mlm_correct, mlm_count, loss, correct, count = sum_totals(totals, world).tolist()
     return Scores(
         mlm_loss / mlm_count if mlm_count else None,
         mlm_correct / mlm_count if mlm_count else None,

@@ -10,10 +10,11 @@ shared layer's gradient is complete only when the backward pass ends.
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import json
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
@@ -21,13 +22,13 @@ from typing import Any
 
 import torch
 
-from litebert.errors import ConfigError, DataError
+from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.model.config import ModelConfig
 from litebert.model.count import count_parameters, forward_flops, training_memory
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.objective import Inputs, run_model, score
 from litebert.pretraining.recipes import Recipe
-from litebert.pretraining.setup import make_model, make_optimizer
+from litebert.pretraining.setup import load_tokenizer, make_model, make_optimizer, settle
 from litebert.text.store import TokenStore
 from litebert.train.device import Device, compile_blocks, measure_peak, open_device
 from litebert.train.progress import short_count, short_time
@@ -118,34 +119,37 @@ def predict(
     )
 
 
-def describe_run(config: RunConfig) -> str:
-    """Shapes, parameters, memory, steps, tokens, and a time estimate from random ids timed on this machine."""
+def describe_run(config: RunConfig) -> Iterator[str]:
+    """Line by line: shapes, parameters, memory, steps, tokens; last a time estimate, timed on this machine."""
     device = open_device(config.device)
-    lines = [
-        f"model       {count_parameters(config.model).total:,} parameters, {config.model.num_hidden_layers} layers of "
-        f"{config.model.hidden_size}, sharing {config.model.sharing}",
-        f"objective   masked LM ({config.recipe.masking}, {config.recipe.mask_rate:.0%}) + {config.recipe.objective}",
-        f"optimiser   {config.optim.name}, peak lr {config.learning_rate().peak:g}, "
-        f"warm-up {config.learning_rate().warmup_steps:,} steps",
-        f"batch       {config.batch_tokens:,} tokens in {config.micro_batches(1)} micro-batches of "
-        f"{config.batch_tokens // config.micro_batches(1):,}",
-        f"steps       {config.steps:,}, {short_count(config.steps * config.batch_tokens)} tokens"
-        + (f", at most {config.max_minutes:g} minutes" if config.max_minutes else ""),
-    ]
-    if config.depth:
-        lines.append("depth       " + ", ".join(f"{s.value} until {s.until:.0%}" for s in config.depth))
-    if config.length:
-        lines.append("length      " + ", ".join(f"{s.value} until {s.until:.0%}" for s in config.length))
-    memory = training_memory(config.model, bytes_per_value=2 if device.precision == "bf16" else 4)
+    if config.data.tokenizer:
+        with contextlib.suppress(LitebertError):  # not there yet: its line below says so
+            config = settle(config, load_tokenizer(config))
+    schedule = config.learning_rate()
     micro = config.batch_tokens // config.micro_batches(1)
-    lines.append(f"memory      about {memory.total(micro) / 1e9:.1f} GB per process")
+    yield (
+        f"model       {count_parameters(config.model).total:,} parameters, {config.model.num_hidden_layers} layers of "
+        f"{config.model.hidden_size}, sharing {config.model.sharing}, {config.model.vocab_size:,} pieces"
+    )
+    yield f"objective   masked LM ({config.recipe.masking}, {config.recipe.mask_rate:.0%}) + {config.recipe.objective}"
+    yield f"optimiser   {config.optim.name}, peak lr {schedule.peak:g}, warm-up {schedule.warmup_steps:,} steps"
+    yield f"batch       {config.batch_tokens:,} tokens in {config.micro_batches(1)} micro-batches of {micro:,}"
+    yield (
+        f"steps       {config.steps:,}, {short_count(config.steps * config.batch_tokens)} tokens"
+        + (f", at most {config.max_minutes:g} minutes" if config.max_minutes else "")
+    )
+    if config.depth:
+        yield "depth       " + ", ".join(f"{stage.value} until {stage.until:.0%}" for stage in config.depth)
+    if config.length:
+        yield "length      " + ", ".join(f"{stage.value} until {stage.until:.0%}" for stage in config.length)
+    memory = training_memory(config.model, bytes_per_value=2 if device.precision == "bf16" else 4)
+    yield f"memory      about {memory.total(micro) / 1e9:.1f} GB per process"
     for name, text in _data_rows(config):
-        lines.append(f"{name:11s} {text}")
+        yield f"{name:11s} {text}"
     seconds = estimate_seconds(config, device)
     limited = config.max_minutes is not None and seconds > 60 * config.max_minutes
     estimate = f"about {short_time(seconds)} on {device.name} ({device.precision}), one process"
-    lines.append(f"time        {estimate}" + (", cut by max_minutes" if limited else ""))
-    return "\n".join(lines)
+    yield f"time        {estimate}" + (", cut by max_minutes" if limited else "")
 
 
 def _data_rows(config: RunConfig) -> list[tuple[str, str]]:
@@ -171,15 +175,18 @@ def estimate_seconds(config: RunConfig, device: Device) -> float:
     depths = [stage.value for stage in stages] or [config.model.num_hidden_layers]
     untils = [stage.until for stage in stages] or [1.0]
     shares = [b - a for a, b in zip([0.0, *untils], untils, strict=False)]
-    tokens = config.batch_tokens // config.micro_batches(1)
+    # On a CPU a few sequences are enough to time, and more would keep a person waiting.
+    micro = config.batch_tokens // config.micro_batches(1)
+    tokens = micro if device.is_cuda else min(micro, max(1024, config.recipe.max_length))
     seconds = [time_micro_batch(config, device, depth, tokens) for depth in depths]
-    per_step = sum(share * value for share, value in zip(shares, seconds, strict=True)) * config.micro_batches(1)
-    return per_step * config.steps
+    per_token = sum(share * value for share, value in zip(shares, seconds, strict=True)) / tokens
+    return per_token * config.batch_tokens * config.steps
 
 
 def time_micro_batch(config: RunConfig, device: Device, depth: int, tokens: int, repeats: int = 2) -> float:
     """Seconds of one forward, backward and optimiser step over full sequences of random ids."""
-    model = make_model(dataclasses.replace(config, init_from=None)).to(device.device)
+    model, _ = make_model(config, load=False)
+    model.to(device.device)
     model.encoder.set_depth(depth)
     if device.compile:
         compile_blocks(model)

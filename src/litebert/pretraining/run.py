@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import platform
 import shlex
 import signal
@@ -20,25 +21,26 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from rich.console import Console
 
 import litebert
-from litebert.config import build, read_yaml, to_dict, write_yaml
+from litebert.config import to_dict
 from litebert.errors import CheckpointError, ConfigError, LitebertError
 from litebert.files import write_atomic
 from litebert.model.count import count_parameters
 from litebert.model.hub import save_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.card import write_card
-from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
+from litebert.pretraining.config import RunConfig
 from litebert.pretraining.evaluate import Scores, evaluate_batches
+from litebert.pretraining.folder import Resume, begin, check_folder, locked, write_facts
 from litebert.pretraining.meter import Meter, StepTotals
 from litebert.pretraining.objective import Inputs, run_model, score, to_device
 from litebert.pretraining.samples import fill_samples
-from litebert.pretraining.setup import Data, fit_vocabulary, load_tokenizer, make_model, make_optimizer
+from litebert.pretraining.setup import Data, load_tokenizer, make_model, make_optimizer, settle
 from litebert.pretraining.stream import Stream
 from litebert.train import checkpoint
 from litebert.train.device import Device, compile_blocks, measure_peak, open_device
@@ -47,6 +49,7 @@ from litebert.train.distributed import (
     connect,
     copy_from_main,
     sum_gradients,
+    sum_totals,
     wait_for_all,
     world_from_environment,
 )
@@ -57,8 +60,6 @@ from litebert.train.progress import Progress
 from litebert.train.random_state import seed_everything
 from litebert.train.schedule import learning_rate, run_progress, value_at
 from litebert.train.signals import StopRequest, stop_on_signals
-
-Resume = Literal["auto", "never", "must"]
 
 
 class TrainingStoppedError(LitebertError, RuntimeError):
@@ -86,8 +87,17 @@ def pretrain(
     """
     world = world_from_environment()
     device = open_device(config.device, world.local_rank, world.local_size)
-    with connect(world, device.device), stop_on_signals() as stop:
-        run = Run(config, Path(out), device, world, resume, console, quiet)
+    # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
+    tokenizer = load_tokenizer(config)
+    config = settle(config, tokenizer)
+    resuming = check_folder(Path(out), config, resume)
+    data = Data(config, tokenizer)
+    with (
+        locked(Path(out), world.is_main),
+        connect(world, device.device),
+        stop_on_signals() as stop,
+    ):
+        run = Run(config, Path(out), data, device, world, resuming, console, quiet)
         with contextlib.closing(run):
             return run.fit(stop)
 
@@ -99,53 +109,56 @@ class Run:
         self,
         config: RunConfig,
         folder: Path,
+        data: Data,
         device: Device,
         world: World,
-        resume: Resume = "auto",
+        resuming: bool = False,
         console: Console | None = None,
         quiet: bool = False,
     ):
-        self.folder, self.device, self.world = folder, device, world
-        tokenizer = load_tokenizer(config)
-        self.config = config = fit_vocabulary(config, tokenizer)
-        self.tokenizer = tokenizer
-        resuming = self._check_folder(resume)
-        self.data = Data(config, tokenizer)
-        self.evaluation = self.data.evaluation(world)
+        self.config, self.folder, self.data, self.device, self.world = config, folder, data, device, world
+        self.tokenizer = data.tokenizer
+        self.evaluation = data.evaluation()
         self.micro_batches = config.micro_batches(world.size)
 
+        first_step = checkpoint.steps(folder)[-1] if resuming else 0
+        self.progress = Progress(config.steps, first_step, console=console, show=world.is_main and not quiet)
+        for note in device.notes:
+            self.progress.note(note)
         seed_everything(config.seed)
-        self.model = make_model(config).to(device.device)
-        copy_from_main(self.model.parameters(), world)
+        self.model, notes = make_model(config, load=not resuming)
+        self.model.to(device.device)
+        for note in notes:
+            self.progress.note(note, "yellow")
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = make_optimizer(self.model, config)
         self.schedule = config.learning_rate()
         self.guard = Guard(config.guard)
+        # `seconds` is the clock that decisions follow: the main process's, the same in all of them.
         self.step, self.tokens, self.seconds = 0, 0, 0.0
+        self.depth, self.length = self._stage_values()
         self._evaluated: tuple[int, Scores] | None = None
-
-        self.progress = Progress(config.steps, console=console, show=world.is_main and not quiet)
-        for note in device.notes:
-            self.progress.note(note)
         if resuming:
             self._load(checkpoint.load(folder), resumed=True)
+        check_same_step(self.step, world, device.device)
+        copy_from_main(self.model.parameters(), world)
+        self._clock_began = time.monotonic() - self.seconds
+        self._saved_at = time.monotonic()
+
         if device.compile:
             compile_blocks(self.model)
         self.peak = measure_peak(device) if world.is_main else 0.0
         self.log: MetricsLog | None = None
         if world.is_main:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder / "config.yaml", write_yaml(config))
+            begin(folder, config, resuming)
             board = folder / "tensorboard" if config.log.tensorboard else None
             self.log = MetricsLog(folder / "metrics.jsonl", self.step if resuming else None, board)
             if resuming:
                 self.log.event(self.step, f"resumed at step {self.step}")
-            self._write_state(completed=False)
+            write_facts(folder, self._facts(), completed=False)
         wait_for_all(world)
-        self.depth, self.length = self._stage_values()
         self.model.encoder.set_depth(self.depth)
         self.stream = self._open_stream()
-        self._saved_at = time.monotonic()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -154,32 +167,31 @@ class Run:
         config, meter = self.config, Meter(self)
         with self.progress:
             while not self._finished():
-                started = time.monotonic()
                 self._enter_stage()
                 if self.guard.is_bad(self.step):  # the run was rolled back because of this batch: leave it out
                     for _ in range(self.micro_batches):
                         next(self.stream)
                     self.step += 1
                     continue
-                totals, norm, seconds, stopping = self._forward_backward(stop.requested)
+                totals, norm, self.seconds, stopping = self._forward_backward(stop.requested)
                 verdict = self.guard.judge(self.step, totals.loss, norm)
                 if verdict.action == "ok":
                     self._set_learning_rate()
                     self.optimizer.step()
+                    meter.add(totals, norm)
                 elif verdict.action == "stop":
                     self._event(verdict.reason)
                     raise TrainingStoppedError(verdict.reason)
                 elif verdict.action == "rollback":
                     self._event(f"{verdict.reason}: back to the last checkpoint")
                     self._roll_back()
+                    meter = Meter(self)
                     continue
                 else:
                     self._event(f"{verdict.reason}: step skipped")
                 self.optimizer.zero_grad(set_to_none=True)
                 self.step += 1
                 self.tokens += totals.tokens
-                self.seconds = seconds + (time.monotonic() - started if self.world.size == 1 else 0.0)
-                meter.add(totals, norm)
                 if self._every(config.log.report_every):
                     meter.write()
                 if self._every(config.log.evaluate_every):
@@ -206,13 +218,13 @@ class Run:
                 sum(int(batch.starts[batch.num_sequences]) for batch in batches),
                 # Every process must stop, and read the clock, at the same step: these two ride along.
                 float(stop_requested),
-                self.seconds if self.world.is_main else 0.0,
+                time.monotonic() - self._clock_began if self.world.is_main else 0.0,
             ],
             device=device,
             dtype=torch.float64,
-        ).float()
-        counts = sum_gradients([], counts, self.world)
-        mlm_count, sentence_count = counts[0].clamp(min=1), counts[1].clamp(min=1)
+        )
+        counts = sum_totals(counts, self.world)
+        mlm_count, sentence_count = counts[:2].clamp(min=1).float().unbind()
         sums = torch.zeros(6, device=device)
         for batch in batches:
             inputs: Inputs = to_device(batch, device, self.length)
@@ -221,7 +233,7 @@ class Run:
             (totals.mlm_loss / mlm_count + totals.sentence_loss / sentence_count).backward()
             sums += totals.stacked()
         sums = sum_gradients(self.parameters, sums, self.world)
-        norm = clip_gradients(self.parameters, self.config.optim.clip)
+        norm = clip_gradients(self.parameters, self.config.optim.clip or math.inf)
         values = torch.cat([sums, counts, norm[None]]).tolist()  # note: the one place where a step waits for the GPU
         scores, (_, _, tokens, stopping, seconds), norm_value = values[:6], values[6:11], values[11]
         return StepTotals(int(tokens), *scores), norm_value, seconds, stopping > 0
@@ -296,8 +308,10 @@ class Run:
         state = {
             "config": to_dict(self.config),
             "tokenizer": self.tokenizer.fingerprint,
+            "stores": self.data.fingerprints(),
             "tokens": self.tokens,
-            "seconds": self.seconds,
+            "seconds": time.monotonic() - self._clock_began,
+            "stage": [self.depth, self.length],
             "guard": self.guard.state(),
         }
         log = self.config.log
@@ -329,9 +343,16 @@ class Run:
                 f"{saved.folder}: trained with another tokenizer than {self.config.data.tokenizer}; "
                 "resume with the tokenizer of the run, or start a new run in another folder"
             )
+        if saved.state["stores"] != self.data.fingerprints():
+            raise ConfigError(
+                f"{saved.folder}: trained on other stores than {', '.join(self.config.data.stores)}; "
+                "resume with those of the run, or start a new run in another folder"
+            )
         self.model.load_state_dict(saved.model)
         load_moments(self.optimizer, saved.optimizer)
         self.step, self.tokens, self.seconds = saved.step, saved.state["tokens"], saved.state["seconds"]
+        # The stage of the last step: if the next one is another, the loop enters it as the uninterrupted run did.
+        self.depth, self.length = saved.state["stage"]
         if resumed:
             self.guard.restore(saved.state["guard"])
             self.progress.note(f"resuming at step {self.step:,} of {self.config.steps:,}", "bold")
@@ -353,8 +374,9 @@ class Run:
             self.log.rewind(self.step)
             for message in events:
                 self.log.event(self.step, message)
+        self._evaluated = None
+        self._clock_began = time.monotonic() - self.seconds
         self.stream.close()
-        self.depth, self.length = self._stage_values()
         self.model.encoder.set_depth(self.depth)
         self.stream = self._open_stream()
 
@@ -377,7 +399,7 @@ class Run:
             save_model(self.model, model_folder)
             self.tokenizer.save(model_folder)
             write_card(model_folder, self.config, scores, samples, self._facts())
-            self._write_state(completed=True)
+            write_facts(self.folder, self._facts(), completed=True)
         wait_for_all(self.world)
         return RunResult(self.folder, self.step, completed=True, scores=scores, model=model_folder)
 
@@ -405,30 +427,6 @@ class Run:
         if self.log is not None:
             self.log.event(self.step, message)
 
-    def _check_folder(self, resume: Resume) -> bool:
-        """Whether to go on with the run in the folder; refuses a folder that holds another run."""
-        there = checkpoint.latest(self.folder) is not None
-        if resume == "must" and not there:
-            raise ConfigError(f"{self.folder}: no checkpoint to resume from; leave --resume at auto to start there")
-        started = (self.folder / "metrics.jsonl").exists()
-        if resume == "never" and (there or started):
-            raise ConfigError(f"{self.folder}: holds a run already; choose another folder, or --resume auto")
-        if there and (self.folder / "config.yaml").exists():
-            saved = build(RunConfig, read_yaml(self.folder / "config.yaml"), f"{self.folder / 'config.yaml'}: ")
-            changes = checkpoint.config_changes(to_dict(saved), to_dict(self.config))
-            changes = {key: text for key, text in changes.items() if not key.startswith(FREE_ON_RESUME)}
-            if changes:
-                listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
-                raise ConfigError(
-                    f"{self.folder}: the run there has another config:\n  {listed}\n"
-                    "Go on with its own config, or start a new run in another folder "
-                    f"(init_from: {self.folder / 'model'} begins from its weights once it is complete)."
-                )
-        if started and not there and self.world.is_main:
-            # Stopped before its first checkpoint: nothing is lost by beginning anew.
-            (self.folder / "metrics.jsonl").unlink()
-        return there
-
     def _facts(self) -> dict[str, Any]:
         hardware = {
             "device": str(self.device.device),
@@ -452,9 +450,12 @@ class Run:
             "seconds": self.seconds,
         }
 
-    def _write_state(self, completed: bool) -> None:
-        path = self.folder / "run.json"
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        started = json.loads(path.read_text(encoding="utf-8")).get("started", now) if path.exists() else now
-        facts = {**self._facts(), "started": started, "finished": now if completed else None, "completed": completed}
-        write_atomic(path, json.dumps(facts, indent=1))
+
+def check_same_step(step: int, world: World, device: torch.device) -> None:
+    """Every process must have found the same checkpoint: a run's folder has to be one that all of them see."""
+    total = sum_totals(torch.tensor([float(step)], dtype=torch.float64, device=device), world)
+    if int(total.item()) != step * world.size:
+        raise ConfigError(
+            f"process {world.rank} is at step {step}, others are not: the run's folder must be on a disk that all "
+            "machines share"
+        )

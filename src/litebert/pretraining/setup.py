@@ -12,7 +12,6 @@ from litebert.pretraining.batches import Batches
 from litebert.pretraining.config import RunConfig
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.distributed import World
 from litebert.train.optimizer import AdamW, Lamb, parameter_groups
 
 
@@ -28,38 +27,60 @@ def load_tokenizer(config: RunConfig) -> Tokenizer:
     return Tokenizer.load(config.data.tokenizer)
 
 
-def fit_vocabulary(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
-    """The config with the model's vocabulary set to the tokenizer's."""
-    if config.model.vocab_size == tokenizer.vocab_size and config.model.pad_token_id == tokenizer.pad_id:
-        return config
+def settle(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
+    """The config with what it leaves open: the vocabulary, which is the tokenizer's, and the row length."""
     model = vary(
         config.model,
         vocab_size=tokenizer.vocab_size,
         pad_token_id=tokenizer.pad_id,
         embedding_projection=config.model.embedding_projection,
     )
-    return dataclasses.replace(config, model=model)
+    data = dataclasses.replace(config.data, row_tokens=config.row_tokens)
+    return dataclasses.replace(config, model=model, data=data)
 
 
-def make_model(config: RunConfig) -> PretrainingModel:
-    """The model at its start: random weights, or those of another model, also of a shallower one."""
+def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, list[str]]:
+    """The model at its start, random or from another model (also a shallower one), and notes about that."""
     cls = MaskedLMModel if config.recipe.objective == "none" else PretrainingModel
-    if config.init_from is None:
-        return cls(config.model)
-    source, _ = load_model_and_report(config.init_from, cls.head, new_head=True)
+    model = cls(config.model)
+    if config.init_from is None or not load:
+        return model, []
+    source, report = load_model_and_report(config.init_from, cls.head, new_head=True)
     if source.config.vocab_size != config.model.vocab_size:
         raise ConfigError(
             f"init_from: {config.init_from} has {source.config.vocab_size} pieces, the tokenizer "
-            f"{config.model.vocab_size}; "
-            "continue with the tokenizer of that model"
+            f"{config.model.vocab_size}; continue with the tokenizer of that model"
         )
-    model = cls(config.model)
+    differences = {
+        field.name: (getattr(source.config, field.name), getattr(config.model, field.name))
+        for field in dataclasses.fields(config.model)
+        if field.name in _DECISIVE and getattr(source.config, field.name) != getattr(config.model, field.name)
+    }
+    if differences:
+        listed = ", ".join(f"{name} {old} there, {new} here" for name, (old, new) in differences.items())
+        raise ConfigError(f"init_from: {config.init_from} does not fit the model of this config: {listed}")
     try:
         model.load_state_dict(source.state_dict())
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ConfigError(f"init_from: {config.init_from} does not fit the model of this config: {reason}") from None
-    return model
+    notes = [f"{config.init_from} has no {', '.join(report.missing)}: begun at random"] if report.missing else []
+    return model, notes
+
+
+# What must agree with the model to start from: everything that decides what its weights compute.
+_DECISIVE = (
+    "embedding_size",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "sharing",
+    "inner_group_num",
+    "hidden_act",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "embedding_projection",
+)
 
 
 def make_optimizer(model: PretrainingModel, config: RunConfig) -> AdamW:
@@ -97,22 +118,25 @@ class Data:
             held_out=self.held_out,
         )
 
-    def evaluation(self, world: World) -> Batches | None:
-        """Batches of documents that are never trained on, one row per process; None if none are kept aside."""
+    def evaluation(self) -> Batches | None:
+        """Batches of one row each from documents that are never trained on; None if none are kept aside."""
         if not self.held_out and not self.eval_stores:
             return None
         recipe = dataclasses.replace(self.config.recipe, max_length=self.last_length, short_probability=0.0)
-        tokens = self.config.row_tokens * world.size
         return Batches(
             self.eval_stores or self.stores,
             self.tokenizer,
             recipe,
-            tokens_per_batch=tokens,
+            tokens_per_batch=self.config.row_tokens,
             row_tokens=self.config.row_tokens,
             seed=self.config.seed,
             split="train" if self.eval_stores else "held-out",
             held_out=0 if self.eval_stores else self.held_out,
         )
+
+    def fingerprints(self) -> list[list[int]]:
+        """What tells one corpus from another, wherever it lies: documents, sentences and tokens of each store."""
+        return [[len(store), store.num_sentences, store.num_tokens] for store in self.stores]
 
     @property
     def held_out(self) -> int | float:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import IO, TYPE_CHECKING, Any
 
-from litebert.errors import LitebertError
+from litebert.errors import DataError, LitebertError
 
 if TYPE_CHECKING:
     from litebert.pretraining.assembly import Batch, PaddedBatch
@@ -106,7 +106,10 @@ class Stream:
                 return
             if kind == "error":
                 raise content
-            raise RuntimeError(f"a batch worker died ({_describe_exit(content)}); batches cannot go on")
+            raise DataError(
+                f"a batch worker died ({_describe_exit(content)}); go on from the last checkpoint with --resume auto. "
+                "If it was killed for lack of memory, lower data.workers (0: batches are made by the run itself)"
+            )
 
 
 def make_batches(
@@ -131,7 +134,13 @@ def make_batches(
 def _start_worker(prefetch: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-c", f"from litebert.pretraining.stream import work; work({prefetch})"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but are the parent's to handle, which still wants
+    # its batches. A blocked signal stays blocked in a child, from its first moment on.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert worker.stdout is not None
     with contextlib.suppress(ImportError, AttributeError, OSError):  # not Linux, or not allowed
         import fcntl
@@ -149,7 +158,6 @@ def _send_job(worker: subprocess.Popen[bytes], job: tuple[Any, ...]) -> None:
 
 def work(prefetch: int) -> None:
     """The life of a worker: make every n-th micro-batch of a job, a few of them ahead of the reader."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     pipe = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may write into the pipe
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(prefetch)

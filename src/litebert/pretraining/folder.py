@@ -1,0 +1,83 @@
+"""A run's folder: who may write there, whether the run in it can go on, and what it says about itself."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from litebert.config import build, read_yaml, to_dict, write_yaml
+from litebert.errors import CheckpointError, ConfigError
+from litebert.files import write_atomic
+from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
+from litebert.train import checkpoint
+
+Resume = Literal["auto", "never", "must"]
+
+
+def check_folder(folder: Path, config: RunConfig, resume: Resume) -> bool:
+    """Whether to go on with the run in the folder; refuses a folder whose run has another config."""
+    steps, there = checkpoint.steps(folder), checkpoint.latest(folder) is not None
+    if resume == "must" and not steps:
+        raise ConfigError(f"{folder}: no checkpoint to resume from; leave --resume at auto to start there")
+    started = (folder / "metrics.jsonl").exists()
+    if resume == "never" and (steps or started):
+        raise ConfigError(f"{folder}: holds a run already; choose another folder, or --resume auto")
+    if steps and not there:
+        raise CheckpointError(
+            f"{folder}: none of its checkpoints (steps {', '.join(map(str, steps))}) is whole; "
+            "bring one back, or start in another folder"
+        )
+    if there and (folder / "config.yaml").exists():
+        saved = build(RunConfig, read_yaml(folder / "config.yaml"), f"{folder / 'config.yaml'}: ")
+        changes = checkpoint.config_changes(to_dict(saved), to_dict(config))
+        changes = {key: text for key, text in changes.items() if not key.startswith(FREE_ON_RESUME)}
+        if changes:
+            listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
+            raise ConfigError(
+                f"{folder}: the run there has another config:\n  {listed}\n"
+                "Go on with its own config, or start a new run in another folder "
+                f"(init_from: {folder / 'model'} begins from its weights once it is complete)."
+            )
+    return there
+
+
+def begin(folder: Path, config: RunConfig, resuming: bool) -> None:
+    """Write the complete config; a run that was stopped before its first checkpoint begins anew."""
+    if not resuming:
+        (folder / "metrics.jsonl").unlink(missing_ok=True)
+    write_atomic(folder / "config.yaml", write_yaml(config))
+
+
+def write_facts(folder: Path, facts: dict[str, Any], completed: bool) -> None:
+    """Write run.json; the time of the first start stays."""
+    path = folder / "run.json"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    started = now
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        started = json.loads(path.read_text(encoding="utf-8")).get("started", now)
+    facts = {**facts, "started": started, "finished": now if completed else None, "completed": completed}
+    write_atomic(path, json.dumps(facts, indent=1))
+
+
+@contextlib.contextmanager
+def locked(folder: Path, wanted: bool) -> Iterator[None]:
+    """Hold the folder for this run alone (where `wanted`: one process of a run does); a crash lets go of it."""
+    if not wanted:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{folder}: another process is training there now; choose another folder") from None
+        yield
+    finally:
+        os.close(handle)
