@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -37,6 +40,7 @@ SHAPES = {
     "relu": vary(SMALL, hidden_act="relu"),
     "bert": vary(SMALL, model_type="bert", sharing="none", embedding_size=32, hidden_act="gelu", num_hidden_layers=3),
 }
+BERT_BASE = preset("bert-base", vocab_size=1000, num_hidden_layers=2)
 TOLERANCE = dict(atol=1e-5, rtol=1e-5)
 
 
@@ -133,6 +137,12 @@ def test_heads_and_gradients(shape, head, tmp_path):
     pairs = head_outputs(head, ours, theirs, config)
     for actual, expected in pairs:
         torch.testing.assert_close(actual, expected, **TOLERANCE)
+    compare_gradients(ours, theirs, pairs)
+
+
+def compare_gradients(ours, theirs, pairs):
+    """Every gradient within 1e-4 of its tensor's largest, from the same scalar of both sides' outputs."""
+    config = ours.config
     # The same scalar of every output, so that every head sends gradient.
     for side in (0, 1):
         loss = sum((pair[side].float().sin() * torch.arange(pair[side].shape[-1]).cos()).mean() for pair in pairs)
@@ -155,16 +165,40 @@ def test_heads_and_gradients(shape, head, tmp_path):
     assert compared == len(list(ours.parameters()))
 
 
-def test_base_shape(tmp_path):
-    config = preset("albert-base", vocab_size=1000)
+@pytest.mark.parametrize("config", [preset("albert-base", vocab_size=1000), BERT_BASE], ids=["albert", "bert"])
+def test_base_shape(config, tmp_path):
     ours, theirs = both(config, "pretraining", tmp_path, scale=0.02)
     ids, segments, mask = inputs(config, batch=3, length=64)
-    with torch.no_grad():
-        actual = ours(ids, segment_ids=segments, attention_mask=mask)
-        expected = theirs(ids, token_type_ids=segments, attention_mask=mask)
+    actual = ours(ids, segment_ids=segments, attention_mask=mask)
+    expected = theirs(ids, token_type_ids=segments, attention_mask=mask)
+    sentence = expected.sop_logits if config.model_type == "albert" else expected.seq_relationship_logits
     real = mask.bool()
-    torch.testing.assert_close(actual.masked_lm[real], expected.prediction_logits[real], **TOLERANCE)
-    torch.testing.assert_close(actual.sentence, expected.sop_logits, **TOLERANCE)
+    pairs = [(actual.masked_lm[real], expected.prediction_logits[real]), (actual.sentence, sentence)]
+    for a, b in pairs:
+        torch.testing.assert_close(a, b, **TOLERANCE)
+    compare_gradients(ours, theirs, pairs)
+
+
+def test_a_hub_name_is_found_in_the_cache_offline(tmp_path):
+    """The Hub's cache as huggingface_hub lays it out; a process of its own, since the setting is read on import."""
+    ours = scramble(MODELS["masked-lm"](dataclasses.replace(SMALL, labels=())))
+    cache, commit = tmp_path / "cache" / "models--someone--small-albert", "0123456789abcdef0123456789abcdef01234567"
+    save_model(ours, cache / "snapshots" / commit)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(commit)
+    ids, _, _ = inputs(SMALL)
+    code = (
+        "import sys, torch\n"
+        "from litebert import load_model\n"
+        f"ids = torch.tensor({ids.tolist()})\n"
+        "torch.save(load_model('someone/small-albert')(ids).masked_lm.detach(), sys.argv[1])\n"
+        "load_model('someone/not-there')\n"
+    )
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", code, str(tmp_path / "logits.pt")]
+    result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "CheckpointError: someone/not-there: no folder of that name here" in result.stderr, result.stderr
+    torch.testing.assert_close(torch.load(tmp_path / "logits.pt"), ours(ids).masked_lm.detach(), **TOLERANCE)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
