@@ -39,6 +39,22 @@ def test_a_folder_is_swapped_as_a_whole(tmp_path):
 
 
 @pytest.mark.parametrize("exchange", [True, False])
+def test_a_link_stays_and_its_folder_is_replaced(tmp_path, monkeypatch, exchange):
+    if not exchange:
+        monkeypatch.setattr(files, "_exchange", lambda a, b: False)
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("disk/folder")
+    for content in ("1", "2"):  # the first time the folder is not there yet
+        with staged_folder(link) as staging:
+            (staging / "a").write_text(content)
+        assert os.readlink(link) == "disk/folder"
+        assert (tmp_path / "disk" / "folder" / "a").read_text() == content
+        assert sorted(os.listdir(tmp_path)) == ["disk", "link"]
+        assert os.listdir(tmp_path / "disk") == ["folder"]
+
+
+@pytest.mark.parametrize("exchange", [True, False])
 def test_a_failing_body_changes_nothing(tmp_path, monkeypatch, exchange):
     if not exchange:  # as on systems without renameat2
         monkeypatch.setattr(files, "_exchange", lambda a, b: False)

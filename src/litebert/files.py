@@ -36,9 +36,9 @@ def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name:
     """Fill a folder beside `target`, then swap it in as one step.
 
     Top-level entries of an existing `target` that were not written anew are carried over where `keep(name)`
-    says so. If the body raises, `target` is untouched.
+    says so. If the body raises, `target` is untouched. Where `target` is a link, the folder it names is replaced.
     """
-    target = Path(target).absolute()
+    target = Path(target).resolve()
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{target} is a file; a folder is to be written there")
     target.parent.mkdir(parents=True, exist_ok=True)
