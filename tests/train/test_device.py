@@ -43,7 +43,6 @@ def test_cpu_runs_in_fp32_uncompiled(gpus):
         assert (device.device.type, device.precision, device.compile) == ("cpu", "fp32", False)
     with device.autocast():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-    assert device.peak_memory() == 0
 
 
 def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):

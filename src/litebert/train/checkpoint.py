@@ -3,7 +3,8 @@
 RUN/checkpoints/step-00001000/
   model.safetensors      the weights
   optimizer.safetensors  the moments, by parameter name
-  state.json             step, data position, random states, config, fingerprints: plain data, no pickle
+  state.json             step, data position, config, fingerprints: plain data, no pickle. No random states: all
+                         that is random is drawn from (seed, step)
   checksums.json         bytes and SHA-256 of the three, written last
 
 save("run", 1000, model.state_dict(), moments(optimizer), {"seed": 1})
@@ -143,11 +144,6 @@ def discard_after(run: Path | str, step: int) -> None:
     for later in steps(run):
         if later > step:
             _remove(_folder(run, later))
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """A fingerprint of plain config data that does not depend on the order of keys."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def config_changes(saved: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> dict[str, str]:

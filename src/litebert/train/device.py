@@ -67,10 +67,6 @@ class Device:
         if self.is_cuda:
             torch.cuda.synchronize(self.device)
 
-    def peak_memory(self) -> int:
-        """Most bytes that tensors have taken on the GPU so far; 0 on a CPU."""
-        return torch.cuda.max_memory_allocated(self.device) if self.is_cuda else 0
-
 
 def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -> Device:
     """Decide and set up the hardware for this process, the `local_rank`-th of `num_local` on its machine."""

@@ -34,10 +34,12 @@ class AdamW(Optimizer):
         weight_decay: float = 0.01,
         bias_correction: bool = False,
     ):
-        _check(lr >= 0, f"lr: must not be negative, got {lr}")
-        _check(all(0 <= beta < 1 for beta in betas), f"betas: each must be in [0, 1), got {betas}")
-        _check(eps > 0, f"eps: must be above 0, got {eps}")
-        _check(weight_decay >= 0, f"weight_decay: must not be negative, got {weight_decay}")
+        # By the names that a run's config has for them, with ours where it differs.
+        _check(lr >= 0, f"optim.lr: must not be negative, got {lr}")
+        for number, beta in enumerate(betas, 1):
+            _check(0 <= beta < 1, f"optim.beta{number} (betas): must be in [0, 1), got {beta}")
+        _check(eps > 0, f"optim.eps: must be above 0, got {eps}")
+        _check(weight_decay >= 0, f"optim.weight_decay: must not be negative, got {weight_decay}")
         super().__init__(
             params,
             {

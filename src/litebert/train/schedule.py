@@ -35,17 +35,21 @@ class LearningRate:
     start_step: int = 0
 
     def __post_init__(self) -> None:
-        _check(math.isfinite(self.peak) and self.peak > 0, f"peak: must be above 0, got {self.peak}")
-        _check(0 <= self.end <= self.peak, f"end: must lie between 0 and peak {self.peak}, got {self.end}")
-        _check(self.num_steps >= 1, f"num_steps: must be at least 1, got {self.num_steps}")
-        _check(self.warmup_steps >= 0, f"warmup_steps: must not be negative, got {self.warmup_steps}")
+        # By the names that a run's config has for them, with ours where it differs.
+        _check(math.isfinite(self.peak) and self.peak > 0, f"optim.lr (peak): must be above 0, got {self.peak}")
+        _check(
+            0 <= self.end <= self.peak,
+            f"optim.end_lr (end): must lie between 0 and optim.lr {self.peak}, got {self.end}",
+        )
+        _check(self.num_steps >= 1, f"steps (num_steps): must be at least 1, got {self.num_steps}")
+        _check(self.warmup_steps >= 0, f"optim.warmup_steps: must not be negative, got {self.warmup_steps}")
         _check(self.start_step >= 0, f"start_step: must not be negative, got {self.start_step}")
-        _check(self.power > 0, f"power: must be above 0, got {self.power}")
+        _check(self.power > 0, f"optim.power: must be above 0, got {self.power}")
         left = self.num_steps - self.start_step
         _check(
             self.warmup_steps <= left,
-            f"warmup_steps: {self.warmup_steps} are more than the {left} steps of the run; "
-            "lower it, or raise num_steps",
+            f"optim.warmup_steps: {self.warmup_steps} are more than the {left} steps of the run; "
+            "lower it, or raise steps",
         )
 
 
@@ -83,15 +87,6 @@ def sqrt_scaled_lr(batch: int, base_lr: float = 0.00176, base_batch: int = 4096)
     """The paper's rate for another batch size, by the square-root rule of You et al.: 1024 -> 0.00088."""
     _check(batch >= 1, f"batch: must be at least 1, got {batch}")
     return base_lr * math.sqrt(batch / base_batch)
-
-
-def warmup_fraction(batch: int, base_fraction: float = 1 / 40, base_batch: int = 4096) -> float:
-    """The share of steps to warm up, by You et al.: proportional to the batch, up to their 1/5 (at 32,768).
-
-    For a fixed amount of data that is a fixed number of warm-up steps.
-    """
-    _check(batch >= 1, f"batch: must be at least 1, got {batch}")
-    return min(base_fraction * batch / base_batch, 0.2)
 
 
 @dataclass(frozen=True)
