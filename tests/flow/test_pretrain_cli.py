@@ -72,6 +72,11 @@ def test_mistakes(cli, tmp_path, monkeypatch, arguments, message):
     assert not (tmp_path / "x").exists()
 
 
+def test_evaluate_wants_tokens(cli):
+    result = cli("evaluate", "somewhere", "--text", "some.txt", "--tokens", 0)
+    assert (result.code, "--tokens: must be at least 1, got 0" in result.err) == (2, True), result
+
+
 def test_plan(cli):
     result = cli("plan", "albert-xlarge", "--gpus", 1, "--gpus", 64)
     assert result.code == 0, result

@@ -73,6 +73,8 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Masked LM, sentence-order and next-sentence accuracy of any model on any text (Table 5)."""
+    if tokens < 1:
+        raise ConfigError(f"--tokens: must be at least 1, got {tokens}")
     from litebert.pretraining.evaluate import evaluate_model
 
     scores = evaluate_model(
