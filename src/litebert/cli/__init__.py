@@ -24,6 +24,7 @@ from litebert.cli import (  # noqa: E402, F401
     tokenizer,
     corpus,
     corpus_show,
+    generate,
     pretrain,
     report,
     model,

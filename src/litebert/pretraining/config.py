@@ -220,7 +220,7 @@ def load_run_config(source: Path | str, settings: Sequence[str] = ()) -> RunConf
     elif str(source) in RUN_PRESETS:
         data, where = {"preset": str(source)}, ""
     else:
-        hint = did_you_mean(str(source), RUN_PRESETS)
+        hint = did_you_mean(str(source), RUN_PRESETS) or "."
         raise ConfigError(f"{source}: neither a YAML file nor a preset{hint} Presets: {', '.join(RUN_PRESETS)}")
     return run_config(override(data, settings), where)
 
@@ -237,7 +237,7 @@ def run_config(data: Mapping[str, Any], where: str = "") -> RunConfig:
             base = {key: value for key, value in base.items() if key not in ("model", "depth")}
         data = merge(base, data)
     if isinstance(data.get("model"), Mapping):
-        model = dict(data["model"])
+        model = {str(key): value for key, value in data["model"].items()}
         shape = model.pop("preset", None)
         try:
             data["model"] = to_dict(preset(shape, **model)) if shape else model

@@ -43,8 +43,10 @@ PRONOUNS = {
 
 CHOICE = re.compile(r"\[([^\[\]]*)\]")
 SLOT = re.compile(r"\{(\w+)([+-]\d+)?\}")
-ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou](?!ne\b))")  # an apple, a one
-TRIES_PER_SENTENCE = 60
+ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])")
+PUNCTUATION = str.maketrans("", "", ".,'")
+# Half of all sentences fit a split: with many wordings one is found at once, with few a new cast is quicker.
+TRIES_PER_SENTENCE, TRIES_PER_DOCUMENT = 30, 1000
 
 
 @dataclass(frozen=True)
@@ -74,16 +76,17 @@ def generate_document(index: int, *, seed: int = 0, split: Split = "train") -> l
     rng = random.Random(f"litebert {seed} {split} {index}")
     everywhere, topics = read_topics()
     topic = _pick(rng, topics)
-    while True:
-        slots = _draw_slots(rng, {**everywhere.slots, **topic.slots})
-        document = [_say(rng, step, slots, split) for step in topic.steps]
-        if all(document):
-            return [sentence for sentence in document if sentence]
+    rows = {**everywhere.slots, **topic.slots}
+    for _ in range(TRIES_PER_DOCUMENT):
+        document = _tell(rng, topic.steps, _draw_slots(rng, rows), split)
+        if document:
+            return document
+    raise AssertionError(f"topic {topic.name!r} has too few wordings for the {split} split")
 
 
 def is_held_out(sentence: str) -> bool:
     """Whether a sentence belongs to the held-out split: a hash of its letters decides, half of all do."""
-    letters = re.sub(r"[^a-z0-9]+", " ", sentence.lower()).strip()  # as a lower-casing tokenizer would see it
+    letters = sentence.lower().translate(PUNCTUATION)  # so that no spelling of it stands in the other split
     return hashlib.sha256(letters.encode()).digest()[0] % 2 == 1
 
 
@@ -126,8 +129,19 @@ def _draw_slots(rng: random.Random, rows: dict[tuple[str, ...], list[tuple[str, 
     return slots
 
 
+def _tell(rng: random.Random, steps: list[list[str]], slots: dict[str, str], split: Split) -> list[str] | None:
+    """One sentence per step, or None if a step cannot be said in the split with these slots."""
+    document = []
+    for wordings in steps:
+        sentence = _say(rng, wordings, slots, split)
+        if sentence is None:
+            return None
+        document.append(sentence)
+    return document
+
+
 def _say(rng: random.Random, wordings: Sequence[str], slots: dict[str, str], split: Split) -> str | None:
-    """One wording of a step that belongs to the split, or None if none was found."""
+    """One sentence for a step that belongs to the split, or None if none was found."""
     for _ in range(TRIES_PER_SENTENCE):
         sentence = _fill(rng, _pick(rng, wordings), slots)
         if is_held_out(sentence) == (split == "held-out"):
@@ -140,7 +154,7 @@ def _fill(rng: random.Random, text: str, slots: dict[str, str]) -> str:
     while "[" in text or "{" in text:
         text = CHOICE.sub(lambda match: _pick(rng, match[1].split("|")), text)
         text = SLOT.sub(lambda match: _count(match[1], slots[match[1]], int(match[2] or 0)), text)
-    text = ARTICLE.sub(r"\1n ", " ".join(text.split()))
+    text = ARTICLE.sub(r"\1n ", " ".join(text.split()).replace(" ,", ",").replace(" .", "."))
     return text[0].upper() + text[1:]
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from litebert.errors import InputError
+
 Ids = npt.NDArray[np.integer]
 Pair = tuple[str, str]
 
@@ -32,10 +34,12 @@ class NgramModel:
     def fit(cls, sequences: Iterable[Ids], vocab_size: int, order: int = 3) -> NgramModel:
         """Count n-grams up to `order` (1 is the unigram guess); ties go to the smaller id."""
         rows = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
+        if not any(len(row) for row in rows):
+            raise InputError("sequences: there is no token to count")
         best = []
         for n in range(1, order + 1):
             grams = [_as_numbers(row, n, vocab_size) for row in rows if len(row) >= n]
-            unique, counts = np.unique(np.concatenate(grams), return_counts=True)
+            unique, counts = np.unique(np.concatenate(grams or [rows[0][:0]]), return_counts=True)
             ascending = np.argsort(counts[::-1], kind="stable")  # reversed, so that of equals the smallest id is last
             contexts, tokens = np.divmod(unique[::-1][ascending], vocab_size)
             best.append(dict(zip(contexts.tolist(), tokens.tolist(), strict=True)))

@@ -1,0 +1,33 @@
+"""`litebert corpus generate`: text made by code, for trying things out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from litebert.cli.corpus import corpus_app
+
+
+@corpus_app.command()
+def generate(
+    documents: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Another seed, other documents.")] = 0,
+    split: Annotated[
+        Literal["train", "held-out"], typer.Option(help="No held-out sentence ever stands in a train corpus.")
+    ] = "train",
+    out: Annotated[Path | None, typer.Option(help="Text file to write; standard output if left out.")] = None,
+) -> None:
+    """Write short stories made by code: one sentence per line, a blank line between documents."""
+    from litebert.files import write_atomic
+    from litebert.text.generate import generate_documents
+
+    stories = ("\n".join(document) + "\n" for document in generate_documents(documents, seed=seed, split=split))
+    if out is None:
+        for number, story in enumerate(stories):
+            print(story if number == 0 else f"\n{story}", end="")
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(out, "\n".join(stories))
+        print(f"{out}: {documents:,} documents")
