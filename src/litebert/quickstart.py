@@ -45,18 +45,18 @@ RUN: dict[str, Any] = {
         # 0.02 suits widths of 768 and more; a narrow model starts to learn sooner from about 1 / sqrt(H).
         "initializer_range": 0.08,
     },
-    "data": {"row_tokens": 1024, "held_out": 0, "workers": 1},
+    "data": {"row_tokens": 1024, "held_out": 0, "workers": 0},
     "recipe": {"name": "paper", "max_length": 32},
     "optim": {"name": "adamw", "lr": 2e-3, "beta2": 0.98, "warmup_steps": 100, "bias_correction": True},
     "depth": [{"until": 0.4, "value": 1}, {"until": 0.75, "value": 2}, {"until": 1.0, "value": 4}],
-    "steps": 3500,
+    "steps": 2400,
     "batch_tokens": 1024,
     "micro_batch_tokens": 1024,
     "log": {
         "report_every": 20,
-        "evaluate_every": 500,
+        "evaluate_every": 400,
         "evaluate_batches": EVALUATION_BATCHES,
-        "checkpoint_every": 500,
+        "checkpoint_every": 400,
     },
 }
 
