@@ -73,7 +73,7 @@ class Outcome:
 
 def quickstart(
     out: Path | str,
-    documents: int = 10000,
+    documents: int = 6000,
     steps: int | None = None,
     max_minutes: float | None = None,
     console: Console | None = None,
@@ -166,7 +166,7 @@ def _write_text(out: Path, split: str, documents: int) -> Path:
 def _vocabulary(out: Path, text: Path) -> Tokenizer:
     folder = out / "vocabulary"
     if not (folder / "spiece.model").exists():
-        train_vocab([text], VocabConfig(vocab_size=1500)).tokenizer.save(folder)
+        train_vocab([text], VocabConfig(vocab_size=1000)).tokenizer.save(folder)
     return Tokenizer.load(folder)
 
 
@@ -178,16 +178,16 @@ def _headline(console: Console, number: int, text: str) -> None:
 def _print_scores(console: Console, scores: Scores, baselines: Baselines) -> None:
     rows = [
         ("masked words", "this model", scores.mlm_accuracy, "bold green"),
-        ("", "trigrams, from the visible text before", baselines.trigram, ""),
-        ("", "unigrams, the most frequent piece", baselines.unigram, ""),
+        ("", "trigrams of what is visible", baselines.trigram, ""),
+        ("", "unigrams, the usual piece", baselines.unigram, ""),
         ("sentence order", "this model", scores.sentence_accuracy, "bold green"),
-        ("", "connectives alone (then, after, ...)", baselines.connectives, ""),
+        ("", "connectives alone", baselines.connectives, ""),
         ("", "a coin", 0.5, ""),
     ]
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for name, who, value, style in rows:
         if value is not None:
-            bar = Text("█" * round(30 * value), style or "dim")
+            bar = Text("█" * round(20 * value), style or "dim")
             table.add_row(Text(f"   {name}", "bold"), Text(who, style), Text(f"{value:6.1%}", style), bar)
     console.print(table)
 
