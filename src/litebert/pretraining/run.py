@@ -281,16 +281,14 @@ class Run:
     # -- evaluation, checkpoints, the end ------------------------------------------------------------------------------
 
     def evaluate(self) -> Scores | None:
-        """Held-out scores at the depth and length that the model will have."""
+        """Held-out scores at the depth of the stage and the length that the run ends with."""
         if self.evaluation is None:
             return None
         if self._evaluated is not None and self._evaluated[0] == self.step:
             return self._evaluated[1]
         started = time.monotonic()
         count = min(self.config.log.evaluate_batches, self.evaluation.steps_per_epoch)
-        self.model.encoder.set_depth()
         scores = evaluate_batches(self.model, self.evaluation, count, self.device, self.world)
-        self.model.encoder.set_depth(self.depth)
         self._evaluated = self.step, scores
         if self.log is not None:
             self.log.write(self.step, {**scores.as_dict(), "tokens": self.tokens, "seconds": self.seconds}, kind="eval")

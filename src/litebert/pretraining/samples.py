@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from litebert.model.heads import PretrainingModel
@@ -13,6 +14,8 @@ from litebert.pretraining.setup import Data
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device
+
+Ids = npt.NDArray[np.int64]
 
 
 @torch.inference_mode()
@@ -27,27 +30,28 @@ def fill_samples(
     generator = np.random.default_rng(7)
     words = tokenizer.word_starts("spaces")
     samples: list[dict[str, Any]] = []
-    limit = min(60, model.config.max_position_embeddings - 2)
     stores = data.eval_stores or data.stores
     for store in stores:
         wanted = -(-count // len(stores))
         for sentences in _documents(store, data, generator, 4 * wanted):
-            text = np.concatenate(sentences)[:limit].astype(np.int64)
-            single = _single_words(text, words, tokenizer)
-            if len(text) < 8 or not len(single):
+            # As in training: [CLS] A [SEP] B [SEP], no longer than the positions that were trained.
+            ids, segments = _assemble(sentences, tokenizer, min(64, data.last_length), data.config.recipe.pairs)
+            single = _single_words(ids, words, tokenizer)
+            if len(ids) < 10 or not len(single):
                 continue
             place = int(generator.choice(single))
-            ids = np.concatenate([[tokenizer.cls_id], text, [tokenizer.sep_id]])
-            ids[place + 1] = tokenizer.mask_id
-            inputs = torch.from_numpy(ids)[None].to(device.device)
+            answer = int(ids[place])
+            ids[place] = tokenizer.mask_id
+            inputs, types = (torch.from_numpy(array)[None].to(device.device) for array in (ids, segments))
             with device.autocast():
-                logits = model(inputs, positions=torch.tensor([place + 1], device=device.device)).masked_lm
+                position = torch.tensor([place], device=device.device)
+                logits = model(inputs, positions=position, segment_ids=types).masked_lm
             best = logits[0].float().softmax(-1).topk(guesses)
             pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             samples.append(
                 {
-                    "text": tokenizer.decode(ids[1:-1], keep_special=True),
-                    "answers": [_readable(tokenizer.piece(int(text[place])))],
+                    "text": tokenizer.decode(_without_separators(ids, tokenizer), keep_special=True),
+                    "answers": [_readable(tokenizer.piece(answer))],
                     "guesses": [[{"token": _readable(tokenizer.piece(i)), "probability": p} for i, p in pairs]],
                 }
             )
@@ -57,15 +61,31 @@ def fill_samples(
     return samples[:count]
 
 
-def _documents(store: TokenStore, data: Data, generator: np.random.Generator, most: int) -> list[list[np.ndarray]]:
+def _documents(store: TokenStore, data: Data, generator: np.random.Generator, most: int) -> list[list[Ids]]:
     """Two sentences from the beginning of some documents: held-out ones where there are any."""
     aside = held_out_documents(len(store), 0 if data.eval_stores else data.held_out)
     numbers = np.flatnonzero(aside) if aside.any() else np.arange(len(store))
     chosen = generator.choice(numbers, size=min(most, len(numbers)), replace=False)
-    return [store.document(int(number))[:2] for number in chosen]
+    return [[part.astype(np.int64) for part in store.document(int(number))[:2]] for number in chosen]
 
 
-def _single_words(text: np.ndarray, starts: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
+def _assemble(sentences: list[Ids], tokenizer: Tokenizer, length: int, pairs: bool) -> tuple[Ids, Ids]:
+    """Ids and segments of one or two sentences, cut to `length`."""
+    ids, segments = [tokenizer.cls_id], [0]
+    parts = sentences if pairs else [np.concatenate(sentences)]
+    for number, part in enumerate(parts):
+        ids += [*part.tolist(), tokenizer.sep_id]
+        segments += [number] * (len(part) + 1)
+    if len(ids) > length:
+        ids, segments = [*ids[: length - 1], tokenizer.sep_id], segments[:length]
+    return np.array(ids, np.int64), np.array(segments, np.int64)
+
+
+def _without_separators(ids: Ids, tokenizer: Tokenizer) -> Ids:
+    return ids[(ids != tokenizer.cls_id) & (ids != tokenizer.sep_id)]
+
+
+def _single_words(text: Ids, starts: npt.NDArray[np.bool_], tokenizer: Tokenizer) -> Ids:
     """Places of words that are one piece of letters: what a person can judge at a glance."""
     begins = starts[text]
     whole = begins & np.append(begins[1:], True)
