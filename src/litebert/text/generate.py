@@ -2,14 +2,15 @@
 
     list(generate_documents(2, seed=0)) -> [["Clara Berg, a baker from Ashby, bought ...", ...], [...]]
 
-Each topic is a script of steps (`topics/*.txt`): what is bought is cooked later, what breaks is mended later, a person
-comes with a full name and goes on as "she". Order is in the content; connectives such as "then" are rare.
+A kind of story is a script of steps (`topics/*.txt`), told of several topics: what is bought is cooked later, what
+breaks is mended later, a person comes with a full name and goes on as "she". Order is in the content; connectives
+such as "then" are rare.
 
-    == bread                          a topic
-    grain, seeds = rye, caraway; ...  slots drawn together, once per document
-    + {full} bought {grain} flour.    a step, one sentence
-    | At the mill {full} ...          another way to say the same step
-    [a|b|]  {n} {n+2} {day+1}         a choice made anew each time; counters that go up and down
+    == baking                                   a kind of story
+    topic, flour = rye bread, rye; nut rolls, ...   its topics, with slots that belong together; drawn once per document
+    + {full} bought {flour} flour.              a step, one sentence
+    | At the mill {full} ...                    another way to say the same step
+    [a|b|]  {n} {n+2} {day+1}                   a choice made anew each time; counters that go up and down
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ TRIES_PER_SENTENCE, TRIES_PER_DOCUMENT = 30, 1000
 
 @dataclass(frozen=True)
 class Topic:
-    """A script: slot rows drawn once per document, and steps in order, each with its wordings."""
+    """A kind of story: slot rows drawn once per document, and steps in order, each with its wordings."""
 
     name: str
     slots: dict[tuple[str, ...], list[tuple[str, ...]]]
