@@ -43,7 +43,7 @@ def read_all(source: Path | str) -> dict[str, np.ndarray]:
     return dict(read_bundle(source).items())
 
 
-def read_or_say_why(read: Callable[[], T]) -> T | str:
+def check_read_or_refused(read: Callable[[], T]) -> T | str:
     try:
         return read()
     except CheckpointError as error:
@@ -253,7 +253,7 @@ def test_data_changed_anywhere(base: Path) -> None:
         checkpoint = read_bundle(base)
         damaged = set()
         for name in checkpoint:
-            found = read_or_say_why(lambda read=checkpoint.tensor, name=name: read(name))
+            found = check_read_or_refused(lambda read=checkpoint.tensor, name=name: read(name))
             if isinstance(found, str):
                 assert f"{data_of(base)}: tensor {name!r}: its bytes do not fit" in found
                 damaged.add(name)
@@ -279,7 +279,7 @@ def test_index_changed_anywhere(base: Path) -> None:
         changed = bytearray(whole)
         changed[position] ^= 1 << position % 8
         index_of(base).write_bytes(changed)
-        found = read_or_say_why(lambda: read_all(base))
+        found = check_read_or_refused(lambda: read_all(base))
         if isinstance(found, str):
             assert str(base) in found
         else:
@@ -484,7 +484,7 @@ def test_damaged_messages_never_escape(workshop: Path, choices: st.DataObject) -
     else:
         entries[victim] = (edits(entries[victim][0], choices), entries[victim][1])
     prefix = write_bundle(workshop, entries, EIGHT)
-    read_or_say_why(lambda: read_all(prefix))
+    check_read_or_refused(lambda: read_all(prefix))
 
 
 @settings(max_examples=150, deadline=None)
@@ -493,7 +493,7 @@ def test_damaged_blocks_never_escape(workshop: Path, choices: st.DataObject) -> 
     content = edits(block([(b"", header()), (b"a/kernel", entry(EIGHT, (2,))), (b"a/key", entry(b"", (0,)))]), choices)
     (workshop / "m.index").write_bytes(table([(b"a", content)], compression=choices.draw(st.integers(0, 2))))
     (workshop / "m.data-00000-of-00001").write_bytes(EIGHT)
-    read_or_say_why(lambda: read_all(workshop / "m"))
+    check_read_or_refused(lambda: read_all(workshop / "m"))
 
 
 @settings(max_examples=100, deadline=None)

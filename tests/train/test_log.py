@@ -104,7 +104,9 @@ assert [line["step"] for line in read_metrics(path)] == [1, 2, 3, 4]
 
 
 def test_full_disk_keeps_lines_for_later(tmp_path):
-    subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path / "metrics.jsonl")], check=True, timeout=60)
+    command = [sys.executable, "-c", LIMITED, str(tmp_path / "metrics.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_tensorboard_mirror(tmp_path):
