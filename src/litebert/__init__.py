@@ -28,6 +28,17 @@ if TYPE_CHECKING:
         TokenClassificationModel,
     )
     from litebert.model.hub import load_config, load_model, save_model
+    from litebert.pretraining.batches import Batches
+    from litebert.pretraining.config import RunConfig, load_run_config
+    from litebert.pretraining.evaluate import evaluate_model
+    from litebert.pretraining.recipes import Recipe, named_recipe
+    from litebert.pretraining.run import pretrain
+    from litebert.report import write_report
+    from litebert.text.build import build_store
+    from litebert.text.sentences import split_sentences
+    from litebert.text.store import TokenStore
+    from litebert.text.tokenizer import Tokenizer
+    from litebert.text.train_vocab import train_vocab
 
 _PUBLIC = {
     "litebert.errors": (
@@ -54,6 +65,17 @@ _PUBLIC = {
         "TokenClassificationModel",
     ),
     "litebert.model.hub": ("load_config", "load_model", "save_model"),
+    "litebert.pretraining.batches": ("Batches",),
+    "litebert.pretraining.config": ("RunConfig", "load_run_config"),
+    "litebert.pretraining.evaluate": ("evaluate_model",),
+    "litebert.pretraining.recipes": ("Recipe", "named_recipe"),
+    "litebert.pretraining.run": ("pretrain",),
+    "litebert.report": ("write_report",),
+    "litebert.text.build": ("build_store",),
+    "litebert.text.sentences": ("split_sentences",),
+    "litebert.text.store": ("TokenStore",),
+    "litebert.text.tokenizer": ("Tokenizer",),
+    "litebert.text.train_vocab": ("train_vocab",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
