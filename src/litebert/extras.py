@@ -12,7 +12,6 @@ from litebert.errors import MissingExtraError
 EXTRAS = {
     "hf": ("transformers",),
     "ray": ("ray",),
-    "zstd": ("zstandard",),
     "report": ("tensorboard",),
 }
 
