@@ -69,6 +69,7 @@ def test_params_of_a_config_file_a_folder_and_a_preset(cli, tmp_path):
         [row] = json.loads(cli("params", source, "--json").out)
         assert row["parameters"] == count_parameters(expected).total
     assert "albert-base" in cli("params").out
+    assert "none.yaml: no such config file" in cli("params", tmp_path / "none.yaml").err
 
 
 def test_activation_estimate_is_near_what_autograd_keeps():

@@ -113,6 +113,8 @@ def find_config(name: str) -> ModelConfig:
     path = Path(name)
     if path.is_file():
         return _read_yaml_config(path) if path.suffix in (".yaml", ".yml") else read_config(path)[0]
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raise ConfigError(f"{name}: no such config file")
     if path.is_dir() or "/" in name:
         from litebert.model.hub import load_config
 
