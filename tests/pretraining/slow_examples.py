@@ -96,7 +96,9 @@ def _document_examples(documents, number, recipe, key):
             cut = 1 + pick(window_key, CUT, taken - 1)
             a, b = join(chunk[:cut]), join(chunk[cut:])
             order = -100 if recipe.objective == "none" else 0
-            if recipe.objective == "sop" and chance(window_key, SWAP, 0.5):
+            if recipe.objective == "sop" and recipe.truncation == "whole" and len(a) + len(b) > full:
+                order = -100  # its outer ends are cut off, which would tell the order
+            elif recipe.objective == "sop" and chance(window_key, SWAP, 0.5):
                 a, b, order = b, a, 1
         elif taken > 1 or (recipe.one_sentence == "nsp" and len(documents) > 1):
             cut = 1 + pick(window_key, CUT, max(taken - 1, 1))

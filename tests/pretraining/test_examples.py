@@ -226,3 +226,16 @@ def test_stretches_of_a_long_document_keep_all_of_it():
     places = text.offsets[:-1] + np.repeat(text.shift, np.diff(text.first))
     assert set(store.sentence_offsets[:-1].tolist()) <= set(places.tolist())
     assert text.offsets[-1] == store.num_tokens
+
+
+def test_a_cut_at_the_outer_ends_never_tells_the_order():
+    """Of pairs with a label, both segments are whole sentences: what is cut off would give the order away."""
+    recipe = named_recipe("paper", {"max_length": 32, "long_sentences": "trim"})
+    store, examples = plan(random_documents(300, seed=2), recipe, make_key(3))
+    bounds = set(store.sentence_offsets.tolist())
+    found = ranges(examples)
+    labelled = [(first, second) for first, second, order in found if order >= 0]
+    assert len(labelled) > 100
+    assert len(labelled) < len(found)
+    for segment in (segment for pair in labelled for segment in pair):
+        assert {segment[0], segment[-1] + 1} <= bounds

@@ -189,6 +189,11 @@ def _make_examples(
             order[random] = 1
         if recipe.objective == "sop":
             swap = ~lone & happens(draw(keys, SWAP), 0.5)
+            if recipe.truncation == "whole":
+                # Two sentences too long for a sequence lose their outer ends, which would tell the order: no label.
+                cut_off = ~random & (first.length + second.length > recipe.max_content)
+                swap &= ~cut_off
+                order[cut_off] = NO_ORDER
             order[swap] = 1
             first, second = (
                 _Segments(*(np.where(swap, b, a) for a, b in zip(first, second, strict=True))),
