@@ -20,9 +20,10 @@ def story(tmp_path_factory):
     # One thread: the suite runs on all cores already.
     patch = pytest.MonkeyPatch()
     patch.setitem(RUN, "device", {"device": "cpu", "threads": 1})
+    patch.setitem(RUN, "depth", [{"until": 0.9, "value": 1}, {"until": 1.0, "value": 4}])
     out = tmp_path_factory.mktemp("quickstart")
     screen = io.StringIO()
-    outcome = quickstart(out, documents=1500, steps=350, console=Console(file=screen, width=120))
+    outcome = quickstart(out, documents=1500, steps=700, console=Console(file=screen, width=120))
     patch.undo()
     return out, outcome, screen.getvalue()
 
@@ -30,8 +31,8 @@ def story(tmp_path_factory):
 def test_it_learns(story):
     _, outcome, _ = story
     assert outcome.scores.mlm_accuracy > 1.3 * outcome.baselines.unigram
-    # A seventh of the real one's steps: order has only begun to show.
-    assert outcome.scores.sentence_accuracy > 0.57
+    assert outcome.scores.sentence_accuracy > 0.6
+    assert outcome.scores.sentence_accuracy > outcome.baselines.connectives
 
 
 def test_the_screen_proves_it(story):
