@@ -32,10 +32,10 @@ def tokenizer(corpus):
     return Tokenizer.load(corpus / "tokenizer")
 
 
-def tiny_model(cls, vocab_size: int):
+def tiny_model(cls, vocab_size: int, positions: int = 64):
     torch.manual_seed(0)
     shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
-    return cls(ModelConfig(vocab_size=vocab_size, max_position_embeddings=64, **shape))
+    return cls(ModelConfig(vocab_size=vocab_size, max_position_embeddings=positions, **shape))
 
 
 def make_batches(corpus, tokenizer, **recipe) -> Batches:
@@ -69,7 +69,8 @@ def test_scores_equal_a_plain_count(corpus, tokenizer):
 
 
 def test_one_command_on_text_or_store(cli, corpus, tokenizer, tmp_path):
-    save_model(tiny_model(PretrainingModel, tokenizer.vocab_size), tmp_path / "model")
+    # Long enough for two whole sentences: pairs that had to be cut have no order label.
+    save_model(tiny_model(PretrainingModel, tokenizer.vocab_size, positions=256), tmp_path / "model")
     tokenizer.save(tmp_path / "model")
     by_text = cli("evaluate", tmp_path / "model", "--text", corpus / "text.txt", "--tokens", 4000, "--json")
     assert by_text.code == 0, by_text
