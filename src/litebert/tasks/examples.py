@@ -1,0 +1,64 @@
+"""One labelled (or still unlabelled) row of a task, as its file has it; `where` is "file:row" for error messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """One text or a pair, with a label id, a number, several label ids, or nothing yet."""
+
+    id: str
+    a: str
+    b: str | None
+    label: int | float | tuple[int, ...] | None
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class TagExample:
+    """Words, and a tag id for each."""
+
+    id: str
+    words: tuple[str, ...]
+    tags: tuple[int, ...] | None
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceExample:
+    """A question with its options, about a passage ("" where there is none); `group` is RACE's middle or high."""
+
+    id: str
+    passage: str
+    question: str
+    options: tuple[str, ...]
+    label: int | None
+    where: str
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionExample:
+    """A question about a context. `starts` are character positions of the answers, -1 for one that is not in there."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    starts: tuple[int, ...]
+    impossible: bool
+    where: str
+
+
+Example = TextExample | TagExample | ChoiceExample | QuestionExample
+
+
+def is_labelled(example: Example) -> bool:
+    """Whether an example says what is right: test sets of GLUE do not."""
+    if isinstance(example, QuestionExample):
+        return example.impossible or bool(example.answers)
+    if isinstance(example, TagExample):
+        return example.tags is not None
+    return example.label is not None

@@ -1,0 +1,34 @@
+"""Long texts as overlapping windows, and which window sees each token best."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Window = tuple[int, int]  # first token, number of tokens
+
+
+def cut_windows(num_tokens: int, room: int, stride: int) -> list[Window]:
+    """Windows of at most `room` tokens, each `stride` after the one before: (10, 6, 3) -> [(0, 6), (3, 6), (6, 4)]."""
+    windows = []
+    start = 0
+    while True:
+        length = min(num_tokens - start, room)
+        windows.append((start, length))
+        if start + length >= num_tokens:
+            return windows
+        start += min(length, stride)
+
+
+def best_windows(windows: list[Window], num_tokens: int) -> NDArray[np.int32]:
+    """For each token, the window in which it has most context on its poorer side (the first of equals)."""
+    best = np.full(num_tokens, -1.0)
+    owner = np.zeros(num_tokens, dtype=np.int32)
+    for number, (start, length) in enumerate(windows):
+        left = np.arange(length)
+        score = np.minimum(left, left[::-1]) + 0.01 * length  # BERT's rule: the longer window breaks ties
+        here = slice(start, start + length)
+        better = score > best[here]
+        best[here][better] = score[better]
+        owner[here][better] = number
+    return owner
