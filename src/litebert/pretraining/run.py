@@ -34,9 +34,8 @@ from litebert.model.count import count_parameters
 from litebert.model.hub import save_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.card import write_card
-from litebert.pretraining.config import RunConfig
+from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
 from litebert.pretraining.evaluate import Scores, evaluate_batches
-from litebert.pretraining.folder import Resume, begin, check_folder, locked, write_facts
 from litebert.pretraining.meter import Meter, StepTotals
 from litebert.pretraining.objective import Inputs, run_model, score, to_device
 from litebert.pretraining.samples import fill_samples
@@ -53,6 +52,7 @@ from litebert.train.distributed import (
     wait_for_all,
     world_from_environment,
 )
+from litebert.train.folder import Resume, begin, check_folder, locked, write_facts
 from litebert.train.guard import Guard
 from litebert.train.log import MetricsLog, read_metrics
 from litebert.train.optimizer import clip_gradients, load_moments, moments
@@ -90,7 +90,8 @@ def pretrain(
     # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
     tokenizer = load_tokenizer(config)
     config = settle(config, tokenizer)
-    resuming = check_folder(Path(out), config, resume)
+    advice = f" (init_from: {Path(out) / 'model'} begins from its weights once it is complete)"
+    resuming = check_folder(Path(out), config, resume, FREE_ON_RESUME, advice)
     data = Data(config, tokenizer)
     with (
         locked(Path(out), world.is_main),

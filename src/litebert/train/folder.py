@@ -14,14 +14,16 @@ from typing import Any, Literal
 from litebert.config import build, read_yaml, to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import write_atomic
-from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
 from litebert.train import checkpoint
 
 Resume = Literal["auto", "never", "must"]
 
 
-def check_folder(folder: Path, config: RunConfig, resume: Resume) -> bool:
-    """Whether to go on with the run in the folder; refuses a folder whose run has another config."""
+def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...] = (), advice: str = "") -> bool:
+    """Whether to go on with the run in the folder; refuses a folder whose run has another config.
+
+    `free` are the beginnings of keys that may change between two parts of a run.
+    """
     steps, there = checkpoint.steps(folder), checkpoint.latest(folder) is not None
     if resume == "must" and not steps:
         raise ConfigError(f"{folder}: no checkpoint to resume from; leave --resume at auto to start there")
@@ -34,20 +36,24 @@ def check_folder(folder: Path, config: RunConfig, resume: Resume) -> bool:
             "bring one back, or start in another folder"
         )
     if there and (folder / "config.yaml").exists():
-        saved = build(RunConfig, read_yaml(folder / "config.yaml"), f"{folder / 'config.yaml'}: ")
-        changes = checkpoint.config_changes(to_dict(saved), to_dict(config))
-        changes = {key: text for key, text in changes.items() if not key.startswith(FREE_ON_RESUME)}
-        if changes:
-            listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
-            raise ConfigError(
-                f"{folder}: the run there has another config:\n  {listed}\n"
-                "Go on with its own config, or start a new run in another folder "
-                f"(init_from: {folder / 'model'} begins from its weights once it is complete)."
-            )
+        check_config(folder, config, free, advice)
     return there
 
 
-def begin(folder: Path, config: RunConfig, resuming: bool) -> None:
+def check_config(folder: Path, config: Any, free: tuple[str, ...] = (), advice: str = "") -> None:
+    """Refuse to go on with another config than the folder's own."""
+    saved = build(type(config), read_yaml(folder / "config.yaml"), f"{folder / 'config.yaml'}: ")
+    changes = checkpoint.config_changes(to_dict(saved), to_dict(config))
+    changes = {key: text for key, text in changes.items() if not key.startswith(free)}
+    if changes:
+        listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
+        raise ConfigError(
+            f"{folder}: the run there has another config:\n  {listed}\n"
+            f"Go on with its own config, or start a new run in another folder{advice}."
+        )
+
+
+def begin(folder: Path, config: Any, resuming: bool) -> None:
     """Write the complete config; a run that was stopped before its first checkpoint begins anew."""
     if not resuming:
         (folder / "metrics.jsonl").unlink(missing_ok=True)
