@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from litebert.default import resolve_default
 from litebert.errors import CheckpointError
 from litebert.files import staged_folder
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
@@ -86,6 +87,7 @@ def load_model_and_report(
     """Like load_model, with the account of what was mapped, skipped and missing."""
     from litebert.model.google import is_google, load_google
 
+    source = resolve_default(source)
     if is_google(source):
         return load_google(source, head, new_head, **changes)
     folder = find_folder(source, revision)
@@ -148,6 +150,7 @@ def build_model(
 
 def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
     """The config of a model folder or Hub name, without its weights; a JSON file is read as it is."""
+    source = resolve_default(source)
     path = Path(source)
     if path.is_file():
         return read_config(path)[0]
@@ -350,6 +353,7 @@ def _open_shards(
 
 def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
     """A local folder as it is; anything shaped like a Hub name is fetched (or found in the cache when offline)."""
+    source = resolve_default(source)
     path = Path(source)
     if path.is_dir():
         return path

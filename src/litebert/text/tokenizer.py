@@ -17,7 +17,7 @@ import itertools
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from litebert.default import resolve_default
 from litebert.errors import DataError, InputError
 from litebert.text.normalize import Normalization
 from litebert.text.words import find_word_starts
@@ -84,7 +85,7 @@ class Tokenizer(ABC):
         """
         from litebert.text.tokenizer_files import load_tokenizer
 
-        return load_tokenizer(Path(path), normalization)
+        return load_tokenizer(Path(resolve_default(path)), normalization)
 
     def save(self, folder: Path | str) -> None:
         """Write the vocabulary with the files that let transformers' AutoTokenizer give the same ids."""
@@ -112,17 +113,17 @@ class Tokenizer(ABC):
     def _decisive(self) -> tuple[Mapping[str, Any], bytes]:
         """What decides ids besides the specials: settings, and the vocabulary as bytes."""
 
-    def encode(self, text: str, allow_special: bool = False) -> list[int]:
-        """Text -> ids, without [CLS] and [SEP]; `allow_special` reads "[MASK]" and its like as that piece."""
+    def encode(self, text: str, allow_special: bool | Collection[str] = False) -> list[int]:
+        """Text -> ids, without [CLS] and [SEP]; `allow_special` reads "[MASK]" and its like (or those named) as pieces."""
         check_texts((text,))
         if not allow_special:
             return self._encode(text, glued=False)
         ids: list[int] = []
-        for start, end, special, glued in self._parts(text):
+        for start, end, special, glued in self._parts(text, allow_special):
             ids += [special] if special is not None else self._encode(text[start:end], glued)
         return ids
 
-    def encode_offsets(self, text: str, allow_special: bool = False) -> Encoding:
+    def encode_offsets(self, text: str, allow_special: bool | Collection[str] = False) -> Encoding:
         """Text -> ids, pieces and where each lies in the text.
 
         A piece's offsets are the smallest stretch that its characters came from, whitespace left out; pieces made
@@ -132,7 +133,7 @@ class Tokenizer(ABC):
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         whole = [(0, len(text), None, False)]
-        for start, end, special, glued in self._parts(text) if allow_special else whole:
+        for start, end, special, glued in self._parts(text, allow_special) if allow_special else whole:
             if special is not None:
                 ids.append(special)
                 offsets.append((start, end))
@@ -182,10 +183,12 @@ class Tokenizer(ABC):
         """For every id, whether a word begins with it; `style` is "google" or "spaces" (see words.py)."""
         return find_word_starts(self.pieces, style, wordpiece=self.kind == "wordpiece")
 
-    def _parts(self, text: str) -> Iterator[tuple[int, int, int | None, bool]]:
+    def _parts(self, text: str, allowed: bool | Collection[str]) -> Iterator[tuple[int, int, int | None, bool]]:
         """Stretches of a text with special pieces in it: start, end, the special id or None, glued."""
         position = 0
         for match in self._special.finditer(text):
+            if not isinstance(allowed, bool) and match[0] not in allowed:
+                continue
             if position < match.start():
                 yield position, match.start(), None, position > 0 and not text[position].isspace()
             yield *match.span(), self._ids[match[0]], False

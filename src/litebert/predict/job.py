@@ -1,0 +1,71 @@
+"""Work as steps that share forward passes: a generator asks for outputs of sequences and returns a result.
+
+    def ability(...) -> Steps[Answer]:
+        outputs = yield [Request(...), Request(...)]      # in the same pass as the requests of every other job
+        return Answer(outputs[0]["logits"], ...)
+
+Mistakes of the user show while a job is made (the code before the first yield), so none reaches a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TypeVar
+
+from litebert.predict.results import Result
+from litebert.predict.runtime import Outputs, Request, Runtime
+
+R = TypeVar("R")
+Steps = Generator[list[Request], list[Outputs], R]
+
+
+class Job:
+    """One piece of work for one result, ready to run once; `tokens` is what its next pass costs."""
+
+    def __init__(self, ability: str, steps: Steps[Result]):
+        self.ability = ability
+        self._steps = steps
+        self._requests: list[Request] = next(steps)
+        self.tokens = sum(map(len, self._requests))
+        self.result: Result | Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"Job({self.ability!r}, tokens={self.tokens})"
+
+
+def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
+    """Run jobs together and give a result or the reason for none to each, in order."""
+    active = [job for job in jobs if job.result is None]
+    while active:
+        for job, outputs in zip(active, _outputs_of(runtime, active), strict=True):
+            _advance(job, outputs)
+        active = [job for job in active if job.result is None]
+    results = [job.result for job in jobs]
+    assert all(result is not None for result in results)
+    return results  # type: ignore[return-value]
+
+
+def _outputs_of(runtime: Runtime, jobs: Sequence[Job]) -> list[list[Outputs] | Exception]:
+    """The outputs that each job waits for; if the shared pass fails, each job is tried alone."""
+    requests = [request for job in jobs for request in job._requests]
+    try:
+        outputs = iter(runtime.run(requests))
+        return [[next(outputs) for _ in job._requests] for job in jobs]
+    except Exception as error:
+        if len(jobs) == 1:
+            return [error]
+        return [_outputs_of(runtime, [job])[0] for job in jobs]
+
+
+def _advance(job: Job, outputs: list[Outputs] | Exception) -> None:
+    if isinstance(outputs, Exception):
+        job.result = outputs
+        return
+    try:
+        job._requests = job._steps.send(outputs)
+        job.tokens = sum(map(len, job._requests))
+    except StopIteration as stop:
+        job.result = stop.value
+        job._requests = []
+    except Exception as error:  # this job's alone: the others go on
+        job.result = error

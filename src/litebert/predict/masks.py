@@ -1,0 +1,167 @@
+"""fill_mask: what may stand where a text says [MASK]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import InputError
+from litebert.predict.inputs import Ids, Inputs
+from litebert.predict.job import Steps
+from litebert.predict.results import Candidate, FilledMasks, JointFill, Mask
+from litebert.predict.runtime import Request
+from litebert.text.tokenizer import Tokenizer
+
+MOST_MASKS = 1000
+LONG_TEXT, SURROUNDINGS = 2000, 200  # in characters
+MOST_JOINT = 16  # a joint fill costs one pass per mask and beam
+
+
+def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> Steps[FilledMasks]:
+    """Each [MASK] filled for itself; with `joint`, also the best fills of all of them together, by beam search."""
+    if top < 1:
+        raise InputError(f"top: must be at least 1, not {top}")
+    tokenizer = inputs.tokenizer
+    top = min(top, tokenizer.vocab_size)
+    mask = tokenizer.specials.mask
+    if mask != "[MASK]" and isinstance(text, str):
+        mask = mask if mask in text else "[MASK]"
+    ids = inputs.encode(text, allow_special=(mask,)) if isinstance(text, str) else inputs.encode(text)
+    places = np.flatnonzero(ids == tokenizer.mask_id)
+    if not places.size:
+        raise InputError(f"text: holds no {mask}; write {mask} where a word is to be found")
+    spans = _mask_spans(text, mask)
+    assert len(spans) == len(places), (len(spans), len(places))
+    if len(places) > MOST_MASKS:
+        raise InputError(f"text: holds {len(places):,} masks, at most {MOST_MASKS:,} are filled at once; cut it")
+    if joint and not 2 <= len(places) <= MOST_JOINT:
+        raise InputError(f"joint: is for texts of 2 to {MOST_JOINT} masks, this one has {len(places)}")
+
+    windows = _windows_around(ids, places, inputs.max_length - 2)
+    if joint and len(windows) > 1:
+        raise InputError("joint: the masks lie too far apart for the model to see them at once")
+    outputs = yield [_request(inputs, ids[begin:end], places[group] - begin) for begin, end, group in windows]
+    masks: list[Mask] = []
+    for (_, _, group), output in zip(windows, outputs, strict=True):
+        for number, logits in zip(group, output["masked_lm"], strict=True):
+            log_probs = log_softmax(logits)
+            candidates = []
+            for best in _best(log_probs, top):
+                filled = _fill_one(text, spans[number], best, tokenizer)
+                probability = float(np.exp(log_probs[best]))
+                piece = tokenizer.piece(best)
+                candidates.append(Candidate(readable(piece), piece, probability, filled))
+            start, end = spans[number]
+            masks.append(Mask(start, end, tuple(candidates)))
+    fills: tuple[JointFill, ...] = ()
+    if joint:
+        begin, end, _ = windows[0]
+        beams = yield from _search(inputs, ids[begin:end], places - begin, top, outputs[0]["masked_lm"][0])
+        fills = tuple(
+            JointFill(
+                tuple(readable(tokenizer.piece(piece)) for piece in pieces),
+                float(np.exp(log_prob)),
+                _fill(text, spans, pieces, tokenizer),
+            )
+            for pieces, log_prob in beams
+        )
+    return FilledMasks(text, tuple(masks), fills)
+
+
+def _search(
+    inputs: Inputs, ids: Ids, places: NDArray[np.int64], beams: int, first: NDArray[np.float32]
+) -> Steps[list[tuple[list[int], float]]]:
+    """The best fills from left to right: each mask given those before it, the later ones still masked."""
+    log_probs = log_softmax(first)
+    found = [([piece], float(log_probs[piece])) for piece in _best(log_probs, beams)]
+    for step in range(1, len(places)):
+        requests = []
+        for pieces, _ in found:
+            filled = ids.copy()
+            filled[places[:step]] = pieces
+            requests.append(_request(inputs, filled, places[step : step + 1]))
+        outputs = yield requests
+        longer = []
+        for (pieces, score), output in zip(found, outputs, strict=True):
+            log_probs = log_softmax(output["masked_lm"][0])
+            longer += [([*pieces, piece], score + float(log_probs[piece])) for piece in _best(log_probs, beams)]
+        found = sorted(longer, key=lambda beam: -beam[1])[:beams]
+    return found
+
+
+def _request(inputs: Inputs, ids: Ids, places: NDArray[np.int64]) -> Request:
+    return inputs.request(ids, want=("masked_lm",), positions=places)
+
+
+def _windows_around(ids: Ids, places: NDArray[np.int64], most: int) -> list[tuple[int, int, NDArray[np.int64]]]:
+    """(begin, end, which masks) of stretches of at most `most` tokens that have the masks in their middle."""
+    if len(ids) <= most:
+        return [(0, len(ids), np.arange(len(places)))]
+    windows = []
+    number = 0
+    while number < len(places):
+        # Masks share a window while each still has a quarter of it on either side.
+        group = np.flatnonzero((places >= places[number]) & (places <= places[number] + most // 2))
+        middle = int(places[group[0]] + places[group[-1]]) // 2
+        begin = min(max(0, middle - most // 2), len(ids) - most)
+        windows.append((begin, begin + most, group))
+        number = int(group[-1]) + 1
+    return windows
+
+
+def _mask_spans(text: str, mask: str) -> list[tuple[int, int]]:
+    spans, position = [], text.find(mask)
+    while position >= 0:
+        spans.append((position, position + len(mask)))
+        position = text.find(mask, position + len(mask))
+    return spans
+
+
+def _fill_one(text: str, span: tuple[int, int], piece: int, tokenizer: Tokenizer) -> str:
+    """The text with one mask filled; of a long one only the surroundings, so that many masks cost no gigabytes."""
+    if len(text) > LONG_TEXT:
+        begin, end = max(0, span[0] - SURROUNDINGS), span[1] + SURROUNDINGS
+        text, span = text[begin:end], (span[0] - begin, span[1] - begin)
+    return _fill(text, [span], [piece], tokenizer)
+
+
+def _fill(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], tokenizer: Tokenizer) -> str:
+    """The text with pieces in place of masks; a piece that goes on with a word is put right behind it."""
+    filled, position = "", 0
+    for (start, end), number in zip(spans, pieces, strict=True):
+        before, piece = text[position:start], tokenizer.piece(number)
+        word = readable(piece)
+        if begins_word(piece, tokenizer.kind):
+            filled += before
+            # Not after an ideograph or a bracket: only between letters does a new word need its space.
+            if filled[-1:].isalnum() and word[:1].isalnum() and (filled + word[0]).isascii():
+                filled += " "
+        else:
+            filled += before.rstrip()
+        filled += word
+        position = end
+    return filled + text[position:]
+
+
+def begins_word(piece: str, kind: str) -> bool:
+    """Whether a piece stands at the beginning of a word: "▁ca" yes, "ts" no; WordPiece: "ca" yes, "##ts" no."""
+    return piece.startswith("▁") if kind == "sentencepiece" else not piece.startswith("##")
+
+
+def readable(piece: str) -> str:
+    """A piece as people read it: "▁paris" -> "paris", "##ing" -> "ing"."""
+    return piece.removeprefix("▁").removeprefix("##") or piece
+
+
+def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Log-probabilities of the last axis."""
+    shifted = logits.astype(np.float64)
+    shifted -= shifted.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def _best(scores: NDArray[np.float64], count: int) -> list[int]:
+    chosen = np.argpartition(-scores, count - 1)[:count]
+    return [int(i) for i in sorted(chosen, key=lambda i: (-scores[i], i))]
