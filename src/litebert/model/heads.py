@@ -191,6 +191,7 @@ class AnswerModel(Model):
     """SQuAD 2.0: the end is conditioned on the start, and answerability has a head of its own.
 
     `outside` [B, S] is 1 where no answer can lie (question, separators, padding); [CLS] and the passage are 0.
+    Packed input gives the same output, [N, max_length], with `outside` [T].
     """
 
     head = "answer"
@@ -219,6 +220,14 @@ class AnswerModel(Model):
     ) -> AnswerOutput:
         output: EncoderOutput = self.encoder(input_ids, **inputs)
         hidden = output.hidden  # [B, S, H]
+        if inputs.get("starts") is not None:
+            # Only this head pays for padding: the encoder has done without.
+            starts, positions = inputs["starts"], inputs["position_ids"]
+            size = inputs.get("max_length") or self.config.max_position_embeddings
+            outside = pad_packed(
+                torch.zeros_like(positions) if outside is None else outside, starts, positions, size, 1
+            )
+            hidden = pad_packed(hidden, starts, positions, size)
         start = _exclude(self.start(hidden).squeeze(-1), outside)  # [B, S]
         answerable = self._answerable(hidden, start)
         if start_positions is not None:
@@ -250,6 +259,13 @@ class AnswerModel(Model):
         summary = torch.einsum("bs,bsh->bh", start.softmax(-1), hidden)
         joined = torch.cat([summary, hidden[:, 0]], dim=-1)
         return self.answerable(self.dropout(torch.tanh(self.answerable_hidden(joined)))).squeeze(-1)
+
+
+def pad_packed(values: Tensor, starts: Tensor, positions: Tensor, size: int, fill: float = 0) -> Tensor:
+    """Packed values [T, ...] as rows [N, size, ...], one per sequence."""
+    rows = torch.searchsorted(starts, torch.arange(len(values), device=values.device, dtype=starts.dtype), right=True)
+    flat = values.new_full(((len(starts) - 1) * size, *values.shape[1:]), fill)
+    return flat.index_copy(0, (rows - 1) * size + positions, values).unflatten(0, (-1, size))
 
 
 def _exclude(logits: Tensor, outside: Tensor | None) -> Tensor:
