@@ -59,3 +59,9 @@ def check_text(text: object, name: str = "text") -> None:
             f"{name}: character {error.start} is {text[error.start]!a}, half of a surrogate pair and no character; "
             "read the text as UTF-8, or drop it with text.encode('utf-8', 'ignore').decode()"
         ) from None
+
+
+def check_count(value: object, name: str) -> None:
+    """Refuse what is not a whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name}: must be a whole number from 1 on, not {value!r}")

@@ -7,20 +7,22 @@ from pathlib import Path
 from litebert.errors import ConfigError
 from litebert.model.hub import find_folder, load_model
 from litebert.predict.runtime import Runtime, TorchRuntime
+from litebert.tasks.task import Task, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
 
 
 def load_parts(
     model: Path | str, runtime: str, device: str, threads: int, max_tokens: int
-) -> tuple[Runtime, Tokenizer]:
-    """The runtime and the tokenizer of a model folder, a Hub name or "default"."""
+) -> tuple[Runtime, Tokenizer, Task | None]:
+    """The runtime, the tokenizer and the task of a model folder, a Hub name or "default"."""
     folder = find_folder(model)
+    tokenizer, task = Tokenizer.load(folder), load_task(folder)
     if runtime == "onnx":
         from litebert.predict.onnx_runtime import OnnxRuntime
 
-        return OnnxRuntime(folder, threads=threads, max_tokens=max_tokens), Tokenizer.load(folder)
+        return OnnxRuntime(folder, threads=threads, max_tokens=max_tokens), tokenizer, task
     if runtime != "torch":
         raise ConfigError(f"runtime: {runtime!r} is not one of: torch, onnx")
     opened = open_device(DeviceConfig(device=device, threads=threads))
-    return TorchRuntime(load_model(folder), opened, max_tokens), Tokenizer.load(folder)
+    return TorchRuntime(load_model(folder), opened, max_tokens), tokenizer, task

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.predict.inputs import Ids, Inputs
+from litebert.predict.inputs import Ids, Inputs, check_count
 from litebert.predict.job import Steps
 from litebert.predict.results import Candidate, FilledMasks, JointFill, Mask
 from litebert.predict.runtime import Request
@@ -21,8 +21,7 @@ MOST_JOINT = 16  # a joint fill costs one pass per mask and beam
 
 def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> Steps[FilledMasks]:
     """Each [MASK] filled for itself; with `joint`, also the best fills of all of them together, by beam search."""
-    if top < 1:
-        raise InputError(f"top: must be at least 1, not {top}")
+    check_count(top, "top")
     tokenizer = inputs.tokenizer
     top = min(top, tokenizer.vocab_size)
     mask = tokenizer.specials.mask

@@ -1,0 +1,123 @@
+"""sentence_order and coherence: what the sentence head says of two stretches of text and their order.
+
+A model trained with next-sentence prediction answers too: there 0 means that the second stretch follows the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import InputError
+from litebert.predict.inputs import Ids, Inputs, check_count, check_text
+from litebert.predict.job import Steps
+from litebert.predict.results import Coherence, Sentence, SentenceOrder
+from litebert.predict.runtime import Request
+from litebert.tasks.features import cut_pair
+from litebert.text.sentences import sentence_spans, split_sentences
+
+WANT = frozenset({"sentence"})
+
+
+def sentence_order(inputs: Inputs, a: str, b: str, symmetric: bool = False) -> Steps[SentenceOrder]:
+    """The probability that `a` comes before `b`; `symmetric` also scores (b, a) and gives what both readings support.
+
+    Of texts too long for the model, the sentences nearest to the place where they meet are read.
+    """
+    check_text(a, "a")
+    check_text(b, "b")
+    first, second = split_sentences(a), split_sentences(b)
+    requests = [_meeting(inputs, first, second)]
+    if symmetric:
+        requests.append(_meeting(inputs, second, first))
+    outputs = yield requests
+    margins = [_margin(output["sentence"]) for output in outputs]
+    forward = sigmoid(margins[0])
+    if not symmetric:
+        return SentenceOrder(forward, forward)
+    return SentenceOrder(sigmoid((margins[0] - margins[1]) / 2), forward, sigmoid(margins[1]))
+
+
+def coherence(inputs: Inputs, text: str, group: int = 2) -> Steps[Coherence]:
+    """How well a text hangs together: at each boundary, `group` sentences before it against `group` after it.
+
+    Both orders are scored, so that what the model thinks of such sentences in any order cancels out.
+    """
+    check_text(text)
+    check_count(group, "group")
+    spans = sentence_spans(text)
+    encoded = inputs.tokenizer.encode_batch([text[begin:end] for begin, end in spans])
+    kept = [number for number, ids in enumerate(encoded) if len(ids)]
+    if len(kept) < 2:
+        raise InputError(f"text: holds {len(kept)} sentence(s); coherence is about how two or more follow each other")
+    spans, encoded = [spans[number] for number in kept], [encoded[number] for number in kept]
+    requests = []
+    for boundary in range(1, len(spans)):
+        before, after = encoded[max(0, boundary - group) : boundary], encoded[boundary : boundary + group]
+        requests += [_pair(inputs, reversed(before), after), _pair(inputs, reversed(after), before)]
+    outputs = yield requests
+    margins = [_margin(output["sentence"]) for output in outputs]
+    boundaries = tuple(
+        sigmoid((right - swapped) / 2) for right, swapped in zip(margins[::2], margins[1::2], strict=True)
+    )
+    return Coherence(
+        sum(boundaries) / len(boundaries),
+        tuple(Sentence(begin, end, text[begin:end]) for begin, end in spans),
+        boundaries,
+    )
+
+
+def _meeting(inputs: Inputs, before: Sequence[str], after: Sequence[str]) -> Request:
+    """The request for two texts, each given as its sentences."""
+    return _pair(inputs, _encode_each(inputs, reversed(before)), _encode_each(inputs, after))
+
+
+def _encode_each(inputs: Inputs, sentences: Iterable[str]) -> Iterator[Ids]:
+    # One sentence at a time, as in the token store, and only as many as fit are read of a long text.
+    for sentence in sentences:
+        ids = inputs.tokenizer.encode_batch([sentence])[0]
+        if len(ids):
+            yield ids
+
+
+def _pair(inputs: Inputs, before: Iterable[Ids], after: Iterable[Ids]) -> Request:
+    """Whole sentences on both sides of the place where they meet, nearest first, as many as the model takes.
+
+    Whole ones, because a segment that begins or ends amid a sentence tells its place by that alone. Only where two
+    single sentences are too long is there nothing left but to cut at their outer ends.
+    """
+    room = inputs.max_length - 3
+    sides = (iter(before), iter(after))
+    taken: tuple[list[Ids], list[Ids]] = ([], [])
+    for side, name in ((0, "the first text"), (1, "the second text")):
+        nearest = next(sides[side], None)
+        if nearest is None:
+            raise InputError(f"{name} holds nothing that the vocabulary can read")
+        taken[side].append(nearest)
+    keep_a, keep_b = cut_pair(len(taken[0][0]), len(taken[1][0]), room)
+    if keep_a < len(taken[0][0]) or keep_b < len(taken[1][0]):
+        return inputs.request(taken[0][0][-keep_a:], taken[1][0][:keep_b], want=WANT)
+    sizes = [keep_a, keep_b]
+    open_sides = {0, 1}
+    while open_sides:
+        side = min(open_sides, key=lambda s: sizes[s])
+        following = next(sides[side], None)
+        if following is None or sum(sizes) + len(following) > room:
+            open_sides.remove(side)
+            continue
+        taken[side].append(following)
+        sizes[side] += len(following)
+    return inputs.request(np.concatenate(taken[0][::-1]), np.concatenate(taken[1]), want=WANT)
+
+
+def _margin(logits: NDArray[np.float32]) -> float:
+    """How much more the model believes in the right order than in the swapped one."""
+    return float(logits[0]) - float(logits[1])
+
+
+def sigmoid(x: float) -> float:
+    """1 / (1 + e^-x), without overflow."""
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))

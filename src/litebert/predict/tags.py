@@ -1,0 +1,86 @@
+"""tag: a label for every word of a text, and the entities that the labels spell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from litebert.errors import InputError
+from litebert.predict.inputs import Inputs, check_text
+from litebert.predict.job import Steps
+from litebert.predict.masks import log_softmax
+from litebert.predict.results import Entity, TaggedWord, Tagging
+from litebert.predict.runtime import Request
+from litebert.tasks.features import tag_windows
+from litebert.tasks.task import Task
+
+# Words as tagged corpora have them: punctuation stands alone, "didn't", "U.S" and "well-known" do not fall apart, and
+# an ideograph is a word of its own.
+_HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+(?:[-'’.&][^\W{_HAN}]+)*|[^\w\s]")
+_SPACED = re.compile(r"\S+")
+
+
+def tag(inputs: Inputs, task: Task, text: str, split: str = "words") -> Steps[Tagging]:
+    """The tag of each word; `split` "spaces" takes the text for words that are already apart."""
+    check_text(text)
+    if split not in ("words", "spaces"):
+        raise InputError(f"split: {split!r} is not one of: words, spaces")
+    spans = [match.span() for match in (_WORD if split == "words" else _SPACED).finditer(text)]
+    windows = tag_windows(inputs.tokenizer, [text[begin:end] for begin, end in spans], inputs.max_length)
+    if not any((window.words >= 0).any() for window in windows if window.words is not None):
+        raise InputError("text: holds no word that the vocabulary can read")
+    outputs = yield [Request(window.ids, window.segments, frozenset({"logits"})) for window in windows]
+    words: list[TaggedWord] = []
+    for window, output in zip(windows, outputs, strict=True):
+        assert window.words is not None
+        places = np.flatnonzero(window.words >= 0)
+        probabilities = np.exp(log_softmax(output["logits"][places]))
+        for word, row in zip(window.words[places], probabilities, strict=True):
+            begin, end = spans[word]
+            best = int(row.argmax())
+            words.append(TaggedWord(text[begin:end], begin, end, task.labels[best], float(row[best])))
+    words.sort(key=lambda word: word.start)
+    return Tagging(text, tuple(words), tuple(merge_entities(text, words, task.labels)))
+
+
+def merge_entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> list[Entity]:
+    """Entities in the words' tags: B-PER I-PER O -> one PER; BIO, BIOES and BILOU are read, and plain names with "O".
+
+    A tag that goes on with nothing (I-PER after O) begins an entity. Labels without "O" and without prefixes, such as
+    parts of speech, make no entities.
+    """
+    prefixed = any(label[:2] in ("B-", "I-") for label in labels)
+    if not prefixed and "O" not in labels:
+        return []
+    entities: list[Entity] = []
+    group: list[TaggedWord] = []
+    current = ""
+
+    def close() -> None:
+        if group:
+            begin, end = group[0].start, group[-1].end
+            least = min(word.probability for word in group)
+            entities.append(Entity(current, text[begin:end], begin, end, least))
+            group.clear()
+
+    for word in words:
+        prefix, name = _split_tag(word.tag) if prefixed else ("I", word.tag)
+        if word.tag == "O":
+            close()
+            continue
+        if prefix in ("B", "S", "U") or name != current:
+            close()
+        current = name
+        group.append(word)
+        if prefix in ("E", "S", "L", "U"):
+            close()
+    close()
+    return entities
+
+
+def _split_tag(tag: str) -> tuple[str, str]:
+    prefix, dash, name = tag.partition("-")
+    return (prefix, name) if dash and prefix in ("B", "I", "E", "S", "L", "U") else ("I", tag)
