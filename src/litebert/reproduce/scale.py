@@ -1,0 +1,143 @@
+"""Scales: how a row of the paper becomes a run that one can afford."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from litebert.config import build, merge, override, to_dict
+from litebert.errors import ConfigError, did_you_mean
+from litebert.model.config import ModelConfig, preset, vary
+from litebert.pretraining.config import RunConfig, run_config
+from litebert.reproduce.table import Row
+
+# Wider stacks take lower rates: the peak falls with the square root of the width beyond this one.
+FULL_RATE_WIDTH = 512
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the paper's sizes become, and how the runs are trained and scored."""
+
+    name: str
+    about: str
+    length: int
+    vocabulary: int
+    evaluation_tokens: int
+    run: Mapping[str, Any]
+    hidden: Mapping[int, int] = field(default_factory=dict)
+    #: Of models at their usual depth, and of rows that are about depth.
+    depth: Mapping[int, int] = field(default_factory=dict)
+    layers: Mapping[int, int] = field(default_factory=dict)
+    embedding: Mapping[int, int] = field(default_factory=dict)
+    head_size: int = 64
+    dropout: float = 0.0
+    #: Adapt what depends on the width: initial weights of 1 / sqrt(H), lower rates for wide models.
+    scale_rates: bool = False
+    #: Time the paper's own shapes, though smaller ones are trained.
+    speed_of_paper_shapes: bool = False
+    #: Make a corpus where none is given.
+    generated: bool = False
+    #: A fixed number of steps; 0 = the row's own, or what the hours allow.
+    steps: int = 0
+    #: For all runs of a table together; 0 = no limit.
+    hours: float = 0.0
+    #: Of each run of a table whose rows get equal time, where the scale has no hours; 0 = the rows' own steps.
+    minutes: float = 0.0
+
+    def model_of(self, row: Row, vocabulary: int | None = None) -> ModelConfig:
+        """The model of a row at this scale."""
+        size = preset(row.model)
+        hidden = _size(self.hidden, row.hidden or size.hidden_size, "hidden", self.name)
+        if row.layers is None:
+            layers = _size(self.depth, size.num_hidden_layers, "depth", self.name)
+        else:  # Table 12 speaks of widths, with 3 layers: those stay
+            layers = row.layers if row.hidden else _size(self.layers, row.layers, "layers", self.name)
+        embedding = hidden
+        if size.model_type != "bert":
+            embedding = _size(self.embedding, row.embedding or size.embedding_size, "embedding", self.name)
+        dropout = self.dropout if row.dropout is None else row.dropout
+        if row.dropout is None and row.model == "albert-xxlarge":
+            dropout = 0.0
+        changes: dict[str, Any] = {
+            "vocab_size": vocabulary or self.vocabulary,
+            "embedding_size": embedding,
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "num_attention_heads": max(1, hidden // self.head_size),
+            "intermediate_size": 4 * hidden,
+            "max_position_embeddings": max(self.length, 64),
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+            "embedding_projection": None,
+        }
+        if row.sharing is not None:
+            changes["sharing"] = row.sharing
+        if self.scale_rates:
+            changes["initializer_range"] = round(1 / math.sqrt(hidden), 4)
+        return vary(size, **changes)
+
+    def run_of(
+        self,
+        row: Row,
+        *,
+        seed: int = 0,
+        steps: int | None = None,
+        minutes: float | None = None,
+        data: Mapping[str, Any] | None = None,
+        init_from: str | None = None,
+        settings: Sequence[str] = (),
+        vocabulary: int | None = None,
+    ) -> RunConfig:
+        """The run of a row at this scale; `settings` (key=value) come last."""
+        model = self.model_of(row, vocabulary)
+        recipe = {"objective": row.objective, "max_length": self.length}
+        if row.objective == "none":
+            recipe["pairs_without_objective"] = True  # only the label is missing
+        changes: dict[str, Any] = {
+            "model": to_dict(model),
+            "recipe": recipe,
+            "steps": steps or self.steps or row.steps,
+            "max_minutes": minutes,
+            "seed": seed,
+            "init_from": init_from,
+            "data": data or {},
+        }
+        run = merge(self.run, changes)
+        if self.scale_rates and run["optim"].get("lr"):
+            factor = min(1.0, math.sqrt(FULL_RATE_WIDTH / model.hidden_size))
+            run["optim"]["lr"] = round(float(run["optim"]["lr"]) * factor, 6)
+        warmup = run["optim"].get("warmup_steps")
+        if warmup and warmup > run["steps"] // 4:
+            run["optim"]["warmup_steps"] = max(1, run["steps"] // 4)
+        return run_config(override(run, settings))
+
+
+def load_scales() -> dict[str, Scale]:
+    """All scales by name."""
+    text = resources.files("litebert.reproduce").joinpath("scales.yaml").read_text(encoding="utf-8")
+    return {
+        name: build(Scale, {**data, "name": name}, f"scales.yaml: {name}")
+        for name, data in yaml.safe_load(text).items()
+    }
+
+
+def load_scale(name: str) -> Scale:
+    """One scale by name."""
+    scales = load_scales()
+    if name not in scales:
+        raise ConfigError(f"--scale: {name!r} is not one of: {', '.join(scales)}{did_you_mean(name, scales)}")
+    return scales[name]
+
+
+def _size(sizes: Mapping[int, int], paper: int, what: str, scale: str) -> int:
+    if not sizes:
+        return paper
+    if paper not in sizes:
+        raise ConfigError(f"scales.yaml: {scale}.{what} does not say what {paper} becomes")
+    return sizes[paper]
