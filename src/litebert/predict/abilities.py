@@ -102,9 +102,9 @@ def infer_task(config: ModelConfig, head: str) -> Task | None:
             kind, labels = "regression", ()
         return Task(kind, kind, labels, max_length=length)
     if head == "token-classification":
-        return Task(head, head, labels, max_length=length)
+        return Task(head, "token-classification", labels, max_length=length)
     if head == "multiple-choice":
-        return Task(head, head, max_length=length)
+        return Task(head, "multiple-choice", max_length=length)
     if head in ("span", "answer"):
         kind = "question-answering"
         return Task(kind, kind, max_length=min(384, length), answerable_head=head == "answer")

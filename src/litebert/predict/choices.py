@@ -9,9 +9,9 @@ import numpy as np
 from litebert.errors import InputError
 from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
-from litebert.predict.masks import log_softmax
 from litebert.predict.results import Choice
 from litebert.predict.runtime import Request
+from litebert.predict.scores import log_softmax
 from litebert.tasks.features import choice_sequences
 from litebert.tasks.task import Task
 

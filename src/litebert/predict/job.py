@@ -9,11 +9,14 @@ Mistakes of the user show while a job is made (the code before the first yield),
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TypeVar
 
+from litebert.model.config import ModelConfig
 from litebert.predict.results import Result
 from litebert.predict.runtime import Outputs, Request, Runtime
+
+MOST_NUMBERS = 64_000_000  # of outputs held at once, four bytes each
 
 R = TypeVar("R")
 Steps = Generator[list[Request], list[Outputs], R]
@@ -35,14 +38,40 @@ class Job:
 
 def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
     """Run jobs together and give a result or the reason for none to each, in order."""
-    active = [job for job in jobs if job.result is None]
-    while active:
-        for job, outputs in zip(active, _outputs_of(runtime, active), strict=True):
-            _advance(job, outputs)
-        active = [job for job in active if job.result is None]
+    for group in _groups(runtime.config, jobs):
+        active = [job for job in group if job.result is None]
+        while active:
+            for job, outputs in zip(active, _outputs_of(runtime, active), strict=True):
+                _advance(job, outputs)
+            active = [job for job in active if job.result is None]
     results = [job.result for job in jobs]
     assert all(result is not None for result in results)
     return results  # type: ignore[return-value]
+
+
+def _groups(config: ModelConfig, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Jobs in order, as many at a time as their outputs leave room in memory for."""
+    group: list[Job] = []
+    numbers = 0
+    for job in jobs:
+        size = sum(_output_size(config, request) for request in job._requests)
+        if group and numbers + size > MOST_NUMBERS:
+            yield group
+            group, numbers = [], 0
+        group.append(job)
+        numbers += size
+    if group:
+        yield group
+
+
+def _output_size(config: ModelConfig, request: Request) -> int:
+    """About how many numbers the outputs of a request hold."""
+    size = len(request) * (config.hidden_size if "hidden" in request.want else 8)
+    if request.positions is not None:
+        size += len(request.positions) * config.vocab_size
+    if "attentions" in request.want:
+        size += config.num_hidden_layers * config.num_attention_heads * len(request) ** 2
+    return size
 
 
 def _outputs_of(runtime: Runtime, jobs: Sequence[Job]) -> list[list[Outputs] | Exception]:

@@ -12,6 +12,7 @@ from litebert.predict.inputs import Ids, Inputs, check_count
 from litebert.predict.job import Steps
 from litebert.predict.results import Candidate, FilledMasks, JointFill, Mask
 from litebert.predict.runtime import Request
+from litebert.predict.scores import best_of, log_softmax
 from litebert.text.tokenizer import Tokenizer
 
 MOST_MASKS = 1000
@@ -47,7 +48,7 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
         for number, logits in zip(group, output["masked_lm"], strict=True):
             log_probs = log_softmax(logits)
             candidates = []
-            for best in _best(log_probs, top):
+            for best in best_of(log_probs, top):
                 filled = _fill_one(text, spans[number], best, tokenizer)
                 probability = float(np.exp(log_probs[best]))
                 piece = tokenizer.piece(best)
@@ -74,7 +75,7 @@ def _search(
 ) -> Steps[list[tuple[list[int], float]]]:
     """The best fills from left to right: each mask given those before it, the later ones still masked."""
     log_probs = log_softmax(first)
-    found = [([piece], float(log_probs[piece])) for piece in _best(log_probs, beams)]
+    found = [([piece], float(log_probs[piece])) for piece in best_of(log_probs, beams)]
     for step in range(1, len(places)):
         requests = []
         for pieces, _ in found:
@@ -85,7 +86,7 @@ def _search(
         longer = []
         for (pieces, score), output in zip(found, outputs, strict=True):
             log_probs = log_softmax(output["masked_lm"][0])
-            longer += [([*pieces, piece], score + float(log_probs[piece])) for piece in _best(log_probs, beams)]
+            longer += [([*pieces, piece], score + float(log_probs[piece])) for piece in best_of(log_probs, beams)]
         found = sorted(longer, key=lambda beam: -beam[1])[:beams]
     return found
 
@@ -152,15 +153,3 @@ def begins_word(piece: str, kind: str) -> bool:
 def readable(piece: str) -> str:
     """A piece as people read it: "▁paris" -> "paris", "##ing" -> "ing"."""
     return piece.removeprefix("▁").removeprefix("##") or piece
-
-
-def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Log-probabilities of the last axis."""
-    shifted = logits.astype(np.float64)
-    shifted -= shifted.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
-def _best(scores: NDArray[np.float64], count: int) -> list[int]:
-    chosen = np.argpartition(-scores, count - 1)[:count]
-    return [int(i) for i in sorted(chosen, key=lambda i: (-scores[i], i))]

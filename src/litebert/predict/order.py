@@ -5,7 +5,6 @@ A model trained with next-sentence prediction answers too: there 0 means that th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from litebert.predict.inputs import Ids, Inputs, check_count, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Coherence, Sentence, SentenceOrder
 from litebert.predict.runtime import Request
+from litebert.predict.scores import sigmoid
 from litebert.tasks.features import cut_pair
 from litebert.text.sentences import sentence_spans, split_sentences
 
@@ -116,8 +116,3 @@ def _pair(inputs: Inputs, before: Iterable[Ids], after: Iterable[Ids]) -> Reques
 def _margin(logits: NDArray[np.float32]) -> float:
     """How much more the model believes in the right order than in the swapped one."""
     return float(logits[0]) - float(logits[1])
-
-
-def sigmoid(x: float) -> float:
-    """1 / (1 + e^-x), without overflow."""
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))

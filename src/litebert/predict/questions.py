@@ -7,10 +7,9 @@ import numpy as np
 from litebert.errors import InputError
 from litebert.predict.inputs import Inputs, check_count, check_text
 from litebert.predict.job import Steps
-from litebert.predict.masks import log_softmax
-from litebert.predict.order import sigmoid
 from litebert.predict.results import Answer, AnswerSpan
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
+from litebert.predict.scores import log_softmax, sigmoid
 from litebert.tasks.features import Sequence, question_windows
 from litebert.tasks.task import Task, head_of
 

@@ -10,9 +10,9 @@ import numpy as np
 from litebert.errors import InputError
 from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
-from litebert.predict.masks import log_softmax
 from litebert.predict.results import Entity, TaggedWord, Tagging
 from litebert.predict.runtime import Request
+from litebert.predict.scores import log_softmax
 from litebert.tasks.features import tag_windows
 from litebert.tasks.task import Task
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.errors import InputError
 from litebert.predict.inputs import Inputs, check_count
 from litebert.predict.job import Steps
-from litebert.predict.masks import log_softmax
-from litebert.predict.order import sigmoid
 from litebert.predict.results import Attention, Classification, Embedding
 from litebert.predict.runtime import Request
+from litebert.predict.scores import log_softmax, sigmoid
 from litebert.tasks.features import cut_pair
 from litebert.tasks.task import Task
 
@@ -32,7 +30,7 @@ def embed(inputs: Inputs, text: str, pooling: str = "mean", normalize: bool = Fa
     ids = inputs.encode(text)
     requests = [inputs.request(window, want=(name,)) for window in inputs.windows(ids)]
     outputs = yield requests
-    vector = np.mean([output[name] for output in outputs], axis=0, dtype=np.float64)
+    vector = np.stack([output[name] for output in outputs]).mean(0, dtype=np.float64)
     if normalize:
         vector /= max(float(np.linalg.norm(vector)), 1e-12)
     return Embedding(vector.astype(np.float32), pooling, len(ids), len(requests))
@@ -42,7 +40,7 @@ def classify(inputs: Inputs, task: Task, text: str, pair: str | None = None) -> 
     """The label of a text or pair; the logits of a long one are the mean over its windows."""
     requests = _whole(inputs, text, pair, ("logits",))
     outputs = yield requests
-    logits: NDArray[np.float64] = np.mean([output["logits"] for output in outputs], axis=0, dtype=np.float64)
+    logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
     windows = len(requests)
     if task.kind == "regression":
         return Classification(None, {}, value=float(logits[0]), windows=windows)

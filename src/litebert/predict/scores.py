@@ -1,0 +1,27 @@
+"""Logits as probabilities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Log-probabilities over the last axis."""
+    shifted = logits.astype(np.float64)
+    shifted -= shifted.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def sigmoid(x: float) -> float:
+    """1 / (1 + e^-x), without overflow."""
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def best_of(scores: NDArray[np.float64], count: int) -> list[int]:
+    """Where the highest scores are, best first and the earlier of equals first: ([.1, .7, .2], 2) -> [1, 2]."""
+    chosen = np.argpartition(-scores, count - 1)[:count]
+    return [int(place) for place in sorted(chosen, key=lambda place: (-scores[place], place))]
