@@ -1,0 +1,76 @@
+"""Tasks by name from the Hugging Face Hub (or any folder that `datasets` can load), where `datasets` is installed.
+
+read_named_from_hub("sst-2")                                 nyu-mll/glue, config sst2
+read_own_from_hub("classification", "owner/name:config")     the user's own, with columns guessed or named
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from litebert.errors import DataError
+from litebert.tasks import glue, race, squad
+from litebert.tasks.own import data_from_tables
+from litebert.tasks.tables import Table, name_classes
+from litebert.tasks.task import Kind, Task, TaskData
+
+NAMES = {
+    **{name: f"nyu-mll/glue:{name.replace('-', '')}" for name in glue.TASKS},
+    "squad-1.1": "rajpurkar/squad",
+    "squad-2.0": "rajpurkar/squad_v2",
+    "race": "ehovy/race:all",
+    "race-middle": "ehovy/race:middle",
+    "race-high": "ehovy/race:high",
+}
+_SPLITS = {"validation": "dev", "valid": "dev", "dev": "dev", "train": "train", "test": "test"}
+
+
+def read_named_from_hub(name: str, source: str | None = None) -> TaskData:
+    """A public task; `source` ("owner/name:config" or a local folder) replaces the usual place."""
+    tables = load_tables(source or NAMES[name])
+    if name in glue.TASKS:
+        return glue.read_tables(name, tables)
+    if name in squad.TASKS:
+        return squad.read_tables(name, tables)
+    return race.read_rows(name, {split: race.rows_of(table) for split, table in tables.items()})
+
+
+def read_own_from_hub(
+    kind: Kind, source: str, columns: Mapping[str, str] | None = None, known: Task | None = None
+) -> TaskData:
+    """Any data set as a task of one kind."""
+    return data_from_tables(kind, load_tables(source), columns, known)
+
+
+def load_tables(source: str) -> dict[str, Table]:
+    """The splits of a data set by our names: {"train": ..., "dev": ..., "dev matched": ..., "test": ...}."""
+    if importlib.util.find_spec("datasets") is None:
+        raise DataError(
+            f"{source}: reading by name needs the package datasets (pip install datasets); "
+            "or download the files and give their folder"
+        )
+    datasets = importlib.import_module("datasets")
+    repository, _, config = source.partition(":")
+    try:
+        loaded = datasets.load_dataset(repository, config or None)
+    except Exception as error:  # whatever it raises, from a missing repository to no network, is about the source
+        first_line = next(iter(str(error).splitlines()), "")
+        raise DataError(f"{source}: `datasets` could not load it: {type(error).__name__}: {first_line}") from error
+    tables = {}
+    for split, rows in loaded.items():
+        part, _, variant = split.partition("_")
+        if part in _SPLITS:
+            tables[f"{_SPLITS[part]} {variant}".strip()] = _table(f"hub:{source}/{split}", rows)
+    if not tables:
+        raise DataError(f"{source}: no split train, validation or test; it has {', '.join(loaded)}")
+    return tables
+
+
+def _table(path: str, rows: Any) -> Table:
+    features = rows.features.to_dict()
+    content = rows.with_format(None)[:]
+    columns = [name_classes(list(content[name]), features.get(name)) for name in rows.column_names]
+    return Table(path, tuple(rows.column_names), list(zip(*columns, strict=True)), range(1, len(rows) + 1))

@@ -1,0 +1,309 @@
+"""The user's own files as a task of any kind: columns guessed and shown, or named.
+
+    read_own("classification", {"train": "a.csv", "dev": "b.csv"})
+    -> TaskData(Task("classification", labels=("neg", "pos"), ...), train=[TextExample(...), ...], dev={"dev": [...]})
+
+The training file decides the labels; a label that only another file has is an error with its row.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import DataError
+from litebert.tasks.answers import Repairs, make_question, parse_answers, trainable
+from litebert.tasks.columns import PREDICTED, Columns, find_columns, need_column
+from litebert.tasks.conll import is_conll, read_conll
+from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample
+from litebert.tasks.labels import label_id, label_name, order_labels, order_tags, truth
+from litebert.tasks.squad import is_squad, squad_table
+from litebert.tasks.tables import Table, format_of, parse_json, read_table, read_text
+from litebert.tasks.task import Kind, Task, TaskData
+
+METRICS: dict[Kind, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "regression": ("pearson", "spearman", "rmse"),
+    "multi-label": ("micro_f1", "macro_f1", "exact_match"),
+    "token-classification": ("accuracy",),
+    "multiple-choice": ("accuracy",),
+    "question-answering": ("f1", "exact_match"),
+}
+MAX_LENGTH: dict[Kind, int] = {"multiple-choice": 512, "question-answering": 384}
+_SEPARATORS = "|;,"
+
+
+def read_own(
+    kind: Kind,
+    files: Mapping[str, Path | str],
+    columns: Mapping[str, str] | None = None,
+    encoding: str = "utf-8",
+    known: Task | None = None,
+) -> TaskData:
+    """Files by split ("train", "dev", "test") -> their examples; `known` brings labels and columns of a saved model."""
+    tables = {split: _open(kind, path, columns or {}, encoding) for split, path in files.items()}
+    return data_from_tables(kind, tables, columns, known)
+
+
+def data_from_tables(
+    kind: Kind, tables: Mapping[str, Table], columns: Mapping[str, str] | None = None, known: Task | None = None
+) -> TaskData:
+    """The same for tables that are open already."""
+    named = dict(columns or {})
+    if not named and known is not None:
+        named = {role: name for role, name in known.columns.items() if _has(tables, name)}
+    first = tables.get("train") or next(iter(tables.values()))
+    if known is None and "train" not in tables:
+        raise DataError(f"{first.path}: labels come from the training file; give one, or a model that has been trained")
+    if kind == "token-classification" and first.columns[:1] == ("words",) and first.columns[1:] in ((), ("tags",)):
+        named = {}  # column numbers have done their work in read_conll
+    roles = find_columns(kind, first, named)
+    for split, table in tables.items():
+        for role, columns_of_role in roles.items():
+            if role not in PREDICTED:
+                for column in columns_of_role:
+                    table.values(column)
+        if split != "test":
+            need_column(table, roles, "tags" if kind == "token-classification" else _predicted(kind))
+    notes = [_describe(first, roles, named)]
+    reader = _Reader(kind, roles, known, first, notes)
+    splits = {split: reader.read(table) for split, table in tables.items()}
+    if kind == "question-answering" and "train" in splits:
+        splits["train"] = trainable(splits["train"], notes)
+    task = known or reader.task(splits.get("train", []))
+    return TaskData(
+        task,
+        splits.get("train", []),
+        {split: rows for split, rows in splits.items() if split not in ("train", "test")},
+        {"test": splits["test"]} if "test" in splits else {},
+        notes + reader.repairs.notes(),
+    )
+
+
+def _open(kind: Kind, path: Path | str, columns: Mapping[str, str], encoding: str) -> Table:
+    numbers = bool(columns) and all(name.isdigit() for value in columns.values() for name in value.split(","))
+    if kind == "token-classification" and is_conll(path):
+        places = {role: int(value) for role, value in columns.items()} if numbers else {}
+        return read_conll(path, encoding, places.get("words", 1), places.get("tags", -1))
+    if kind == "question-answering" and format_of(str(path)) == "json":
+        data = parse_json(str(path), read_text(path, encoding))
+        if is_squad(data):
+            return squad_table(str(path), data)
+    # Columns given as numbers: the file has no header.
+    return read_table(path, encoding, header=not numbers)
+
+
+def _has(tables: Mapping[str, Table], names: str) -> bool:
+    return all(names in t.columns or set(names.split(",")) <= set(t.columns) for t in tables.values())
+
+
+def _predicted(kind: Kind) -> str:
+    return "answers" if kind == "question-answering" else "label"
+
+
+def _describe(table: Table, roles: Columns, named: Mapping[str, str]) -> str:
+    shown = ", ".join(f"{role} = {','.join(columns)!r}" for role, columns in roles.items())
+    return f"{table.path}: {shown}" + ("" if named.keys() >= roles.keys() - {"id"} else " (guessed)")
+
+
+class _Reader:
+    """Rows of one kind as examples; what the training table decides is decided when it is made."""
+
+    def __init__(self, kind: Kind, roles: Columns, known: Task | None, first: Table, notes: list[str]):
+        self.kind, self.roles, self.notes = kind, roles, notes
+        self.repairs = Repairs()
+        self.source = f"the model ({known.name})" if known else first.path
+        self.separator = self._separator(first) if kind == "multi-label" else ""
+        self.labels = known.labels if known else self._labels(first)
+        self.ids = {name: number for number, name in enumerate(self.labels)}
+        self.num_choices = known.num_choices if known else 0
+        self.first_option = self._first_option(first) if kind == "multiple-choice" else 0
+
+    def task(self, train: list[Example]) -> Task:
+        """The task as the training file defines it."""
+        metrics = METRICS[self.kind]
+        if self.kind == "token-classification" and any(label[:2] == "B-" for label in self.labels):
+            metrics = ("entity_f1", *metrics)
+        return Task(
+            name=self.kind,
+            kind=self.kind,
+            labels=self.labels,
+            metrics=metrics,
+            max_length=MAX_LENGTH.get(self.kind, 128),
+            pair="pair" in self.roles,
+            num_choices=self.num_choices,
+            answerable_head=any(isinstance(row, QuestionExample) and row.impossible for row in train),
+            columns={role: ",".join(columns) for role, columns in self.roles.items()},
+        )
+
+    def read(self, table: Table) -> list[Example]:
+        """All examples of a table, in order."""
+        present = {
+            role: [table.values(c) for c in cs] for role, cs in self.roles.items() if set(cs) <= {*table.columns}
+        }
+        read_row: Callable[[dict[str, list[Any]], str, str], Example] = {
+            "token-classification": self._tags,
+            "multiple-choice": self._choice,
+            "question-answering": self._question,
+        }.get(self.kind, self._text)
+        ids = present.pop("id", [None])[0]
+        examples = []
+        for row in range(len(table.rows)):
+            cells = {role: [values[row] for values in columns] for role, columns in present.items()}
+            id = str(row) if ids is None or ids[row] is None else str(ids[row])
+            examples.append(read_row(cells, id, table.where(row)))
+        empty = sum(isinstance(example, TextExample) and not example.a.strip() for example in examples)
+        if empty:
+            self.notes.append(f"{table.path}: {empty:,} empty texts kept")
+        return examples
+
+    def _text(self, cells: dict[str, list[Any]], id: str, where: str) -> TextExample:
+        pair = _string(cells["pair"][0]) if "pair" in cells else None
+        label: int | float | tuple[int, ...] | None = None
+        if "label" in cells:
+            label = self._label(cells["label"], where)
+        return TextExample(id, _string(cells["text"][0]), pair, label, where)
+
+    def _label(self, cells: list[Any], where: str) -> int | float | tuple[int, ...]:
+        if self.kind == "multi-label":
+            if len(self.roles["label"]) > 1:
+                flags = zip(self.roles["label"], cells, strict=True)
+                names = [column for column, value in flags if truth(value, where, column)]
+            else:
+                names = self._names(cells[0])
+            return tuple(sorted({label_id(name, self.ids, where, self.source) for name in names}))
+        if self.kind == "regression":
+            return _number(cells[0], where, self.roles["label"][0])
+        name = label_name(cells[0])
+        if name is None:
+            raise DataError(f"{where}: no label in column {self.roles['label'][0]!r}")
+        return label_id(name, self.ids, where, self.source)
+
+    def _tags(self, cells: dict[str, list[Any]], id: str, where: str) -> TagExample:
+        words = _words(cells["words"][0])
+        if not words:
+            raise DataError(f"{where}: no words")
+        tags = None
+        if cells.get("tags", [None])[0] is not None:
+            names = _words(cells["tags"][0])
+            if len(names) != len(words):
+                raise DataError(f"{where}: {len(words)} words and {len(names)} tags; each word needs one")
+            tags = tuple(label_id(name, self.ids, where, self.source) for name in names)
+        return TagExample(id, words, tags, where)
+
+    def _choice(self, cells: dict[str, list[Any]], id: str, where: str) -> ChoiceExample:
+        options = _options(cells["options"])
+        self.num_choices = self.num_choices or len(options)
+        if len(options) != self.num_choices or self.num_choices < 2:
+            raise DataError(
+                f"{where}: {len(options)} options where {self.source} has {self.num_choices}; all need as many"
+            )
+        label = None
+        if "label" in cells:
+            label = _option_number(cells["label"][0], options, self.first_option, where)
+        passage = _string(cells["passage"][0]) if "passage" in cells else ""
+        return ChoiceExample(id, passage, _string(cells["question"][0]), options, label, where)
+
+    def _question(self, cells: dict[str, list[Any]], id: str, where: str) -> QuestionExample:
+        answers = parse_answers(cells.get("answers", [None])[0], where)
+        if len(answers) == 1 and "start" in cells and cells["start"][0] not in (None, ""):
+            answers = [(answers[0][0], int(_number(cells["start"][0], where, self.roles["start"][0])))]
+        impossible = "answers" in cells and not answers
+        if "impossible" in cells:  # such a column decides: without it, no answer in the file means that there is none
+            impossible = truth(cells["impossible"][0], where, self.roles["impossible"][0])
+        answers = [] if impossible else answers
+        question, context = _string(cells["question"][0]), _string(cells["context"][0])
+        return make_question(id, question, context, answers, impossible, where, self.repairs)
+
+    def _labels(self, train: Table) -> tuple[str, ...]:
+        if self.kind == "multi-label":
+            if len(self.roles["label"]) > 1:
+                return self.roles["label"]
+            values = train.values(self.roles["label"][0])
+            labels = order_labels(name for value in values for name in self._names(value))
+        elif self.kind == "token-classification":
+            values = train.values(self.roles["tags"][0])
+            labels = order_tags(tag for value in values for tag in _words(value))
+        elif self.kind == "classification":
+            column = self.roles["label"][0]
+            labels = order_labels(name for value in train.values(column) if (name := label_name(value)) is not None)
+            if len(labels) > max(50, len(train.rows) // 2):
+                raise DataError(
+                    f"{train.path}: column {column!r} holds {len(labels)} different labels in {len(train.rows)} rows; "
+                    "for numbers use the kind regression, else name the right column: label=COLUMN"
+                )
+        else:
+            return ()
+        if len(labels) < (1 if self.kind == "multi-label" else 2):
+            raise DataError(f"{train.path}: only one label ({', '.join(labels) or 'none'}); there is nothing to learn")
+        return labels
+
+    def _names(self, value: Any) -> list[str]:
+        """The labels in one cell: ["a", "b"], "a|b" or ""."""
+        parts = value if isinstance(value, list | tuple) else _string(value).split(self.separator or None)
+        return [name for part in parts if (name := label_name(part)) is not None]
+
+    def _separator(self, table: Table) -> str:
+        if len(self.roles["label"]) > 1:
+            return ""
+        text = "".join(value for value in table.values(self.roles["label"][0]) if isinstance(value, str))
+        return next((separator for separator in _SEPARATORS if separator in text), "|")
+
+    def _first_option(self, table: Table) -> int:
+        """Whether numbers of options count from 0 or from 1: nothing says 0 and something says the last + 1."""
+        column = next(iter(self.roles.get("label", ())), None)
+        if column is None or column not in table.columns:
+            return 0
+        numbers = {int(str(v)) for v in table.values(column) if re.fullmatch(r"\d+", str(v).strip())}
+        options = {len(_options([row[table.columns.index(c)] for c in self.roles["options"]])) for row in table.rows}
+        if not numbers or 0 in numbers or max(numbers) < max(options):
+            return 0
+        self.notes.append(f"{table.path}: the options in column {column!r} count from 1")
+        return 1
+
+
+def _string(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return value if isinstance(value, str) else str(value)
+
+
+def _number(value: Any, where: str, column: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"{where}: column {column!r}: expected a number, got {value!r}")
+    return number
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """A list of words, or words with spaces between."""
+    return tuple(_string(value).split()) if not isinstance(value, list | tuple) else tuple(map(_string, value))
+
+
+def _options(cells: list[Any]) -> tuple[str, ...]:
+    options = cells[0] if len(cells) == 1 else cells
+    if isinstance(options, Mapping):  # {"text": [...], "label": ["A", "B"]}
+        options = options.get("text", list(options.values()))
+    if isinstance(options, str):
+        options = options.split("|")
+    return tuple(_string(option).strip() for option in options or ())
+
+
+def _option_number(value: Any, options: tuple[str, ...], first: int, where: str) -> int:
+    """Which option is right, given as a number, a letter or the option itself."""
+    text = _string(value).strip()
+    if re.fullmatch(r"\d+", text) and text not in options:
+        number = int(text) - first
+    elif len(text) == 1 and "A" <= text.upper() <= "Z" and text not in options:
+        number = ord(text.upper()) - ord("A")
+    else:
+        number = options.index(text) if text in options else -1
+    if not 0 <= number < len(options):
+        raise DataError(f"{where}: {text!r} is none of the {len(options)} options; give a number, a letter or its text")
+    return number

@@ -1,0 +1,106 @@
+"""RACE from its official folders: {train,dev,test}/{middle,high}/*.txt, one JSON each with an article and questions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import DataError
+from litebert.tasks.examples import ChoiceExample, Example
+from litebert.tasks.tables import Table, read_table, read_text
+from litebert.tasks.task import Task, TaskData
+
+LEVELS = ("middle", "high")
+TASKS = {
+    name: Task(name, "multiple-choice", metrics=("accuracy",), max_length=512, num_choices=4)
+    for name in ("race", *(f"race-{level}" for level in LEVELS))
+}
+Row = tuple[str, Mapping[str, Any]]  # where, and one question: article, question, options, answer, id, level
+
+
+def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encoding: str) -> TaskData:
+    """All splits of a folder; a split may also be a folder or a table (one question per row) of its own."""
+    found: dict[str, Path] = {split: Path(path) for split, path in files.items()}
+    if folder is not None:
+        for split in ("train", "dev", "test"):
+            if (folder / split).is_dir():
+                found.setdefault(split, folder / split)
+        if not found:
+            raise DataError(
+                f"{folder}: no folder train, dev or test in there; RACE has {{train,dev,test}}/{{middle,high}}"
+            )
+    return read_rows(name, {split: _open(name, path, encoding) for split, path in found.items()})
+
+
+def read_rows(name: str, splits: Mapping[str, Iterable[Row]]) -> TaskData:
+    """Questions by split -> a task's data."""
+    data = TaskData(TASKS[name])
+    for split, rows in splits.items():
+        examples: list[Example] = [_example(where, row) for where, row in rows]
+        if split == "train":
+            data.train.extend(examples)
+        else:
+            (data.test if split == "test" else data.dev)[split] = examples
+    return data
+
+
+def rows_of(table: Table) -> Iterator[Row]:
+    """The rows of a table with one question each, as the Hub has it."""
+    for number, row in enumerate(table.rows):
+        yield table.where(number), dict(zip(table.columns, row, strict=True))
+
+
+def _open(name: str, path: Path, encoding: str) -> Iterator[Row]:
+    if path.is_file():
+        yield from _questions(path, "", encoding) if path.suffix == ".txt" else rows_of(read_table(path, encoding))
+        return
+    levels = LEVELS if name == "race" else (name.removeprefix("race-"),)
+    files = [(level, file) for level in levels for file in _files(path / level)]
+    if not files:
+        raise DataError(f"{path}: no *.txt in its {' or '.join(levels)}")
+    for level, file in files:
+        yield from _questions(file, level, encoding)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The passages in the order of their numbers; the authors' all.txt stands for all of them."""
+    whole = folder / "all.txt"
+    if whole.exists():
+        return [whole]
+    return sorted(folder.glob("*.txt"), key=lambda path: (int(re.sub(r"\D", "", path.stem) or 0), path.name))
+
+
+def _questions(path: Path, level: str, encoding: str) -> Iterator[Row]:
+    # One passage per file, or one per line.
+    for line, text in enumerate(read_text(path, encoding).strip().split("\n"), start=1):
+        try:
+            data = json.loads(text)
+            answers = data.get("answers") or [None] * len(data["questions"])
+            for number, (question, options, answer) in enumerate(
+                zip(data["questions"], data["options"], answers, strict=True), start=1
+            ):
+                row = {"article": data["article"], "question": question, "options": options, "answer": answer}
+                id = f"{data.get('id', path.name)}-{number}"
+                yield f"{path}:{line}, question {number}", {**row, "id": id, "level": level}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(
+                f"{path}:{line}: not RACE's JSON with article, questions, options and answers: {error}"
+            ) from None
+
+
+def _example(where: str, row: Mapping[str, Any]) -> ChoiceExample:
+    try:
+        options = tuple(row["options"])
+        passage, question, answer = row["article"], row["question"], row.get("answer")
+    except KeyError as error:
+        raise DataError(f"{where}: no column {error}; RACE has article, question, options and answer") from None
+    label = None if answer in (None, "") else "ABCD".find(str(answer))
+    if label == -1 or len(options) != 4:
+        raise DataError(f"{where}: expected 4 options and an answer A to D, got {len(options)} and {answer!r}")
+    id = str(row.get("id") or row.get("example_id") or where)
+    # On the Hub the level is told by the name of the passage: high3.txt.
+    level = row.get("level") or next((level for level in LEVELS if id.startswith(level)), "")
+    return ChoiceExample(id, passage, question, options, label, where, level)

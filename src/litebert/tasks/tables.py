@@ -1,0 +1,271 @@
+"""Tables from CSV, TSV, JSONL, JSON and Parquet files, compressed or not; every row knows its line.
+
+    read_table("train.csv")  -> Table("train.csv", columns=("text", "label"), rows=[("good", "1"), ...], lines=[2, ...])
+
+Text is UTF-8 with or without a byte-order mark (UTF-16 with one); anything else has to be named. A TSV is read line
+by line, since most hold stray quotes as text: quotes are undone only where the whole file is quoted consistently.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from litebert.errors import DataError, did_you_mean
+from litebert.text.compressed import ByteReader
+
+Format = Literal["csv", "tsv", "jsonl", "json", "parquet"]
+_SUFFIXES: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+_DELIMITERS = ",\t;|"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns and rows; `lines` says where each row begins in the file (in Parquet, which row it is)."""
+
+    path: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    lines: Sequence[int]
+
+    def where(self, row: int) -> str:
+        """The place of a row for a message: "train.csv:17"."""
+        return f"{self.path}:{self.lines[row]}"
+
+    def values(self, column: str) -> list[Any]:
+        """One column by its name; a wrong name shows those that exist."""
+        if column not in self.columns:
+            shown = ", ".join(map(repr, self.columns))
+            raise DataError(f"{self.path}: no column {column!r}{did_you_mean(column, self.columns)} It has: {shown}")
+        place = self.columns.index(column)
+        return [row[place] for row in self.rows]
+
+
+def read_table(path: Path | str, encoding: str = "utf-8", header: bool = True) -> Table:
+    """A whole file as a table; without a header, columns are called "1", "2" and so on."""
+    path = str(path)
+    form = format_of(path)
+    if form == "parquet":
+        return _read_parquet(path)
+    text = read_text(path, encoding)
+    if form == "jsonl":
+        return _from_objects(path, _json_lines(path, text))
+    if form == "json":
+        return _from_objects(path, _json_items(path, text))
+    delimiter = "\t" if form == "tsv" else _delimiter_of(text)
+    rows, lines = split_tabs(text) if delimiter == "\t" else _split_csv(path, text, delimiter)
+    if delimiter == "\t":
+        rows, lines = _undo_quotes(rows, lines, text)
+    return _from_rows(path, rows, lines, header)
+
+
+def format_of(path: str) -> Format:
+    """Told by the name ("a.csv.gz" -> "csv"); a .txt is taken for a TSV or CSV with a header."""
+    suffixes = Path(path).suffixes
+    while suffixes and suffixes[-1].lower() in _COMPRESSED:
+        suffixes.pop()
+    suffix = suffixes[-1].lower() if suffixes else ""
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if suffix in (".txt", ""):
+        return "csv"
+    known = ", ".join(_SUFFIXES)
+    raise DataError(f"{path}: cannot tell what a {suffix} file holds; rename it to one of {known} (.gz .xz .zst too)")
+
+
+def read_text(path: Path | str, encoding: str = "utf-8") -> str:
+    """The text of a file, decompressed, without a byte-order mark; what cannot be decoded names its line."""
+    path = str(path)
+    data = read_bytes(path)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    try:
+        return data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}:{line}: not {encoding.upper()}: {error.reason}. Save the file as UTF-8 or name its encoding, "
+            "for example cp949 (Korean), gb18030 (Chinese) or cp1252 (Western)"
+        ) from None
+    except (LookupError, UnicodeError) as error:
+        raise DataError(f"{path}: cannot be read as {encoding!r}: {error}") from None
+
+
+def read_bytes(path: str) -> bytes:
+    """All bytes of a file, decompressed."""
+    with contextlib.closing(ByteReader(path)) as reader:
+        pieces = []
+        try:
+            while piece := reader.read():
+                pieces.append(piece)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+    return b"".join(pieces)
+
+
+def split_tabs(text: str) -> tuple[list[list[str]], list[int]]:
+    """The fields of each line that is not blank, and its number; quotes are text like any other."""
+    rows, lines = [], []
+    for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: texts hold \x85 and \u2028
+        line = line.removesuffix("\r")
+        if line.strip():
+            rows.append(line.split("\t"))
+            lines.append(number)
+    return rows, lines
+
+
+def _undo_quotes(rows: list[list[str]], lines: list[int], text: str) -> tuple[list[list[str]], list[int]]:
+    """A TSV that was written with CSV quotes (doubled inside a field) is unquoted; stray quotes stay as they are."""
+    width = len(rows[0]) if rows else 0
+    quoted = [field for row in rows for field in row if field.startswith('"')]
+    if not quoted:
+        return rows, lines
+    if all(len(row) == width for row in rows):
+        whole = all(_is_quoted(field) for field in quoted)
+        meant = any('""' in field[1:-1] for field in quoted) or all(map(_is_quoted, rows[0]))
+        if whole and meant:
+            rows = [[f[1:-1].replace('""', '"') if f.startswith('"') else f for f in row] for row in rows]
+        return rows, lines
+    # Lines of unequal width: perhaps quoted fields with line breaks or tabs inside. Taken only if every row fits then.
+    try:
+        broken, starts = _split_csv("", text, "\t", strict=True)
+    except (DataError, csv.Error):
+        return rows, lines
+    return (broken, starts) if all(len(row) == width for row in broken) else (rows, lines)
+
+
+def _is_quoted(field: str) -> bool:
+    return len(field) > 1 and field[0] == field[-1] == '"' and '"' not in field[1:-1].replace('""', "")
+
+
+def _delimiter_of(text: str) -> str:
+    """The one of , tab ; | that the first line has most of, outside of quotes."""
+    first = re.sub(r'"[^"]*"', "", next((line for line in text.split("\n") if line.strip()), ""))
+    return max(_DELIMITERS, key=first.count)
+
+
+def _split_csv(path: str, text: str, delimiter: str, strict: bool = False) -> tuple[list[list[str]], list[int]]:
+    csv.field_size_limit(1 << 30)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
+    rows, lines = [], []
+    begins = 1
+    try:
+        for row in reader:
+            if row and any(row):
+                rows.append(row)
+                lines.append(begins)
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}:{begins}: not a CSV row: {error}") from None
+    return rows, lines
+
+
+def _from_rows(path: str, rows: list[list[str]], lines: list[int], header: bool) -> Table:
+    if not rows:
+        raise DataError(f"{path}: the file is empty")
+    width = len(rows[0])
+    if header:
+        columns = tuple(name.strip() or f"column {i}" for i, name in enumerate(rows[0], start=1))
+        rows, lines = rows[1:], lines[1:]
+    else:
+        columns = tuple(str(i) for i in range(1, width + 1))
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != width:
+            what = "the header has" if header else "the first row has"
+            hint = '; a quote (") may be open' if any("\n" in field for field in row) else ""
+            raise DataError(f"{path}:{line}: {len(row)} columns where {what} {width}{hint}")
+    return _checked(Table(path, columns, [tuple(row) for row in rows], lines))
+
+
+def _from_objects(path: str, objects: Iterable[tuple[int, Any]]) -> Table:
+    found: list[tuple[int, Mapping[str, Any]]] = []
+    columns: dict[str, None] = {}
+    for line, item in objects:
+        if not isinstance(item, dict):
+            raise DataError(f"{path}:{line}: expected an object {{...}} with one value per column, got {item!r:.80}")
+        columns.update(dict.fromkeys(item))
+        found.append((line, item))
+    if not found:
+        raise DataError(f"{path}: the file is empty")
+    rows = [tuple(map(item.get, columns)) for _, item in found]
+    return _checked(Table(path, tuple(columns), rows, [line for line, _ in found]))
+
+
+def _json_lines(path: str, text: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{path}:{number}: not valid JSON: {error}") from None
+
+
+def _json_items(path: str, text: str) -> Iterator[tuple[int, Any]]:
+    data = parse_json(path, text)
+    items = data.get("data") if isinstance(data, dict) else data
+    if not isinstance(items, list):
+        raise DataError(
+            f'{path}: expected a list of objects (or {{"data": [...]}}); for one object per line use .jsonl'
+        )
+    return enumerate(items, start=1)
+
+
+def parse_json(path: str, text: str) -> Any:
+    """The value of a JSON file; a syntax error names its line."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
+
+
+def _read_parquet(path: str) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as Parquet: {error}") from None
+    if not table.num_rows:
+        raise DataError(f"{path}: the file is empty")
+    metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = metadata.get("info", {}).get("features", {})
+    columns = [name_classes(table[name].to_pylist(), features.get(name)) for name in table.column_names]
+    return _checked(Table(path, tuple(table.column_names), list(zip(*columns, strict=True)), range(1, len(table) + 1)))
+
+
+def name_classes(values: list[Any], feature: Any) -> list[Any]:
+    """Label ids as the names that a `datasets` feature has for them: [1, 0, -1] -> ["pos", "neg", None]."""
+    if isinstance(feature, Mapping) and isinstance(feature.get("feature"), Mapping):  # a list of them
+        return [None if value is None else name_classes(value, feature["feature"]) for value in values]
+    names = feature.get("names") if isinstance(feature, Mapping) else None
+    if not names:
+        return values
+    if isinstance(names, Mapping):  # older files: {"0": "neg", ...}
+        names = [names[key] for key in sorted(names, key=int)]
+    return [names[value] if isinstance(value, int) and 0 <= value < len(names) else None for value in values]
+
+
+def _checked(table: Table) -> Table:
+    for name in table.columns:
+        if table.columns.count(name) > 1:
+            raise DataError(f"{table.path}: two columns are called {name!r}; rename one")
+    if not table.rows:
+        raise DataError(f"{table.path}: the file holds a header and no rows")
+    return table
