@@ -11,7 +11,7 @@ from litebert.model.config import preset
 from litebert.model.heads import PretrainingModel
 from litebert.pretraining.objective import Inputs, run_model, score
 from litebert.pretraining.plan import random_inputs
-from litebert.train.device import Device, DeviceConfig, compile_blocks, open_device
+from litebert.train.device import Device, DeviceConfig, open_device, speed_up
 
 
 def run(model: PretrainingModel, inputs: Inputs, device: Device) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -36,8 +36,7 @@ def main() -> None:
         gpu = open_device(DeviceConfig(device="cuda", precision=precision, compile=compiled))
         copy = PretrainingModel(config).to(gpu.device)
         copy.load_state_dict(model.state_dict())
-        if gpu.compile:
-            compile_blocks(copy)
+        speed_up(copy, gpu)
         moved = Inputs(*(x.to(gpu.device) if isinstance(x, torch.Tensor) else x for x in inputs))
         loss, gradients = run(copy, moved, gpu)
         errors = {

@@ -22,6 +22,8 @@ from litebert.model.sharing import num_blocks, plan_of
 
 # (query, key, value), each [*, A, D] -> context [*, A, D]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+# (hidden, starts, max_length, positions) -> last hidden states, [T, H] or [P, H] at positions, and each [CLS], [N, H]
+Layers = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor]]
 
 
 class EncoderOutput(NamedTuple):
@@ -119,6 +121,7 @@ class Encoder(nn.Module):
         self.ffn = nn.ModuleList(FeedForward(config) for _ in range(ffn_blocks))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
         self.plan = plan_of(config)
+        self.fast_layers: Layers | None = None  # a faster way through the blocks, see fast/layers.py
         initialize(self, config.initializer_range)
 
     def set_depth(self, layers: int | None = None) -> None:
@@ -133,45 +136,58 @@ class Encoder(nn.Module):
         position_ids: Tensor | None = None,  # like input_ids; needed for packed input
         starts: Tensor | None = None,  # packed: [N + 1], sequence i is input_ids[starts[i]:starts[i + 1]]
         max_length: int | None = None,  # packed: no sequence is longer (a plain int, so that nothing waits for the GPU)
+        positions: Tensor | None = None,  # [P] of the flattened tokens: only their hidden states are returned, [P, H]
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> EncoderOutput:
         packed = starts is not None
         check_input(self.config, input_ids, segment_ids, position_ids, packed)
+        if packed and output_attentions:
+            raise InputError("attention maps are given for padded input only")
         if segment_ids is None:
             segment_ids = torch.zeros_like(input_ids)
         if position_ids is None:
             position_ids = torch.arange(input_ids.shape[-1], device=input_ids.device).expand_as(input_ids)
 
-        maps: list[Tensor] | None = [] if output_attentions else None
-        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
-        if packed:
-            if maps is not None:
-                raise InputError("attention maps are given for padded input only")
-            assert starts is not None
-            attend = attend_packed(starts, max_length or self.config.max_position_embeddings, dropout)
-        else:
-            attend = attend_padded(attention_mask, dropout, maps)
-
         hidden = self.embeddings(input_ids, segment_ids, position_ids)
         if self.projection is not None:
             hidden = self.projection(hidden)  # [*, E] -> [*, H]
+        longest = max_length or self.config.max_position_embeddings
+        if self.fast_layers is not None and packed and not output_hidden_states and not self._drops:
+            assert starts is not None
+            hidden, first = self.fast_layers(hidden, starts, longest, positions)
+            return EncoderOutput(hidden, self._pool(first))
+
+        maps: list[Tensor] | None = [] if output_attentions else None
+        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
+        if packed:
+            assert starts is not None
+            attend = attend_packed(starts, longest, dropout)
+        else:
+            attend = attend_padded(attention_mask, dropout, maps)
         states = [hidden]
         for step in self.plan:
             hidden = self.attention[step.attention](hidden, attend)
             hidden = self.ffn[step.ffn](hidden)
             if output_hidden_states:
                 states.append(hidden)
-
-        pooled = None
-        if self.pooler is not None:
-            pooled = torch.tanh(self.pooler(first_tokens(hidden, starts)))
+        pooled = self._pool(first_tokens(hidden, starts))
+        if positions is not None:
+            hidden = hidden.flatten(end_dim=-2)[positions]  # [P, H]
         return EncoderOutput(
             hidden,
             pooled,
             tuple(states) if output_hidden_states else None,
             tuple(maps) if maps is not None else None,
         )
+
+    def _pool(self, first: Tensor) -> Tensor | None:
+        return None if self.pooler is None else torch.tanh(self.pooler(first))
+
+    @property
+    def _drops(self) -> bool:
+        config = self.config
+        return self.training and (config.hidden_dropout_prob > 0 or config.attention_probs_dropout_prob > 0)
 
 
 def first_tokens(hidden: Tensor, starts: Tensor | None) -> Tensor:

@@ -74,13 +74,10 @@ class PretrainingModel(Model):
 
     def forward(self, input_ids: Tensor, positions: Tensor | None = None, **inputs: Any) -> PretrainingOutput:
         """`positions` [P] index the flattened tokens ([B * S] or [T]): only those are predicted."""
-        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        output: EncoderOutput = self.encoder(input_ids, positions=positions, **inputs)
         masked_lm = None
         if self.masked_lm is not None:
-            hidden = output.hidden
-            if positions is not None:
-                hidden = hidden.reshape(-1, hidden.shape[-1])[positions]  # [P, H]
-            masked_lm = self.masked_lm(hidden, self.encoder.embeddings.word.weight)
+            masked_lm = self.masked_lm(output.hidden, self.encoder.embeddings.word.weight)
         # No dropout before the sentence head (transformers adds 0.1).
         sentence = None if self.sentence is None else self.sentence(output.pooled)
         return PretrainingOutput(masked_lm, sentence)

@@ -5,6 +5,7 @@ Shapes: T packed tokens, N sequences, P positions to predict, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from litebert.model.heads import PretrainingModel, PretrainingOutput
 from litebert.pretraining.assembly import Batch
+from litebert.train.device import Device
 
 IGNORED = -100
 
@@ -83,6 +85,11 @@ def score(output: PretrainingOutput, inputs: Inputs) -> Totals:
     mlm = _score(output.masked_lm, inputs.labels)
     sentence = _score(output.sentence, inputs.order)
     return Totals(*mlm, *sentence)
+
+
+def scorer(device: Device) -> Callable[[PretrainingOutput, Inputs], Totals]:
+    """`score`, compiled on a GPU: a row of logits is then read twice, not once per step of the formula."""
+    return torch.compile(score, dynamic=False) if device.compile and device.is_cuda else score
 
 
 def _score(logits: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

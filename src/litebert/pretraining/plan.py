@@ -14,7 +14,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
@@ -26,11 +26,11 @@ from litebert.errors import ConfigError, DataError, LitebertError
 from litebert.model.config import ModelConfig
 from litebert.model.count import count_parameters, forward_flops, training_memory
 from litebert.pretraining.config import RunConfig
-from litebert.pretraining.objective import Inputs, run_model, score
+from litebert.pretraining.objective import Inputs, run_model, scorer
 from litebert.pretraining.recipes import Recipe
 from litebert.pretraining.setup import load_tokenizer, make_model, make_optimizer, settle
 from litebert.text.store import TokenStore
-from litebert.train.device import Device, compile_blocks, measure_peak, open_device
+from litebert.train.device import Device, measure_peak, open_device, speed_up
 from litebert.train.progress import short_count, short_time
 
 
@@ -185,25 +185,35 @@ def estimate_seconds(config: RunConfig, device: Device) -> float:
 
 def time_micro_batch(config: RunConfig, device: Device, depth: int, tokens: int, repeats: int = 2) -> float:
     """Seconds of one forward, backward and optimiser step over full sequences of random ids."""
-    model, _ = make_model(config, load=False)
-    model.to(device.device)
-    model.encoder.set_depth(depth)
-    if device.compile:
-        compile_blocks(model)
-    optimizer = make_optimizer(model, config)
     inputs = random_inputs(config.model, tokens, config.recipe.max_length, config.recipe.mask_rate, device)
+    step = training_step(config, device, depth)
     best = math.inf
     for _ in range(1 + repeats):
         device.synchronize()
         started = time.perf_counter()
-        with device.autocast():
-            totals = score(run_model(model, inputs), inputs)
-        (totals.mlm_loss / totals.mlm_count + totals.sentence_loss / totals.sentence_count.clamp(min=1)).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        step(inputs)
         device.synchronize()
         best = min(best, time.perf_counter() - started)
     return best
+
+
+def training_step(config: RunConfig, device: Device, depth: int | None = None) -> Callable[[Inputs], None]:
+    """A new model's forward, backward and optimiser step, as a run has them, to be timed."""
+    model, _ = make_model(config, load=False)
+    model.to(device.device)
+    model.encoder.set_depth(depth)
+    speed_up(model, device)
+    scored = scorer(device)
+    optimizer = make_optimizer(model, config)
+
+    def step(inputs: Inputs) -> None:
+        with device.autocast():
+            totals = scored(run_model(model, inputs), inputs)
+        (totals.mlm_loss / totals.mlm_count + totals.sentence_loss / totals.sentence_count.clamp(min=1)).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
 
 
 def random_inputs(config: ModelConfig, tokens: int, length: int, mask_rate: float, device: Device) -> Inputs:
@@ -212,9 +222,10 @@ def random_inputs(config: ModelConfig, tokens: int, length: int, mask_rate: floa
     count = max(1, tokens // length)
     total = count * min(length, tokens)
     each = total // count
-    masked = torch.randperm(total, generator=generator)[: max(1, round(mask_rate * total))]
     ids = torch.randint(5, config.vocab_size, (total,), generator=generator)
     positions = torch.arange(each).repeat(count)
+    maskable = positions.nonzero().squeeze(1)  # never a [CLS]
+    masked = maskable[torch.randperm(len(maskable), generator=generator)[: max(1, round(mask_rate * total))]]
     values: dict[str, Any] = dict(
         tokens=ids,
         segments=(positions >= each // 2).long(),

@@ -37,12 +37,12 @@ from litebert.pretraining.card import write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
 from litebert.pretraining.evaluate import Scores, evaluate_batches
 from litebert.pretraining.meter import Meter, StepTotals
-from litebert.pretraining.objective import Inputs, run_model, score, to_device
+from litebert.pretraining.objective import Inputs, run_model, scorer, to_device
 from litebert.pretraining.samples import fill_samples
 from litebert.pretraining.setup import Data, load_tokenizer, make_model, make_optimizer, settle
 from litebert.pretraining.stream import Stream
 from litebert.train import checkpoint
-from litebert.train.device import Device, compile_blocks, measure_peak, open_device
+from litebert.train.device import Device, measure_peak, open_device, speed_up
 from litebert.train.distributed import (
     World,
     connect,
@@ -146,8 +146,8 @@ class Run:
         self._clock_began = time.monotonic() - self.seconds
         self._saved_at = time.monotonic()
 
-        if device.compile:
-            compile_blocks(self.model)
+        speed_up(self.model, device)
+        self.score = scorer(device)
         self.peak = measure_peak(device) if world.is_main else 0.0
         self.log: MetricsLog | None = None
         if world.is_main:
@@ -230,7 +230,7 @@ class Run:
         for batch in batches:
             inputs: Inputs = to_device(batch, device, self.length)
             with self.device.autocast():
-                totals = score(run_model(self.model, inputs), inputs)
+                totals = self.score(run_model(self.model, inputs), inputs)
             (totals.mlm_loss / mlm_count + totals.sentence_loss / sentence_count).backward()
             sums += totals.stacked()
         sums = sum_gradients(self.parameters, sums, self.world)

@@ -1,0 +1,151 @@
+"""The steps around the matrix products in plain torch: what `triton_ops.py` does, in words anyone can check.
+
+The fast path calls either module by the same names. This one runs anywhere, in any precision; the tests hold the layers
+written by hand to the reference model with it, and the Triton kernels to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Packing(NamedTuple):
+    """Where sequences begin among packed tokens; queries may be fewer than keys. `max_*`: no sequence is longer."""
+
+    q_starts: Tensor  # [N + 1] int32
+    k_starts: Tensor
+    max_q: int
+    max_k: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every token asks, so that queries and keys are the same tokens."""
+        return self.q_starts is self.k_starts
+
+
+class NormGradients(NamedTuple):
+    """Gradients of `add_norm`: of the sum, and of the three vectors."""
+
+    summed: Tensor
+    weight: Tensor
+    shift: Tensor
+    bias: Tensor
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b."""
+    return F.linear(x, weight, bias)
+
+
+def linear_backward(grad: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of `linear`'s x."""
+    return grad @ weight
+
+
+def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
+    """total += grad^T x, in the precision of `total`: the sum over all applications of a shared layer."""
+    total.addmm_(grad.to(total.dtype).T, x.to(total.dtype))
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+    """q [Q, A, D] over k and v [K, A, D] -> context [Q, A, D], and log2 of the softmax's sums [A, Q]."""
+    context = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
+    lse = torch.zeros(q.shape[1], q.shape[0], dtype=_exact(q), device=q.device)
+    for i, j in _sequences(packing):
+        scores = _scores(q[i], k[j])  # [A, Q, K]
+        lse[:, i] = scores.logsumexp(-1) / math.log(2)
+        context[i] = torch.einsum("aqk,kad->qad", scores.softmax(-1), v[j].to(scores.dtype)).to(q.dtype)
+    return context, lse
+
+
+def attend_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    context: Tensor,
+    lse: Tensor,
+    packing: Packing,
+    out: tuple[Tensor, ...],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Write the gradients of q, k and v into `out`, shaped like them; returns their sums over tokens, [A * D] each."""
+    dq, dk, dv = out
+    for tensor in out:
+        tensor.zero_()
+    for i, j in _sequences(packing):
+        weights = (_scores(q[i], k[j]) - lse[:, i, None] * math.log(2)).exp()
+        g, v_, o = (x.to(weights.dtype) for x in (grad[i], v[j], context[i]))
+        delta = (g * o).sum(-1).T  # [A, Q]
+        dscores = weights * (torch.einsum("qad,kad->aqk", g, v_) - delta[..., None]) / math.sqrt(q.shape[-1])
+        dv[j] = torch.einsum("aqk,qad->kad", weights, g).to(dv.dtype)
+        dq[i] = torch.einsum("aqk,kad->qad", dscores, k[j].to(weights.dtype)).to(dq.dtype)
+        dk[j] = torch.einsum("aqk,qad->kad", dscores, q[i].to(weights.dtype)).to(dk.dtype)
+    sums = [x.to(_exact(x)).sum(0).flatten() for x in (dq, dk, dv)]
+    return sums[0], sums[1], sums[2]
+
+
+def add_norm(
+    residual: Tensor, branch: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """LayerNorm(residual + branch + bias); also the normalised rows, written over `branch`, and 1 / their deviation."""
+    summed = residual.to(_exact(residual)) + branch + bias
+    centred = summed - summed.mean(-1, keepdim=True)
+    rstd = (centred.square().mean(-1, keepdim=True) + eps).rsqrt()
+    normed = centred * rstd
+    branch.copy_(normed)
+    return (normed * weight + shift).to(residual.dtype), branch, rstd.squeeze(-1)
+
+
+def add_norm_backward(
+    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor
+) -> NormGradients:
+    """Gradients of `add_norm` from one or two incoming ones (two: they are added)."""
+    exact = _exact(grad)
+    total = grad.to(exact) if grad2 is None else grad.to(exact) + grad2
+    normed = normed.to(exact)
+    dnormed = total * weight
+    slope = (dnormed * normed).mean(-1, keepdim=True)
+    dsum = (dnormed - dnormed.mean(-1, keepdim=True) - normed * slope) * rstd[:, None]
+    return NormGradients(dsum.to(grad.dtype), (total * normed).sum(0), total.sum(0), dsum.sum(0))
+
+
+def gelu(x: Tensor, tanh: bool) -> Tensor:
+    """The activation."""
+    return F.gelu(x, approximate="tanh" if tanh else "none")
+
+
+def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
+    """Overwrites x with gelu(x) and `grad` with the gradient of x; returns the sum of the latter over tokens."""
+    exact = _exact(x)
+    with torch.enable_grad():
+        leaf = x.to(exact, copy=True).requires_grad_()
+        value = gelu(leaf, tanh)
+        (dx,) = torch.autograd.grad(value, leaf, grad.to(exact))
+    x.copy_(value.detach())
+    grad.copy_(dx)
+    return dx.sum(0)
+
+
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    exact = _exact(q)
+    return torch.einsum("qad,kad->aqk", q.to(exact), k.to(exact)) / math.sqrt(q.shape[-1])
+
+
+def _sequences(packing: Packing) -> list[tuple[slice, slice]]:
+    q, k = packing.q_starts.tolist(), packing.k_starts.tolist()
+    return [
+        (slice(*queries), slice(*keys))
+        for queries, keys in zip(itertools.pairwise(q), itertools.pairwise(k), strict=True)
+        if queries[0] < queries[1]
+    ]
+
+
+def _exact(x: Tensor) -> torch.dtype:
+    """What statistics are kept in: float32, or float64 where the input is."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32

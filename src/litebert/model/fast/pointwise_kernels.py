@@ -1,0 +1,143 @@
+"""What lies between the matrix products, in Triton: each tensor is read once and written once.
+
+The gradients of biases and LayerNorms are sums over all tokens. They are taken on the way: every program adds up the
+rows that it handles anyway and writes one partial sum, so no tensor is read again for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def add_norm_kernel(
+    residual: Any,
+    branch: Any,  # read, then overwritten with the normalised rows
+    bias: Any,
+    weight: Any,
+    shift: Any,
+    out: Any,
+    rstd: Any,
+    num_rows: Any,
+    width: Any,
+    eps: Any,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+) -> Any:
+    """out = LayerNorm(residual + branch + bias)."""
+    rows = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    columns = tl.arange(0, BLOCK_WIDTH)
+    in_row = columns < width
+    mask = (rows < num_rows)[:, None] & in_row[None, :]
+    offsets = rows.to(tl.int64)[:, None] * width + columns[None, :]
+    summed = tl.load(residual + offsets, mask=mask, other=0.0).to(tl.float32)
+    summed += tl.load(branch + offsets, mask=mask, other=0.0).to(tl.float32)
+    summed += tl.load(bias + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
+    mean = tl.sum(summed, 1) / width
+    centred = tl.where(mask, summed - mean[:, None], 0.0)
+    row_rstd = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / width + eps)
+    normed = centred * row_rstd[:, None]
+    scaled = normed * tl.load(weight + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
+    scaled += tl.load(shift + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
+    tl.store(branch + offsets, normed.to(branch.dtype.element_ty), mask=mask)
+    tl.store(out + offsets, scaled.to(out.dtype.element_ty), mask=mask)
+    tl.store(rstd + rows, row_rstd, mask=rows < num_rows)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def add_norm_backward_kernel(
+    grad: Any,
+    grad2: Any,  # a second gradient of the same rows, added to the first (the residual's)
+    normed: Any,
+    rstd: Any,
+    weight: Any,
+    dsum: Any,
+    partial: Any,  # [programs, 3, width]: of weight, shift and bias
+    num_rows: Any,
+    width: Any,
+    rows_per_program: Any,
+    TWO: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+) -> Any:
+    columns = tl.arange(0, BLOCK_WIDTH)
+    in_row = columns < width
+    row_weight = tl.load(weight + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
+    dweight = tl.zeros([BLOCK_WIDTH], tl.float32)
+    dshift = tl.zeros([BLOCK_WIDTH], tl.float32)
+    dbias = tl.zeros([BLOCK_WIDTH], tl.float32)
+    first = tl.program_id(0) * rows_per_program
+    for start in range(0, rows_per_program, BLOCK_ROWS):
+        rows = first + start + tl.arange(0, BLOCK_ROWS)
+        mask = (rows < num_rows)[:, None] & in_row[None, :]
+        offsets = rows.to(tl.int64)[:, None] * width + columns[None, :]
+        total = tl.load(grad + offsets, mask=mask, other=0.0).to(tl.float32)
+        if TWO:
+            total += tl.load(grad2 + offsets, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(normed + offsets, mask=mask, other=0.0).to(tl.float32)
+        row_rstd = tl.load(rstd + rows, mask=rows < num_rows, other=0.0)
+        dweight += tl.sum(total * x, 0)
+        dshift += tl.sum(total, 0)
+        dnormed = total * row_weight
+        mean = tl.sum(dnormed, 1) / width
+        slope = tl.sum(dnormed * x, 1) / width
+        dx = (dnormed - mean[:, None] - x * slope[:, None]) * row_rstd[:, None]
+        dbias += tl.sum(tl.where(mask, dx, 0.0), 0)
+        tl.store(dsum + offsets, dx.to(dsum.dtype.element_ty), mask=mask)
+    where = partial + tl.program_id(0) * 3 * width + columns
+    tl.store(where, dweight, mask=in_row)
+    tl.store(where + width, dshift, mask=in_row)
+    tl.store(where + 2 * width, dbias, mask=in_row)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def gelu_value_and_slope(x: Any, TANH: tl.constexpr) -> Any:
+    """GELU and its derivative at x (fp32)."""
+    if TANH:
+        # 0.5 (1 + tanh u) = sigmoid(2 u)
+        inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+        gate = 1.0 / (1.0 + tl.exp(-2.0 * inner))
+        slope = gate + x * gate * (1.0 - gate) * 1.5957691216057308 * (1.0 + 0.134145 * x * x)
+    else:
+        gate = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+        slope = gate + x * 0.3989422804014327 * tl.exp(-0.5 * x * x)
+    return x * gate, slope
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def gelu_kernel(x: Any, out: Any, count: Any, TANH: tl.constexpr, BLOCK: tl.constexpr) -> Any:
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    value, _ = gelu_value_and_slope(tl.load(x + offsets, mask=mask, other=0.0).to(tl.float32), TANH)
+    tl.store(out + offsets, value.to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def gelu_backward_kernel(
+    x: Any,  # before the activation; overwritten with the activation itself, which the weight's gradient needs
+    grad: Any,  # of the activation; overwritten with that of x
+    partial: Any,  # [row programs, width]: sums of the gradient of x, for the bias
+    num_rows: Any,
+    width: Any,
+    rows_per_program: Any,
+    TANH: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+) -> Any:
+    columns = tl.program_id(0) * BLOCK_WIDTH + tl.arange(0, BLOCK_WIDTH)
+    in_row = columns < width
+    dbias = tl.zeros([BLOCK_WIDTH], tl.float32)
+    first = tl.program_id(1) * rows_per_program
+    for start in range(0, rows_per_program, BLOCK_ROWS):
+        rows = first + start + tl.arange(0, BLOCK_ROWS)
+        mask = (rows < num_rows)[:, None] & in_row[None, :]
+        offsets = rows.to(tl.int64)[:, None] * width + columns[None, :]
+        value, slope = gelu_value_and_slope(tl.load(x + offsets, mask=mask, other=0.0).to(tl.float32), TANH)
+        dx = tl.load(grad + offsets, mask=mask, other=0.0).to(tl.float32) * slope
+        dbias += tl.sum(dx, 0)
+        tl.store(x + offsets, value.to(x.dtype.element_ty), mask=mask)
+        tl.store(grad + offsets, dx.to(grad.dtype.element_ty), mask=mask)
+    tl.store(partial + tl.program_id(1) * width + columns, dbias, mask=in_row)

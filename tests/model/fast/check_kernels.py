@@ -1,0 +1,134 @@
+"""The Triton kernels against plain torch, on a CPU through Triton's interpreter; run by test_kernels.py.
+
+A script of its own, since the interpreter is chosen when the kernels are first imported.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import itertools
+
+import torch
+
+from litebert.model.config import ModelConfig
+from litebert.model.fast import plain_ops, triton_ops
+from litebert.model.fast.layers import FastLayers
+from litebert.model.fast.plain_ops import Packing
+from litebert.model.heads import PretrainingModel
+
+
+def starts_of(lengths):
+    return torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+
+
+def compare(found, expected, what):
+    # A fixed share of the largest value: sums that cancel, such as the keys' bias gradient, have no other scale.
+    for number, (a, b) in enumerate(zip(found, expected, strict=True)):
+        scale = float(b.abs().max()) + 1e-3
+        torch.testing.assert_close(
+            a, b, rtol=0, atol=5e-6 * max(1.0, scale), msg=lambda m, n=number: f"{what} {n}: {m}"
+        )
+
+
+def check_attention(lengths, heads, width, asked=None):
+    torch.manual_seed(0)
+    k_starts = starts_of(lengths)
+    q_starts = k_starts if asked is None else starts_of(asked)
+    unused = 0 if asked is None else 3
+    used = int(q_starts[-1])
+    if asked is None:
+        q, k, v = torch.randn(sum(lengths), 3, heads, width).unbind(1)
+    else:
+        q = torch.randn(used + unused, heads, width)
+        k, v = torch.randn(sum(lengths), 2, heads, width).unbind(1)
+    packing = Packing(q_starts, k_starts, max(lengths if asked is None else asked), max(lengths))
+    expected, expected_lse = plain_ops.attend(q, k, v, packing)
+    found, lse = triton_ops.attend(q, k, v, packing)
+    compare([found, lse[:, :used]], [expected, expected_lse[:, :used]], f"attend {lengths}")
+
+    grad = torch.randn_like(expected)
+    grad[used:] = 0
+    buffers = []
+    for _ in range(2):  # filled with nonsense: every place must be written
+        joint = torch.full((sum(lengths), 3 if asked is None else 2, heads, width), 7.0)
+        buffers.append(joint.unbind(1) if asked is None else (torch.full_like(q, 7.0), *joint.unbind(1)))
+    sums = plain_ops.attend_backward(grad, q, k, v, expected, expected_lse, packing, buffers[0])
+    found_sums = triton_ops.attend_backward(grad, q, k, v, found, lse, packing, buffers[1])
+    compare(buffers[1], buffers[0], f"attend_backward {lengths}")
+    compare(found_sums, sums, f"attend_backward's sums {lengths}")
+
+
+def check_pointwise(rows, width):
+    torch.manual_seed(0)
+    residual, branch, grad, grad2 = torch.randn(4, rows, width)
+    bias, weight, shift = torch.randn(3, width)
+    branches = branch.clone(), branch.clone()
+    expected = plain_ops.add_norm(residual, branches[0], bias, weight, shift, 1e-12)
+    found = triton_ops.add_norm(residual, branches[1], bias, weight, shift, 1e-12)
+    assert found[1] is branches[1]
+    compare(found, expected, "add_norm")
+    for second in (None, grad2):
+        compare(
+            triton_ops.add_norm_backward(grad, second, *found[1:], weight),
+            plain_ops.add_norm_backward(grad, second, *expected[1:], weight),
+            "add_norm_backward",
+        )
+    for tanh in (True, False):
+        compare([triton_ops.gelu(residual, tanh)], [plain_ops.gelu(residual, tanh)], "gelu")
+        results = []
+        for ops in (plain_ops, triton_ops):
+            x, dx = residual.clone(), grad.clone()
+            results.append([ops.gelu_backward(x, dx, tanh), x, dx])
+        compare(results[1], results[0], "gelu_backward")
+
+
+def check_layers():
+    """A whole model's loss and gradients through the kernels."""
+    torch.manual_seed(0)
+    config = ModelConfig(
+        vocab_size=40,
+        embedding_size=8,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.2,
+    )
+    model = PretrainingModel(config)
+    lengths = [9, 20, 3]
+    inputs = dict(
+        input_ids=torch.randint(5, 40, (32,)),
+        position_ids=torch.cat([torch.arange(length) for length in lengths]),
+        starts=starts_of(lengths),
+        max_length=20,
+        positions=torch.tensor([3, 11, 15, 30]),
+    )
+    gradients = []
+    for ops in (None, plain_ops, triton_ops):
+        model.encoder.fast_layers = FastLayers(model.encoder, torch.float32, ops) if ops else None
+        output = model(**inputs)
+        model.zero_grad()
+        (output.masked_lm.log_softmax(-1)[:, 3].sum() + output.sentence.square().sum()).backward()
+        gradients.append([p.grad.clone() for name, p in model.named_parameters() if not name.endswith("key.bias")])
+    compare(gradients[1], gradients[0], "plain layers")
+    compare(gradients[2], gradients[0], "layers through the kernels")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    check_attention([7, 13, 1, 0, 19], heads=2, width=16)  # one block per sequence
+    check_attention([100, 128, 3], heads=1, width=64)
+    check_attention([150, 260, 3, 0], heads=1, width=32)  # several blocks
+    check_attention([70, 20], heads=2, width=128)
+    check_attention([30, 140, 2, 5], heads=2, width=16, asked=[4, 11, 1, 0])
+    check_pointwise(5, 24)
+    check_pointwise(37, 48)
+    check_pointwise(130, 768)
+    check_layers()
+    print("all kernels agree")
