@@ -13,6 +13,8 @@ EXTRAS = {
     "hf": ("transformers",),
     "ray": ("ray",),
     "report": ("tensorboard",),
+    "onnx": ("onnx", "onnxruntime"),
+    "serve": ("fastapi", "uvicorn"),
 }
 
 
