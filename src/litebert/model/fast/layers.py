@@ -181,6 +181,10 @@ class FastLayers:
         hidden = hidden.index_select(0, asked.place)  # back in the order of asking
         return hidden[: len(positions)], hidden[len(positions) :]
 
+    def forget(self) -> None:
+        """Make the working weights anew at the next call, also if no parameter changes until then."""
+        self._made_from = []
+
     # -- forward -------------------------------------------------------------------------------------------------------
 
     def forward(
