@@ -1,4 +1,4 @@
-"""Which sequences run together: batches of similar lengths under a token budget."""
+"""Which sequences run together: batches under a token budget, the longest sequences first."""
 
 from __future__ import annotations
 
@@ -8,14 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def plan_packed(lengths: Sequence[int], max_tokens: int) -> list[NDArray[np.int64]]:
+    """Indices of the sequences of each batch, laid end to end without padding: ([3, 9, 3], 9) -> [[1], [0, 2]].
+
+    A sequence longer than `max_tokens` is a batch of its own.
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    batches: list[list[int]] = []
+    room = 0
+    for number in order.tolist():
+        if not batches or lengths[number] > room:
+            batches.append([])
+            room = max_tokens
+        batches[-1].append(number)
+        room -= lengths[number]
+    return [np.array(batch, dtype=np.int64) for batch in batches]
+
+
 def plan_batches(
     lengths: Sequence[int], max_tokens: int, max_padding: float = 0.0, max_sequences: int = 512
 ) -> list[NDArray[np.int64]]:
-    """Indices of the sequences of each batch, the longest first: [3, 9, 3] -> [[1], [0, 2]].
+    """The same for batches that are padded to their longest sequence: ([3, 9, 3], 9) -> [[1], [0, 2]].
 
-    A batch holds at most `max_tokens` after padding to its longest sequence (one sequence always fits), at most
-    `max_sequences` sequences, and at most a share of `max_padding` of its cells is padding. For batches that are
-    packed instead of padded, `max_padding` 1 with a generous budget is the plain cut by tokens.
+    A batch holds at most `max_tokens` cells (one sequence always fits) and `max_sequences` sequences, and at most a
+    share of `max_padding` of its cells is padding.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     batches: list[NDArray[np.int64]] = []

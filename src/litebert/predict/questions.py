@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from litebert.errors import InputError
 from litebert.predict.inputs import Inputs, check_count, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Answer, AnswerSpan
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
-from litebert.predict.scores import log_softmax, sigmoid
+from litebert.predict.scores import sigmoid
 from litebert.tasks.features import Sequence, question_windows
+from litebert.tasks.spans import best_spans
 from litebert.tasks.task import Task, head_of
 
 N_BEST = 20  # spans that probabilities are over, as in the published scripts
@@ -20,8 +19,6 @@ def answer(
     inputs: Inputs, task: Task, question: str, context: str, top: int = 3, threshold: float | None = None
 ) -> Steps[Answer]:
     """The best span over all windows of the context; none where the no-answer score is above the threshold."""
-    from litebert.tasks.spans import best_spans
-
     check_text(question, "question")
     check_text(context, "context")
     check_count(top, "top")
@@ -32,17 +29,16 @@ def answer(
         raise InputError("context: holds nothing that the vocabulary can read")
     want = HEAD_OUTPUTS[head_of(task)]
     outputs = yield [_request(window, want) for window in windows]
-    spans, null_score = best_spans(windows, outputs, context, n_best=max(N_BEST, top), max_answer=task.max_answer)
-    probabilities = np.exp(log_softmax(np.array([span.score for span in spans])))
+    found = best_spans(windows, outputs, context, n_best=max(N_BEST, top), max_answer=task.max_answer)
     candidates = tuple(
-        AnswerSpan(span.text, span.start, span.end, float(probability), span.score)
-        for span, probability in zip(spans, probabilities, strict=True)
+        AnswerSpan(span.text, span.start, span.end, probability, span.score)
+        for span, probability in zip(found.spans, found.probabilities(), strict=True)
     )
     no_answer = None
     if task.answerable_head:
         limit = task.null_threshold if threshold is None else threshold
-        no_answer = sigmoid(null_score)
-        if null_score > limit or not candidates:
+        no_answer = sigmoid(found.no_answer)
+        if found.no_answer > limit or not candidates:
             return Answer("", None, None, no_answer, no_answer, candidates[:top])
     best = candidates[0]
     return Answer(best.text, best.start, best.end, best.probability, no_answer, candidates[:top])

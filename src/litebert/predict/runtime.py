@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import EncoderOutput
+from litebert.model.encoder import Encoder, first_tokens
 from litebert.model.heads import AnswerOutput, Model, PretrainingOutput
-from litebert.predict.batching import plan_batches
+from litebert.predict.batching import plan_packed
+from litebert.predict.fused import FusedEncoder
+from litebert.predict.graphs import GraphedEncoder
 from litebert.train.device import Device
 
 Outputs = dict[str, NDArray[Any]]
@@ -70,7 +72,7 @@ class Runtime(Protocol):
 
 
 class TorchRuntime:
-    """A model in torch, on whatever device `device` names."""
+    """A model in torch: fp32 on a CPU, bf16 on a GPU that has it."""
 
     def __init__(self, model: Model, device: Device, max_tokens: int = 8192):
         self.config = model.config
@@ -78,84 +80,110 @@ class TorchRuntime:
         self.outputs = ENCODER_OUTPUTS | HEAD_OUTPUTS[model.head]
         self.device = device
         self.max_tokens = max_tokens
-        self.model = model.eval().requires_grad_(False).to(device.device)
-        self._lock = threading.Lock()
+        # Parameters themselves in half precision: autocast would convert them anew in every pass.
+        dtype = torch.bfloat16 if device.precision == "bf16" else torch.float32
+        self.model = model.eval().requires_grad_(False).to(device.device, dtype)
+        with torch.inference_mode():
+            self.encoder = _fuse(self.model.encoder, device)
+        self.model.encoder = self.encoder  # type: ignore[assignment]
+        self._lock = threading.Lock()  # one pass at a time: recorded graphs have one place for their input
 
     @torch.inference_mode()
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order; safe to call from several threads."""
         results: list[Outputs] = [{} for _ in requests]
+        packed = [i for i, request in enumerate(requests) if request.want - {"attentions"}]
         with self._lock:
-            for attentions in (False, True):
-                # Attention maps need another path through the encoder, so these requests run apart.
-                chosen = [i for i, request in enumerate(requests) if ("attentions" in request.want) == attentions]
-                for batch in plan_batches([len(requests[i]) for i in chosen], self.max_tokens, max_padding=0.1):
-                    numbers = [chosen[i] for i in batch]
-                    outputs = self._run_padded([requests[i] for i in numbers], attentions)
-                    for number, output in zip(numbers, outputs, strict=True):
-                        results[number] = output
+            for batch in plan_packed([len(requests[i]) for i in packed], self.max_tokens):
+                numbers = [packed[i] for i in batch]
+                for number, output in zip(numbers, self._run_packed([requests[i] for i in numbers]), strict=True):
+                    results[number] |= output
+            for request, result in zip(requests, results, strict=True):
+                if "attentions" in request.want:
+                    result["attentions"] = self._attentions(request)
         return results
 
-    def _run_padded(self, requests: Sequence[Request], attentions: bool) -> list[Outputs]:
-        size = max(map(len, requests))
-        ids = np.full((len(requests), size), self.config.pad_token_id, np.int64)
-        segments, mask = np.zeros_like(ids), np.zeros_like(ids)
-        outside = np.ones(ids.shape, np.bool_)
-        for row, request in enumerate(requests):
-            length = len(request)
-            ids[row, :length], segments[row, :length], mask[row, :length] = request.ids, request.segments, 1
-            if request.outside is not None:
-                outside[row, :length] = request.outside
-        inputs: dict[str, Any] = {"segment_ids": self._tensor(segments), "output_attentions": attentions}
-        if not mask.all():
-            inputs["attention_mask"] = self._tensor(mask)
+    def _run_packed(self, requests: Sequence[Request]) -> list[Outputs]:
+        """One pass over sequences laid end to end."""
+        lengths = np.array([len(request) for request in requests])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        total = int(starts[-1])
+        segments = np.concatenate([request.segments for request in requests])
+        table = np.concatenate(
+            [
+                *(request.ids for request in requests),
+                np.minimum(segments, self.config.type_vocab_size - 1),
+                np.arange(total) - np.repeat(starts[:-1], lengths),
+                starts,
+            ],
+            dtype=np.int64,
+        )
+        sent = self._tensor(table)  # one transfer for everything
+        ids, segment_ids, position_ids = sent[: 3 * total].view(3, total)
+        inputs: dict[str, Any] = {
+            "segment_ids": segment_ids,
+            "position_ids": position_ids,
+            "starts": sent[3 * total :].int(),
+            "max_length": int(lengths.max()),
+        }
+        wanted = frozenset().union(*(request.want for request in requests)) - {"attentions"}
+        if wanted <= ENCODER_OUTPUTS:
+            named = {}
+            self.encoder(ids, **inputs)
+        else:
+            inputs |= self._head_inputs(requests, starts, wanted)
+            named = _named_outputs(self.head, self.model(ids, **inputs))
+        hidden = self.encoder.hidden
+        assert hidden is not None
+        if "pooled" in wanted:
+            named["pooled"] = self.encoder.pool(hidden, inputs["starts"])
+        if "hidden" in wanted:
+            named["hidden"] = hidden
+        if "first" in wanted:
+            named["first"] = first_tokens(hidden, inputs["starts"])
+        if "mean" in wanted:
+            rows = self._tensor(np.repeat(np.arange(len(requests)), lengths))
+            sums = hidden.new_zeros(len(requests), hidden.shape[1], dtype=torch.float32)
+            sums.index_add_(0, rows, hidden.float())
+            named["mean"] = sums / self._tensor(lengths)[:, None]
+        arrays = {name: _numpy(named[name]) for name in wanted}
+        return _split(arrays, requests, starts, by_token=self.head == "token-classification")
+
+    def _head_inputs(
+        self, requests: Sequence[Request], starts: NDArray[np.int64], wanted: frozenset[str]
+    ) -> dict[str, Tensor | int]:
+        """What a head takes beside the encoder's input."""
         if self.head in ("pretraining", "masked-lm"):
-            inputs["positions"] = self._tensor(_flat_positions(requests, size))
-        elif self.head == "answer":
-            inputs["outside"] = self._tensor(outside)
-        elif self.head == "multiple-choice":
-            inputs["num_choices"] = 1
-        caught: list[EncoderOutput] = []
-        # The model runs as it is; what the encoder hands to the head is caught on the way.
-        hook = self.model.encoder.register_forward_hook(lambda module, arguments, output: caught.append(output))
-        try:
-            head_output = self.model(self._tensor(ids), **inputs)
-        finally:
-            hook.remove()
-        batch = _named_outputs(self.head, caught[0], head_output)
-        return [self._pick(batch, row, request, requests) for row, request in enumerate(requests)]
+            found = [starts[row] + r.positions for row, r in enumerate(requests) if r.positions is not None]
+            return {"positions": self._tensor(np.concatenate([np.zeros(0, np.int64), *found]))}
+        if self.head == "answer":
+            outside = [np.zeros(len(r), np.bool_) if r.outside is None else r.outside for r in requests]
+            return {"outside": self._tensor(np.concatenate(outside))}
+        return {"num_choices": 1} if self.head == "multiple-choice" else {}
+
+    def _attentions(self, request: Request) -> NDArray[np.float32]:
+        """The maps of one sequence, by the plain encoder: the fast kernels never write them down."""
+        ids, segments = (self._tensor(x.astype(np.int64))[None] for x in (request.ids, request.segments))
+        maps = self.encoder.plain(ids, segment_ids=segments, output_attentions=True).attentions
+        return _numpy(torch.cat(maps))  # [L, A, S, S]
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device.device, non_blocking=True)
 
-    def _pick(self, batch: dict[str, Any], row: int, request: Request, requests: Sequence[Request]) -> Outputs:
-        """What one request wanted, cut to its length."""
-        length, output = len(request), {}
-        for name in request.want:
-            if name == "masked_lm":
-                first = sum(_num_positions(other) for other in requests[:row])
-                value = batch[name][first : first + _num_positions(request)]
-            elif name == "attentions":
-                value = torch.stack([layer[row, :, :length, :length] for layer in batch[name]])
-            elif name == "first":
-                value = batch["hidden"][row, 0]
-            elif name == "mean":
-                value = batch["hidden"][row, :length].float().mean(0)
-            else:
-                value = batch[name][row]
-                if name in ("hidden", "start", "end") or (name == "logits" and self.head == "token-classification"):
-                    value = value[:length]
-            output[name] = _numpy(value)
-        return output
+
+def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
+    if device.is_cuda and device.precision == "bf16":
+        return GraphedEncoder(encoder, compiled=device.compile)
+    return FusedEncoder(encoder, compiled=device.compile)
 
 
-def _named_outputs(head: str, encoded: EncoderOutput, output: Any) -> dict[str, Any]:
-    """The outputs of a batch by their names; rows are still padded."""
-    named: dict[str, Any] = {"hidden": encoded.hidden, "pooled": encoded.pooled, "attentions": encoded.attentions}
+def _named_outputs(head: str, output: Any) -> dict[str, Tensor]:
+    """What a head gives, by name."""
+    named: dict[str, Tensor | None]
     if isinstance(output, PretrainingOutput):
-        named |= {"masked_lm": output.masked_lm, "sentence": output.sentence}
+        named = {"masked_lm": output.masked_lm, "sentence": output.sentence}
     elif isinstance(output, AnswerOutput):
-        named |= {
+        named = {
             "start_index": output.start_index,
             "start_log_prob": output.start_log_prob,
             "end_index": output.end_index,
@@ -163,22 +191,32 @@ def _named_outputs(head: str, encoded: EncoderOutput, output: Any) -> dict[str, 
             "answerable": output.answerable,
         }
     elif head == "span":
-        named |= {"start": output[0], "end": output[1]}
-    elif head == "multiple-choice":
-        named["logits"] = output.squeeze(-1)
-    elif head != "encoder":
-        named["logits"] = output
-    return named
+        named = {"start": output[0], "end": output[1]}
+    elif head == "encoder":
+        named = {}
+    else:
+        named = {"logits": output.squeeze(-1) if head == "multiple-choice" else output}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
-def _num_positions(request: Request) -> int:
-    return 0 if request.positions is None else len(request.positions)
-
-
-def _flat_positions(requests: Sequence[Request], size: int) -> NDArray[np.int64]:
-    """The places to predict in the flattened batch."""
-    found = [row * size + r.positions for row, r in enumerate(requests) if r.positions is not None]
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:
+    """The arrays of a batch, cut into what each request wanted."""
+    per_token = {"hidden", "start", "end", *(("logits",) if by_token else ())}
+    results: list[Outputs] = []
+    predicted = 0
+    for row, request in enumerate(requests):
+        output: Outputs = {}
+        num_positions = 0 if request.positions is None else len(request.positions)
+        for name in request.want & arrays.keys():
+            if name == "masked_lm":
+                output[name] = arrays[name][predicted : predicted + num_positions]
+            elif name in per_token:
+                output[name] = arrays[name][starts[row] : starts[row + 1]]
+            else:
+                output[name] = arrays[name][row]
+        predicted += num_positions
+        results.append(output)
+    return results
 
 
 def _numpy(tensor: Tensor) -> NDArray[Any]:

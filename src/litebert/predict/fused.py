@@ -1,0 +1,167 @@
+"""The encoder for inference: the same numbers as model/encoder.py from fewer and larger products, on packed input.
+
+Query, key and value come from one product; the activation and the residual are added where a product is written; on a
+CPU weights are laid out once as oneDNN reads them, and sequences of one length attend together.
+
+Shapes: T tokens of a packed batch, N sequences of it, H hidden, A heads, D = H / A.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
+
+from litebert.model.encoder import Attention, Encoder, EncoderOutput, FeedForward, first_tokens
+
+# The activations as oneDNN's fused products name them: (function, variant).
+_FUSED_ACTIVATIONS = {
+    "gelu": ("gelu", "none"),
+    "gelu_new": ("gelu", "tanh"),
+    "gelu_pytorch_tanh": ("gelu", "tanh"),
+    "relu": ("relu", ""),
+}
+
+AddNorm = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
+
+
+def add_norm(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """LayerNorm of a sum: one kernel where it is compiled."""
+    return F.layer_norm(x + residual, weight.shape, weight, bias, eps)
+
+
+class Product:
+    """x W^T + b with what follows it: nothing, an activation, or a residual."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, activation: str | None = None):
+        self.weight, self.bias, self.activation = weight, bias, activation
+        self.packed: Tensor | None = None
+        if weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.packed is not None:
+            function, variant = _FUSED_ACTIVATIONS[self.activation] if self.activation else ("none", "")
+            return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, function, [], variant)
+        if self.activation is None:
+            return F.linear(x, self.weight, self.bias)
+        function, variant = _FUSED_ACTIVATIONS[self.activation]
+        if function == "relu":
+            return F.linear(x, self.weight, self.bias).relu()
+        if x.is_cuda and variant == "tanh":
+            return torch._addmm_activation(self.bias, x, self.weight.t(), use_gelu=True)  # cuBLAS's epilogue
+        return F.gelu(F.linear(x, self.weight, self.bias), approximate=variant)
+
+    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
+        """The product with a residual added."""
+        if self.packed is not None:
+            return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.packed, self.bias, "add")
+        return F.linear(x, self.weight, self.bias) + residual
+
+
+class FusedEncoder(nn.Module):
+    """Takes the place of an Encoder in a model, for packed input without gradients.
+
+    After each call, `hidden` holds the last states of all tokens, whatever the head was given.
+    """
+
+    def __init__(self, encoder: Encoder, compiled: bool = False):
+        super().__init__()
+        self.plain = encoder
+        self.config = encoder.config
+        self.embeddings = encoder.embeddings
+        self.hidden: Tensor | None = None
+        self._add_norm: AddNorm = torch.compile(add_norm, dynamic=True) if compiled else add_norm
+        self._blocks = [_fuse_attention(cast(Attention, block)) for block in encoder.attention]
+        self._ffns = [_fuse_ffn(cast(FeedForward, block), encoder.config.hidden_act) for block in encoder.ffn]
+
+    def forward(
+        self,
+        input_ids: Tensor,  # [T]
+        segment_ids: Tensor,
+        position_ids: Tensor,
+        starts: Tensor,  # [N + 1]
+        max_length: int,
+        positions: Tensor | None = None,  # [P]: only these states are returned
+        **_: Any,
+    ) -> EncoderOutput:
+        self.hidden = hidden = self.encode(input_ids, segment_ids, position_ids, starts, max_length)
+        pooled = None if self.plain.pooler is None else self.pool(hidden, starts)
+        return EncoderOutput(hidden if positions is None else hidden[positions], pooled)
+
+    def pool(self, hidden: Tensor, starts: Tensor) -> Tensor:
+        """The pooled output of each sequence, [N, H]."""
+        assert self.plain.pooler is not None
+        return torch.tanh(self.plain.pooler(first_tokens(hidden, starts)))
+
+    def encode(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, max_length: int) -> Tensor:
+        """The last hidden states of all tokens, [T, H]."""
+        eps = self.config.layer_norm_eps
+        hidden = self.embeddings(ids, segments, positions)
+        if self.plain.projection is not None:
+            hidden = self.plain.projection(hidden)
+        varlen = hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float16)
+        attend = _attend_varlen(starts, max_length) if varlen else _attend_groups(starts)
+        for step in self.plain.plan:
+            project, merge, norm = self._blocks[step.attention]
+            heads = project(hidden).unflatten(-1, (3, self.config.num_attention_heads, -1))  # [T, 3, A, D]
+            context = attend(heads).flatten(-2)
+            hidden = self._sum(merge, norm, context, hidden, eps)
+            widen, narrow, norm = self._ffns[step.ffn]
+            hidden = self._sum(narrow, norm, widen(hidden), hidden, eps)
+        return hidden
+
+    def _sum(self, product: Product, norm: nn.LayerNorm, x: Tensor, residual: Tensor, eps: float) -> Tensor:
+        if product.packed is not None:
+            return F.layer_norm(product.plus(x, residual), norm.weight.shape, norm.weight, norm.bias, eps)
+        return self._add_norm(product(x), residual, norm.weight, norm.bias, eps)
+
+
+Fused = tuple[Product, Product, nn.LayerNorm]
+
+
+def _fuse_attention(block: Attention) -> Fused:
+    """The products of an attention block; its three projections become views of the one that is used."""
+    parts = (block.query, block.key, block.value)
+    weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+    for part, rows, numbers in zip(parts, weight.chunk(3), bias.chunk(3), strict=True):
+        part.weight = nn.Parameter(rows, requires_grad=False)
+        part.bias = nn.Parameter(numbers, requires_grad=False)
+    return Product(weight, bias), Product(block.output.weight, block.output.bias), block.norm
+
+
+def _fuse_ffn(block: FeedForward, activation: str) -> Fused:
+    widen = Product(block.input.weight, block.input.bias, activation)
+    return widen, Product(block.output.weight, block.output.bias), block.norm
+
+
+def _attend_varlen(starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor]:
+    """The GPU's kernel for packed sequences (half precision)."""
+
+    def attend(heads: Tensor) -> Tensor:
+        query, key, value = heads.unbind(1)
+        return varlen_attn(query, key, value, starts, starts, max_length, max_length)  # type: ignore[return-value]
+
+    return attend
+
+
+def _attend_groups(starts: Tensor) -> Callable[[Tensor], Tensor]:
+    """Attention of each sequence for itself; neighbours of one length run as one batch, without padding."""
+    lengths = [(length, len(list(group))) for length, group in itertools.groupby(starts.diff().tolist())]
+    sizes = [length * count for length, count in lengths]
+
+    def attend(heads: Tensor) -> Tensor:
+        contexts = []
+        for part, (length, count) in zip(heads.split(sizes), lengths, strict=True):
+            if length:
+                query, key, value = part.unflatten(0, (count, length)).permute(2, 0, 3, 1, 4)  # [count, A, length, D]
+                context = F.scaled_dot_product_attention(query, key, value)
+                contexts.append(context.transpose(1, 2).flatten(0, 1))  # [count * length, A, D]
+        return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
+
+    return attend

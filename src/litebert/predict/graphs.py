@@ -1,0 +1,92 @@
+"""CUDA graphs for small batches, where launching kernels costs more than running them.
+
+A graph is recorded for one shape and replayed for any batch that fits into it, so shapes come in steps: tokens,
+sequences and the longest sequence are rounded up. Input lies packed in fixed places; tokens and sequences that are not
+used come last. Their numbers mean nothing and touch no others, since only attention sees more than one token.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from litebert.predict.fused import FusedEncoder
+
+TOKENS = (16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 2560, 3072, 4096)
+SEQUENCES = (1, 4, 16, 64, 256)
+LENGTHS = (64, 128, 256, 512)
+
+
+@dataclass
+class Graph:
+    """A recorded pass with the places where its input and output lie."""
+
+    graph: torch.cuda.CUDAGraph
+    ids: Tensor  # [T]
+    segments: Tensor  # [T]
+    positions: Tensor  # [T]
+    starts: Tensor  # [N + 1]
+    hidden: Tensor  # [T, H]
+
+
+def round_up(value: int, steps: tuple[int, ...]) -> int | None:
+    """The smallest step that holds a value: (100, (64, 128)) -> 128; None if none does."""
+    return next((step for step in steps if step >= value), None)
+
+
+class GraphedEncoder(FusedEncoder):
+    """A FusedEncoder on a GPU that replays recorded passes where a batch fits one, and runs plainly where not."""
+
+    def __init__(self, encoder: torch.nn.Module, compiled: bool = False):
+        super().__init__(encoder, compiled)  # type: ignore[arg-type]
+        self._graphs: dict[tuple[int, int, int], Graph | None] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def encode(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, max_length: int) -> Tensor:
+        """The last hidden states of all tokens, [T, H]; what a graph gave holds until the next call."""
+        key = shape_of(len(ids), len(starts) - 1, max_length)
+        if key is None:
+            return super().encode(ids, segments, positions, starts, max_length)
+        if key not in self._graphs:
+            self._graphs[key] = self._record(*key)
+        graph = self._graphs[key]
+        if graph is None:
+            return super().encode(ids, segments, positions, starts, max_length)
+        size = len(ids)
+        places = [graph.ids[:size], graph.segments[:size], graph.positions[:size]]
+        torch._foreach_copy_(places, [ids, segments, positions])  # one kernel for the three
+        graph.starts.fill_(size)  # empty sequences behind the real ones
+        graph.starts[: len(starts)].copy_(starts)
+        graph.graph.replay()
+        return graph.hidden[:size]
+
+    def _record(self, tokens: int, sequences: int, length: int) -> Graph | None:
+        device = self.embeddings.word.weight.device
+        ids, segments, positions = (torch.zeros(tokens, dtype=torch.int64, device=device) for _ in range(3))
+        starts = torch.full((sequences + 1,), min(tokens, length), dtype=torch.int32, device=device)
+        starts[0] = 0
+        arguments = (ids, segments, positions, starts, length)
+        try:
+            # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for.
+            side = torch.cuda.Stream(device)
+            side.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    super().encode(*arguments)
+            torch.cuda.current_stream(device).wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool):
+                hidden = super().encode(*arguments)
+        except RuntimeError as error:
+            warnings.warn(f"no CUDA graph for {tokens} tokens, so slower: {error}", stacklevel=2)
+            return None
+        return Graph(graph, ids, segments, positions, starts, hidden)
+
+
+def shape_of(tokens: int, sequences: int, length: int) -> tuple[int, int, int] | None:
+    """The shape of the graph for a batch: (100 tokens, 3 sequences, longest 40) -> (128, 4, 64); None: too large."""
+    shape = round_up(tokens, TOKENS), round_up(sequences, SEQUENCES), round_up(length, LENGTHS)
+    return None if None in shape else shape  # type: ignore[return-value]
