@@ -1,0 +1,198 @@
+"""The app: one endpoint per ability, what operators ask for, and the page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+from fastapi import APIRouter, FastAPI
+from fastapi import Request as HttpRequest
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+
+import litebert
+from litebert.serve import schemas
+from litebert.serve.batcher import Predictor
+from litebert.serve.config import ServeConfig
+from litebert.serve.gate import Gate
+from litebert.serve.log import log_event
+from litebert.serve.metrics import CONTENT_TYPE, Metrics
+from litebert.serve.page import PAGE_FILES, docs_page, page_response
+from litebert.serve.refusals import Refusal, describe_mistakes
+from litebert.serve.schemas import MistakeResponse, Results, path_of
+from litebert.serve.service import Service
+
+ABOUT = """Answers from raw text by the models that are loaded here.
+
+A text may be sent alone or as a list; `results` is always a list, in the order of the inputs. Whatever goes wrong is
+told as `{"error": {"code": ..., "message": ...}}`: 4xx where the request must change, 429 and 503 where it may be sent
+again later.
+"""
+REFUSALS: dict[int | str, dict[str, object]] = {
+    400: {"description": "The body is no JSON, or the model lacks this ability.", "model": MistakeResponse},
+    401: {"description": "The server wants a key.", "model": MistakeResponse},
+    404: {"description": "No such model.", "model": MistakeResponse},
+    408: {"description": "The request came too slowly.", "model": MistakeResponse},
+    413: {"description": "Too many bytes, inputs or tokens.", "model": MistakeResponse},
+    415: {"description": "Not sent as application/json.", "model": MistakeResponse},
+    422: {"description": "A field that cannot be used; the message names it.", "model": MistakeResponse},
+    429: {"description": "The queue is full; Retry-After says when to come back.", "model": MistakeResponse},
+    503: {"description": "Not ready, shutting down, or the request waited too long.", "model": MistakeResponse},
+    504: {"description": "The model did not finish in time.", "model": MistakeResponse},
+}
+
+abilities = APIRouter(tags=["abilities"], responses=REFUSALS)
+operations = APIRouter(tags=["operations"])
+
+
+async def _serve(request: HttpRequest, ability: str, body: schemas.Request) -> Response:
+    service: Service = request.app.state.service
+    content = await service.answer(ability, body, request.scope["litebert"])
+    # A finished response: FastAPI would build and check every float of it once more.
+    return Response(content, media_type="application/json")
+
+
+@abilities.post(path_of("fill_mask"), response_model=Results[schemas.FilledMasks])
+async def fill_mask(request: HttpRequest, body: schemas.FillMask) -> Response:
+    """What may stand where a text says [MASK]."""
+    return await _serve(request, "fill_mask", body)
+
+
+@abilities.post(path_of("sentence_order"), response_model=Results[schemas.SentenceOrderResult])
+async def sentence_order(request: HttpRequest, body: schemas.SentenceOrder) -> Response:
+    """How likely it is that `a` comes before `b`."""
+    return await _serve(request, "sentence_order", body)
+
+
+@abilities.post(path_of("coherence"), response_model=Results[schemas.CoherenceResult])
+async def coherence(request: HttpRequest, body: schemas.Coherence) -> Response:
+    """How well the sentences of a text follow one another."""
+    return await _serve(request, "coherence", body)
+
+
+@abilities.post(path_of("embed"), response_model=Results[schemas.Embedding])
+async def embed(request: HttpRequest, body: schemas.Embed) -> Response:
+    """A text as a vector."""
+    return await _serve(request, "embed", body)
+
+
+@abilities.post(path_of("classify"), response_model=Results[schemas.Classification])
+async def classify(request: HttpRequest, body: schemas.Classify) -> Response:
+    """The label, labels or value of a text or a pair of texts."""
+    return await _serve(request, "classify", body)
+
+
+@abilities.post(path_of("tag"), response_model=Results[schemas.Tagging])
+async def tag(request: HttpRequest, body: schemas.Tag) -> Response:
+    """A tag for every word, and the entities that they make."""
+    return await _serve(request, "tag", body)
+
+
+@abilities.post(path_of("answer"), response_model=Results[schemas.AnswerResult])
+async def answer(request: HttpRequest, body: schemas.Answer) -> Response:
+    """Where a text answers a question, if it does."""
+    return await _serve(request, "answer", body)
+
+
+@abilities.post(path_of("choose"), response_model=Results[schemas.Choice])
+async def choose(request: HttpRequest, body: schemas.Choose) -> Response:
+    """Which of some options answers a question about a passage."""
+    return await _serve(request, "choose", body)
+
+
+@abilities.post(path_of("attention"), response_model=Results[schemas.AttentionResult])
+async def attention(request: HttpRequest, body: schemas.Attention) -> Response:
+    """Which token looks at which, in every head of every application of the layer."""
+    return await _serve(request, "attention", body)
+
+
+@operations.get("/models", response_model=schemas.Models, responses={401: REFUSALS[401]})
+async def models(request: HttpRequest) -> schemas.Models:
+    """The models that are loaded, with their abilities; the first is the default."""
+    batchers = request.app.state.service.batchers
+    loaded = [schemas.Loaded(name=name, abilities=list(each.predictor.abilities)) for name, each in batchers.items()]
+    return schemas.Models(models=loaded, version=litebert.__version__)
+
+
+@operations.get("/health", response_model=schemas.Status)
+async def health() -> schemas.Status:
+    """Whether the process answers at all."""
+    return schemas.Status(status="ok")
+
+
+@operations.get("/ready", response_model=schemas.Status, responses={503: REFUSALS[503]})
+async def ready(request: HttpRequest) -> schemas.Status:
+    """Whether every model has been warmed up, so that requests may be sent here."""
+    request.app.state.service.check_ready()
+    return schemas.Status(status="ready")
+
+
+@operations.get("/metrics", response_class=PlainTextResponse, responses={401: REFUSALS[401]})
+async def metrics(request: HttpRequest) -> Response:
+    """Counters, histograms and queue depth for Prometheus."""
+    return Response(request.app.state.service.metrics.expose(), media_type=CONTENT_TYPE)
+
+
+def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None = None) -> FastAPI:
+    """The ASGI app that serves some predictors by name: create_app({"default": Predictor()})."""
+    settings = settings or ServeConfig()
+    service = Service(predictors, settings, Metrics())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await service.close()
+        log_event("closed")
+
+    app = FastAPI(
+        title="litebert",
+        version=litebert.__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own page loads its code from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.include_router(abilities)
+    app.include_router(operations)
+    docs = docs_page(app.openapi())
+    for path, name in PAGE_FILES.items():
+        app.get(path, include_in_schema=False)(page_response(name))
+    app.get("/docs", include_in_schema=False)(page_response("docs.html", docs))
+    app.add_exception_handler(Refusal, _refuse)
+    app.add_exception_handler(RequestValidationError, _refuse_fields)
+    app.add_exception_handler(HTTPException, _refuse_http)
+    paths = {path_of(ability) for ability in schemas.REQUESTS}
+    public = {*PAGE_FILES, "/docs", "/openapi.json", "/health", "/ready"}
+    endpoints = {*paths, *public, "/models", "/metrics"}
+    app.add_middleware(Gate, settings=settings, metrics=service.metrics, endpoints=endpoints, open_paths=public)
+    return app
+
+
+async def _refuse(request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return error.response()
+
+
+async def _refuse_fields(request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    mistakes = error.errors()
+    if mistakes and mistakes[0]["type"] == "json_invalid":
+        where = mistakes[0]["loc"][-1]
+        reason = mistakes[0].get("ctx", {}).get("error", "")
+        return Refusal(400, "invalid_json", f"the body is no valid JSON at character {where}: {reason}").response()
+    return Refusal(422, "invalid_input", describe_mistakes(mistakes)).response()
+
+
+async def _refuse_http(request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json"}
+    messages = {
+        400: "the body cannot be read as JSON: it must be UTF-8, not too deep, and without huge numbers",
+        404: "nothing is served under this path; GET /docs lists what is",
+        405: "this path does not take that method; GET /docs lists what it takes",
+    }
+    code, message = codes.get(error.status_code, "refused"), messages.get(error.status_code, str(error.detail))
+    return Refusal(error.status_code, code, message, error.headers).response()

@@ -1,0 +1,184 @@
+"""What every request passes, whatever it asks for: the key, the size, the clock, the log.
+
+No request gets past here with a body that is too large, and no exception gets out: a failure of ours is a 503 that was
+logged, never a broken connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from litebert.serve.config import ServeConfig
+from litebert.serve.log import log_event
+from litebert.serve.metrics import Metrics
+from litebert.serve.refusals import Refusal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Nothing from outside, no inline code, nobody may frame the page.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+# A refused body is still read up to here, so that the client can read our answer instead of a broken pipe.
+DRAIN_BYTES, DRAIN_SECONDS = 64 * 2**20, 5.0
+
+
+@dataclass
+class Exchange:
+    """What is known of one request and its answer, for the log and the metrics: no text."""
+
+    began: float
+    method: str
+    endpoint: str
+    status: int = 0
+    model: str | None = None
+    inputs: int | None = None
+    tokens: int | None = None
+
+
+class Gate:
+    """ASGI middleware around the whole app."""
+
+    def __init__(
+        self, app: ASGIApp, settings: ServeConfig, metrics: Metrics, endpoints: set[str], open_paths: set[str]
+    ):
+        self._app, self._settings, self._metrics = app, settings, metrics
+        self._endpoints, self._open_paths = endpoints, open_paths
+        self._key = settings.api_key.encode() if settings.api_key else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # Paths and methods that we do not know may hold anything, so they are not written down.
+        path = scope["path"] if scope["path"] in self._endpoints else "other"
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        exchange = scope["litebert"] = Exchange(time.perf_counter(), method, path)
+        number = secrets.token_hex(8)
+        extra = [(name.encode(), value.encode()) for name, value in {**HEADERS, "x-request-id": number}.items()]
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+                names = {name.lower() for name, _ in message["headers"]}
+                message = {
+                    **message,
+                    "headers": [*message["headers"], *(pair for pair in extra if pair[0] not in names)],
+                }
+                if b"cache-control" not in names:
+                    message["headers"].append((b"cache-control", b"no-store"))
+            await send(message)
+
+        try:
+            await self._pass(scope, receive, answer)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, answer)
+        except Exception as error:
+            log_event("failed", logging.ERROR, error, id=number, endpoint=path)
+            if exchange.status:  # too late for another answer
+                raise
+            message = f"the server failed on this request; its log has the reason under {number}"
+            await Refusal(503, "failed", message).response()(scope, receive, answer)
+        finally:
+            self._write_down(exchange, number)
+
+    async def _pass(self, scope: Scope, receive: Receive, answer: Send) -> None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if self._key is not None and scope["path"] not in self._open_paths and not self._has_key(headers):
+            message = "this server wants a key: send it as 'Authorization: Bearer KEY'"
+            await self._drain(headers, receive)
+            raise Refusal(401, "key_needed", message, {"WWW-Authenticate": "Bearer"})
+        body = await self._read(headers, receive)
+        if body is None:
+            return  # the client went away
+        # A page on another site can post a form or plain text here without asking, but not JSON.
+        if scope["method"] == "POST" and body and not _is_json(headers.get(b"content-type", b"")):
+            raise Refusal(415, "not_json", "send JSON, with the header 'Content-Type: application/json'")
+        messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, replay, answer)
+
+    def _has_key(self, headers: dict[bytes, bytes]) -> bool:
+        assert self._key is not None
+        kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+        sent = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+        return hmac.compare_digest(sent, self._key)
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+        """The body, which must be small enough and come in time; None if the client went away."""
+        limit = self._settings.request_bytes
+        length = headers.get(b"content-length", b"0")
+        chunks, size = [], 0
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                more = not length.isdigit() or int(length) <= limit
+                size = 0 if more else int(length)
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    chunks.append(message.get("body", b""))
+                    size += len(chunks[-1])
+                    more = message.get("more_body", False) and size <= limit
+        except TimeoutError:
+            raise Refusal(408, "too_slow", f"the request took longer than {self._settings.timeout_s:g} s") from None
+        if size > limit:
+            del chunks
+            await self._drain(headers, receive)
+            self._metrics.refused.add(1, model="", reason="too_large")
+            raise Refusal(413, "too_large", f"a request may have at most {limit:,} bytes; cut the text or send parts")
+        return b"".join(chunks)
+
+    async def _drain(self, headers: dict[bytes, bytes], receive: Receive) -> None:
+        if b"expect" in headers:
+            return  # the client waits for our word before it sends anything
+        left = DRAIN_BYTES
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b""))
+                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                        return
+        except TimeoutError:
+            return
+
+    def _write_down(self, exchange: Exchange, number: str) -> None:
+        seconds = time.perf_counter() - exchange.began
+        self._metrics.requests.add(1, endpoint=exchange.endpoint, status=str(exchange.status))
+        self._metrics.seconds.observe(seconds, endpoint=exchange.endpoint)
+        known: dict[str, Any] = {"model": exchange.model, "inputs": exchange.inputs, "tokens": exchange.tokens}
+        log_event(
+            "request",
+            id=number,
+            method=exchange.method,
+            endpoint=exchange.endpoint,
+            status=exchange.status,  # 0: the client went away before an answer
+            ms=round(seconds * 1000, 2),
+            **{name: value for name, value in known.items() if value is not None},
+        )
+
+
+def _is_json(content_type: bytes) -> bool:
+    kind = content_type.partition(b";")[0].strip().lower()
+    return kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))

@@ -1,0 +1,296 @@
+"""What goes over the wire: one request and one result model per ability. The OpenAPI file is made from these.
+
+A text may be given alone or as a list; the answer always holds a list of results, in the order of the inputs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def check_text(text: str) -> str:
+    """Refuse text that is not Unicode: JSON can spell half of a surrogate pair, "\\ud800"."""
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(f"character {error.start} is half of a surrogate pair, which is no text") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(check_text)]
+Texts = Text | list[Text]
+
+
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
+class Request(BaseModel):
+    """What every request may name."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    model: Annotated[Text | None, Field(description="One of GET /models; by default the first with the ability.")] = (
+        None
+    )
+
+    def inputs(self) -> list[dict[str, Any]]:
+        """The arguments of each job: {"a": ["x", "y"], "b": ["u", "v"]} -> [{"a": "x", "b": "u"}, {"a": "y", ...}]."""
+        values = {name: getattr(self, name) for name in type(self).model_fields if name != "model"}
+        lists = {name: value for name, value in values.items() if isinstance(value, list)}
+        lengths = {name: len(value) for name, value in lists.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"lists of different lengths: {', '.join(f'{n} has {k}' for n, k in lengths.items())}")
+        count = next(iter(lengths.values()), 1)
+        return [{name: value[i] if name in lists else value for name, value in values.items()} for i in range(count)]
+
+
+class FillMask(Request):
+    text: Annotated[Texts, Field(description="With one [MASK] or several.")]
+    top: Annotated[int, Field(description="Guesses per mask.", ge=1, le=100)] = 5
+    joint: Annotated[bool, Field(description="Fill several masks together, too.")] = False
+
+    model_config = _example(text="the [MASK] is cold in winter.")
+
+
+class SentenceOrder(Request):
+    a: Annotated[Texts, Field(description="What should come first.")]
+    b: Annotated[Texts, Field(description="What should follow.")]
+    symmetric: Annotated[bool, Field(description="Ask for (b, a) too, and answer what both support.")] = False
+
+    model_config = _example(a="she put on her coat.", b="then she left the house.")
+
+
+class Coherence(Request):
+    text: Annotated[Texts, Field(description="Two sentences or more.")]
+    group: Annotated[int, Field(description="Sentences read on each side of a boundary.", ge=1, le=16)] = 2
+
+    model_config = _example(text="It began to rain. We opened our umbrellas. The street was soon empty.")
+
+
+class Embed(Request):
+    text: Texts
+    pooling: Annotated[Literal["mean", "cls"], Field(description="How tokens become one vector.")] = "mean"
+    normalize: Annotated[bool, Field(description="To length 1.")] = False
+
+    model_config = _example(text=["a cat sleeps.", "a dog barks."])
+
+
+class Classify(Request):
+    text: Texts
+    pair: Annotated[Texts | None, Field(description="The second text of a pair, where the task has one.")] = None
+
+    model_config = _example(text="a warm and funny film.")
+
+
+class Tag(Request):
+    text: Texts
+    split: Annotated[Literal["words", "spaces"], Field(description="spaces: the words stand apart already.")] = "words"
+
+    model_config = _example(text="anna lives in oslo.")
+
+
+class Answer(Request):
+    question: Texts
+    context: Annotated[Texts, Field(description="Where the answer stands; any length.")]
+    top: Annotated[int, Field(description="Candidates to return.", ge=1, le=20)] = 3
+
+    model_config = _example(question="who lives in oslo?", context="anna lives in oslo. her brother lives in rome.")
+
+
+class Choose(Request):
+    passage: Text
+    question: Text
+    options: Annotated[list[Text], Field(min_length=2, max_length=16)]
+
+    model_config = _example(passage="anna moved in may.", question="when did anna move?", options=["in may", "in june"])
+
+    def inputs(self) -> list[dict[str, Any]]:
+        return [{"passage": self.passage, "question": self.question, "options": self.options}]
+
+
+class Attention(Request):
+    text: Text
+    pair: Annotated[Text | None, Field(description="A second segment.")] = None
+    max_tokens: Annotated[int, Field(description="Read at most so many; the rest is left out.", ge=8, le=128)] = 64
+
+    model_config = _example(text="the cat sat on the mat.")
+
+
+# By the Predictor's names of the abilities.
+REQUESTS: dict[str, type[Request]] = {
+    "fill_mask": FillMask,
+    "sentence_order": SentenceOrder,
+    "coherence": Coherence,
+    "embed": Embed,
+    "classify": Classify,
+    "tag": Tag,
+    "answer": Answer,
+    "choose": Choose,
+    "attention": Attention,
+}
+
+
+def path_of(ability: str) -> str:
+    """Where an ability is served: "fill_mask" -> "/fill-mask"."""
+    return "/" + ability.replace("_", "-")
+
+
+def example_of(ability: str) -> dict[str, Any]:
+    """A small request that every model with the ability can answer."""
+    extra: Any = REQUESTS[ability].model_config["json_schema_extra"]
+    return dict(extra["examples"][0])
+
+
+# Results: the dataclasses of litebert.predict.results, as JSON. A test keeps the two together.
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+Start = Annotated[int, Field(description="First character.")]
+End = Annotated[int, Field(description="One past the last character.")]
+
+
+class Candidate(BaseModel):
+    word: str
+    piece: Annotated[str, Field(description="As the vocabulary has it.")]
+    probability: Probability
+    text: Annotated[str, Field(description="The whole text with this word in it.")]
+
+
+class Mask(BaseModel):
+    start: Start
+    end: End
+    candidates: list[Candidate]
+
+
+class JointFill(BaseModel):
+    words: list[str]
+    probability: Probability
+    text: str
+
+
+class FilledMasks(BaseModel):
+    text: str
+    masks: list[Mask]
+    joint: Annotated[list[JointFill], Field(description="All masks filled together, where asked for.")]
+
+
+class SentenceOrderResult(BaseModel):
+    probability: Annotated[Probability, Field(description="That a comes before b.")]
+    forward: Annotated[Probability, Field(description="What the model says of (a, b).")]
+    backward: Annotated[Probability | None, Field(description="What it says of (b, a), that being right.")]
+
+
+class Sentence(BaseModel):
+    start: Start
+    end: End
+    text: str
+
+
+class CoherenceResult(BaseModel):
+    score: Annotated[Probability, Field(description="The mean of the boundaries.")]
+    sentences: list[Sentence]
+    boundaries: Annotated[list[Probability], Field(description="That sentences i and i + 1 stand in the right order.")]
+
+
+class Embedding(BaseModel):
+    vector: list[float]
+    pooling: str
+    tokens: int
+    windows: Annotated[int, Field(description="A text longer than the model takes is read in several.")]
+
+
+class Classification(BaseModel):
+    label: Annotated[str | None, Field(description="The likeliest; null for regression.")]
+    probabilities: dict[str, Probability]
+    labels: Annotated[list[str], Field(description="Multi-label models: all that reach 0.5.")]
+    value: Annotated[float | None, Field(description="Regression: the number.")]
+    windows: int
+
+
+class TaggedWord(BaseModel):
+    text: str
+    start: Start
+    end: End
+    tag: str
+    probability: Probability
+
+
+class Entity(BaseModel):
+    label: str
+    text: str
+    start: Start
+    end: End
+    probability: Annotated[Probability, Field(description="Of its least certain word.")]
+
+
+class Tagging(BaseModel):
+    text: str
+    words: list[TaggedWord]
+    entities: list[Entity]
+
+
+class AnswerSpan(BaseModel):
+    text: str
+    start: Annotated[int, Field(description="First character in the context.")]
+    end: End
+    probability: Annotated[Probability, Field(description="Among the candidates.")]
+    score: float
+
+
+class AnswerResult(BaseModel):
+    text: Annotated[str, Field(description="Empty where there is no answer.")]
+    start: int | None
+    end: int | None
+    probability: Probability
+    no_answer: Annotated[Probability | None, Field(description="That there is none; null: this model always answers.")]
+    candidates: list[AnswerSpan]
+
+
+class Choice(BaseModel):
+    index: int
+    option: str
+    probabilities: list[Probability]
+
+
+class AttentionResult(BaseModel):
+    pieces: list[str]
+    segments: list[int]
+    weights: Annotated[list[list[list[list[float]]]], Field(description="[application][head][from][to], 4 digits.")]
+    left_out: Annotated[int, Field(description="Tokens beyond what the model takes at once.")]
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+class Results(BaseModel, Generic[R]):
+    """Results in the order of the inputs."""
+
+    model: str
+    results: list[R]
+
+
+class Mistake(BaseModel):
+    """Why there is no answer."""
+
+    code: str
+    message: str
+
+
+class MistakeResponse(BaseModel):
+    error: Mistake
+
+
+class Loaded(BaseModel):
+    name: str
+    abilities: list[str]
+
+
+class Models(BaseModel):
+    models: list[Loaded]
+    version: str
+
+
+class Status(BaseModel):
+    status: str

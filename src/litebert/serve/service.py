@@ -1,0 +1,157 @@
+"""From a request's fields to the bytes of its answer: pick the model, make the jobs, wait for the batch."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from litebert.errors import ConfigError, InputError, did_you_mean
+from litebert.serve.batcher import Batcher, FailedJob, Job, Predictor
+from litebert.serve.config import ServeConfig
+from litebert.serve.gate import Exchange
+from litebert.serve.log import log_event
+from litebert.serve.metrics import Metrics
+from litebert.serve.refusals import Refusal
+from litebert.serve.schemas import REQUESTS, Request, example_of
+
+T = TypeVar("T")
+
+# Texts up to this size are encoded at once; a longer one would keep every other request waiting.
+INLINE_CHARACTERS = 4096
+
+
+class Service:
+    """The loaded models with their queues."""
+
+    def __init__(self, predictors: Mapping[str, Predictor], settings: ServeConfig, metrics: Metrics):
+        if not predictors:
+            raise ConfigError("a server needs at least one model")
+        self.settings, self.metrics = settings, metrics
+        self.batchers = {name: Batcher(name, predictor, settings, metrics) for name, predictor in predictors.items()}
+        self._cold = set(self.batchers)
+        self._closing = False
+        self._helpers = ThreadPoolExecutor(2, "prepare")
+
+    def start(self) -> None:
+        """Start the models' threads, which warm up first."""
+        for batcher in self.batchers.values():
+            batcher.start(lambda batcher=batcher: self._warm_up(batcher))  # type: ignore[misc]
+
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        self._closing = True
+        await asyncio.gather(*(batcher.close() for batcher in self.batchers.values()))
+        self._helpers.shutdown(wait=False)
+
+    def check_ready(self) -> None:
+        """Refuse until every model has answered once."""
+        if self._cold:
+            raise Refusal(503, "warming_up", f"warming up: {', '.join(sorted(self._cold))}", {"Retry-After": "1"})
+        if self._closing:
+            raise Refusal(503, "closing", "the server is shutting down")
+
+    async def answer(self, ability: str, body: Request, exchange: Exchange) -> bytes:
+        """The JSON answer to a request."""
+        batcher = self._pick(body.model, ability)
+        exchange.model = batcher.name
+        inputs = self._inputs(body)
+        exchange.inputs = len(inputs)
+        with batcher.place():
+            jobs = await self._make_jobs(batcher, ability, inputs, self._time_left(exchange))
+            exchange.tokens = sum(job.tokens for job in jobs)
+            limit = self.settings.request_tokens
+            if exchange.tokens > limit:
+                message = f"{exchange.tokens:,} tokens, but a request may have at most {limit:,}; send less text"
+                raise Refusal(413, "too_many_tokens", message)
+            ticket = batcher.accept(jobs)
+        try:
+            results = await batcher.wait(ticket, self._time_left(exchange))
+        except FailedJob:
+            message = f"model {batcher.name!r} failed on this input; the server's log says where"
+            raise Refusal(503, "failed", message) from None
+        for index, result in enumerate(results):
+            if isinstance(result, InputError):
+                raise self._mistake(result, index, len(results))
+        if ability == "attention" or len(results) > 8:
+            return await self._aside(lambda: encode(ability, batcher.name, results))
+        return encode(ability, batcher.name, results)
+
+    def _pick(self, name: str | None, ability: str) -> Batcher:
+        if name is None:
+            able = (batcher for batcher in self.batchers.values() if ability in batcher.predictor.abilities)
+            return next(able, next(iter(self.batchers.values())))
+        if name not in self.batchers:
+            hint = did_you_mean(name, self.batchers) or "."
+            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(self.batchers)}")
+        return self.batchers[name]
+
+    def _inputs(self, body: Request) -> list[dict[str, Any]]:
+        try:
+            inputs = body.inputs()
+        except ValueError as error:
+            raise Refusal(422, "invalid_input", str(error)) from None
+        if not inputs:
+            raise Refusal(422, "invalid_input", "the list of inputs is empty")
+        limit = self.settings.request_inputs
+        if len(inputs) > limit:
+            raise Refusal(413, "too_many_inputs", f"{len(inputs)} inputs, but a request may have at most {limit}")
+        return inputs
+
+    async def _make_jobs(
+        self, batcher: Batcher, ability: str, inputs: list[dict[str, Any]], seconds: float
+    ) -> Sequence[Job]:
+        def make() -> list[Job]:
+            jobs = []
+            for index, arguments in enumerate(inputs):
+                try:
+                    jobs.append(batcher.predictor.job(ability, **arguments))
+                except InputError as error:
+                    if ability not in batcher.predictor.abilities:
+                        raise Refusal(400, "no_such_ability", str(error)) from None
+                    raise self._mistake(error, index, len(inputs)) from None
+            return jobs
+
+        size = sum(len(value) for arguments in inputs for value in arguments.values() if isinstance(value, str))
+        if size <= INLINE_CHARACTERS:
+            return make()
+        try:
+            return await asyncio.wait_for(self._aside(make), seconds)
+        except TimeoutError:
+            raise Refusal(503, "overloaded", "the server had no time to read the text; try again later") from None
+
+    @staticmethod
+    def _mistake(error: InputError, index: int, count: int) -> Refusal:
+        where = f"input {index}: " if count > 1 else ""
+        return Refusal(422, "invalid_input", f"{where}{error}")
+
+    def _time_left(self, exchange: Exchange) -> float:
+        return max(exchange.began + self.settings.timeout_s - time.perf_counter(), 0.0)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Work of more than a moment, beside the loop that serves everybody."""
+        return await asyncio.get_running_loop().run_in_executor(self._helpers, work)
+
+    def _warm_up(self, batcher: Batcher) -> None:
+        began = time.perf_counter()
+        for ability in batcher.predictor.abilities:
+            try:
+                arguments = REQUESTS[ability].model_validate(example_of(ability)).inputs()
+                batcher.predictor.run([batcher.predictor.job(ability, **each) for each in arguments])
+            except Exception as error:  # a model that fails here may still serve other inputs and abilities
+                log_event("warm_up_failed", logging.WARNING, error, model=batcher.name, ability=ability)
+        self._cold.discard(batcher.name)
+        log_event("warm", model=batcher.name, ms=round((time.perf_counter() - began) * 1000))
+
+
+def encode(ability: str, model: str, results: Sequence[Any]) -> bytes:
+    """Results as JSON."""
+    if ability == "attention":  # four digits are more than anybody sees, and a third of the bytes
+        results = [dataclasses.replace(result, weights=result.weights.round(4)) for result in results]
+    answer = {"model": model, "results": [result.as_dict() for result in results]}
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
