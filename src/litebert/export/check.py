@@ -1,0 +1,124 @@
+"""Is an exported file the model it was made of? The same requests through torch and through the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import DataError
+from litebert.model.config import ModelConfig
+from litebert.model.verify import Difference
+from litebert.predict.runtime import Outputs, Request, Runtime
+from litebert.tasks.features import text_sequence
+from litebert.text.tokenizer import Tokenizer
+
+# Outputs whose largest entry along the last axis is the model's decision; of the rest there is none.
+_DECISIONS = ("logits", "masked_lm", "sentence", "start", "end")
+_EXCLUDED = -1e29  # log-probabilities below are of tokens that cannot be an answer
+
+
+@dataclass(frozen=True)
+class Check:
+    """How one file compares with torch."""
+
+    sequences: int
+    differences: list[Difference]
+    agreement: float | None  # share of equal decisions: labels, words, spans; None where a model makes none
+
+    def within(self, tolerance: float) -> bool:
+        """Whether every output agrees, relative to its size where that is above 1, and decisions but for ties."""
+        close = all(row.within(tolerance * max(1.0, row.magnitude)) for row in self.differences)
+        return close and (self.agreement is None or self.agreement > 0.95)
+
+    @property
+    def worst(self) -> Difference:
+        """The output that is furthest off for its size."""
+        return max(self.differences, key=lambda row: row.difference / max(1.0, row.magnitude))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "sequences": self.sequences,
+            "agreement": self.agreement,
+            "differences": [row.as_dict() for row in self.differences],
+        }
+
+
+def compare_runtimes(reference: Runtime, exported: Runtime, requests: Sequence[Request]) -> Check:
+    """Run both and compare every output that both give."""
+    names = reference.outputs & exported.outputs
+    requests = [Request(r.ids, r.segments, names, r.positions, r.outside) for r in requests]
+    expected, actual = reference.run(requests), exported.run(requests)
+    differences = [_difference(name, expected, actual) for name in sorted(names) if not name.endswith("_index")]
+    votes = [vote for a, b in zip(expected, actual, strict=True) for vote in _same_decisions(a, b)]
+    return Check(len(requests), differences, float(np.mean(votes)) if votes else None)
+
+
+def random_requests(config: ModelConfig, seed: int = 0) -> list[Request]:
+    """Random ids of many lengths, from one token to what the model takes (512 at most), with both segments."""
+    generator = np.random.default_rng(seed)
+    longest = min(512, config.max_position_embeddings)
+    lengths = sorted({min(length, longest) for length in (1, 2, 3, 7, 8, 16, 31, 64, 100, longest)})
+    requests = []
+    for length in (*lengths, *lengths[-3:]):
+        ids = generator.integers(0, config.vocab_size, length, dtype=np.int32)
+        segments = (np.arange(length) >= length // 2).astype(np.int8) * min(1, config.type_vocab_size - 1)
+        positions = np.unique(generator.integers(0, length, max(1, length // 7)))
+        outside = generator.random(length) < 0.3
+        outside[0] = False  # [CLS] always may be the answer: that there is none
+        requests.append(Request(ids, segments.astype(np.int8), frozenset(), positions, outside))
+    return requests
+
+
+def text_requests(path: Path, tokenizer: Tokenizer, max_length: int, masked: bool) -> list[Request]:
+    """The lines of a text file as requests, a tab between the two of a pair; `masked` hides every seventh token."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text: {error}") from None
+    requests = []
+    for line in filter(None, lines):
+        a, _, b = line.partition("\t")
+        sequence = text_sequence(tokenizer, a, b or None, max_length)
+        ids, positions = sequence.ids.copy(), np.arange(1, len(sequence.ids) - 1, 7)
+        if masked:
+            ids[positions] = tokenizer.mask_id
+        requests.append(Request(ids, sequence.segments, frozenset(), positions, np.zeros(len(ids), np.bool_)))
+    if not requests:
+        raise DataError(f"{path}: holds no text; one text per line is expected, a tab between the two of a pair")
+    return requests
+
+
+def _difference(name: str, expected: Sequence[Outputs], actual: Sequence[Outputs]) -> Difference:
+    worst = largest = 0.0
+    for a, b in zip(expected, actual, strict=True):
+        left, right = a[name].astype(np.float64), b[name].astype(np.float64)
+        if left.shape != right.shape:
+            return Difference(name, float("nan"), largest)
+        if name.endswith("log_prob"):
+            # Where nothing can be an answer, which of the equals comes first means nothing, nor what follows from it.
+            possible = (left > _EXCLUDED) & (a["start_log_prob"] > _EXCLUDED)
+            left, right = left[possible], right[possible]
+        if left.size:
+            # np.max hands a NaN on, max() would lose it.
+            worst = float(np.max([worst, np.abs(left - right).max()]))
+            largest = max(largest, float(np.abs(left).max()))
+    return Difference(name, worst, largest)
+
+
+def _same_decisions(expected: Outputs, actual: Outputs) -> list[NDArray[np.bool_]]:
+    votes = []
+    for name in _DECISIONS:
+        if name in expected and expected[name].ndim and expected[name].shape[-1] > 1:
+            same = expected[name].argmax(-1) == actual[name].argmax(-1)
+            votes.extend(np.atleast_1d(same))
+    if "start_index" in expected:
+        # The best start and its best end.
+        votes.append(expected["start_index"][0] == actual["start_index"][0])
+        votes.append(expected["end_index"][0, 0] == actual["end_index"][0, 0])
+    return votes

@@ -1,0 +1,96 @@
+"""What every exported folder holds beside the exported files: config, tokenizer and task, so that it stands alone."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import litebert
+from litebert.errors import CheckpointError
+from litebert.export.check import Check
+from litebert.model.heads import Model
+from litebert.model.hub import CONFIG_FILE, find_folder, load_model
+from litebert.predict.exported import MANIFEST_FILE
+from litebert.tasks.task import TASK_FILE
+from litebert.text.tokenizer_files import FILES
+
+# Beyond this, fp32 files of the same arithmetic are not the same model.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """One file: its size, the arrays in it, and how it compares with torch."""
+
+    name: str
+    bytes: int
+    parameters: int  # numbers stored in the file
+    int8_arrays: int  # how many matrices are int8
+    int8_parameters: int
+    check: Check
+    text_check: Check | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        values = {key: getattr(self, key) for key in ("name", "bytes", "parameters", "int8_arrays", "int8_parameters")}
+        text = None if self.text_check is None else self.text_check.as_dict()
+        return {**values, "check": self.check.as_dict(), "text_check": text}
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export wrote."""
+
+    folder: str
+    head: str
+    model_parameters: int
+    files: list[ExportedFile] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "folder": self.folder,
+            "head": self.head,
+            "model_parameters": self.model_parameters,
+            "files": [file.as_dict() for file in self.files],
+        }
+
+
+def open_source(source: Path | str, target: Path, overwrite: bool) -> tuple[Path, Model]:
+    """The folder and the model to export; refuses to write over either."""
+    folder = find_folder(source)
+    if (folder / MANIFEST_FILE).is_file():
+        raise CheckpointError(f"{folder}: is an export itself; name the model folder it was made of")
+    if target.resolve() == folder.resolve():
+        raise CheckpointError(f"{target}: is the model folder itself; name another folder to write")
+    if (target / CONFIG_FILE).is_file() and not (target / MANIFEST_FILE).is_file():
+        raise CheckpointError(f"{target}: holds a model; name another folder to write")
+    if (target / MANIFEST_FILE).is_file() and not overwrite:
+        raise CheckpointError(f"{target}: holds an export already; --overwrite replaces it")
+    return folder, load_model(folder)
+
+
+def copy_companions(source: Path, target: Path) -> None:
+    """Copy config, tokenizer and task."""
+    for name in (CONFIG_FILE, TASK_FILE, *FILES, "special_tokens_map.json"):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
+def count_parameters(model: Model) -> int:
+    """Numbers in a model, each counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of what wrote a file."""
+    return {
+        "litebert": litebert.__version__,
+        "torch": torch.__version__,
+        **{package: importlib.metadata.version(package) for package in packages},
+    }

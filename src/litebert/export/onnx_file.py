@@ -1,0 +1,104 @@
+"""A model folder -> a folder with `model.onnx`, and `model.int8.onnx` where asked for, checked against torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from litebert.errors import CheckpointError
+from litebert.export.check import compare_runtimes, random_requests, text_requests
+from litebert.export.folder import (
+    TOLERANCE,
+    ExportedFile,
+    ExportReport,
+    copy_companions,
+    count_parameters,
+    open_source,
+    versions,
+)
+from litebert.export.head_graph import build_onnx
+from litebert.export.reference import Reference
+from litebert.extras import require
+from litebert.files import staged_folder
+from litebert.predict.exported import ONNX_FILES, Manifest, checksum
+from litebert.predict.onnx_runtime import OnnxRuntime
+from litebert.text.tokenizer import Tokenizer
+
+# protobuf reads no file above 2 GiB; larger weights lie beside the graph.
+MOST_BYTES = 2**31 - 2**20
+
+
+def export_onnx(
+    source: Path | str,
+    target: Path | str,
+    *,
+    int8: bool = False,
+    attentions: bool = False,
+    check_data: Path | None = None,
+    overwrite: bool = False,
+) -> ExportReport:
+    """Write the ONNX files of a model folder; nothing is written unless fp32 equals torch within 1e-4."""
+    require("onnxruntime", "ONNX export")
+    onnx = require("onnx", "ONNX export")
+    target = Path(target)
+    folder, model = open_source(source, target, overwrite)
+    texts = None
+    if check_data is not None:
+        longest = min(128, model.config.max_position_embeddings)
+        masked = model.head in ("pretraining", "masked-lm")
+        texts = text_requests(check_data, Tokenizer.load(folder), longest, masked)
+    precisions: list[Literal["fp32", "int8"]] = ["fp32", "int8"] if int8 else ["fp32"]
+    reference = Reference(model)
+    files: list[ExportedFile] = []
+    with staged_folder(target, keep=lambda name: False) as staging:
+        copy_companions(folder, staging)
+        protos = {precision: build_onnx(model, precision == "int8", attentions) for precision in precisions}
+        for precision, proto in protos.items():
+            _save(onnx, proto, staging / ONNX_FILES[precision])
+        graph = protos["fp32"].graph
+        manifest = Manifest(
+            head=model.head,
+            inputs=tuple(entry.name for entry in graph.input),
+            outputs=tuple(entry.name for entry in graph.output),
+            files={path.name: checksum(path) for path in sorted(staging.glob("model*.onnx*"))},
+            versions=versions("onnx", "onnxruntime"),
+        )
+        manifest.write(staging)
+        for precision, proto in protos.items():
+            exported = OnnxRuntime(staging, precision=precision)
+            check = compare_runtimes(reference, exported, random_requests(model.config))
+            if precision == "fp32" and not check.within(TOLERANCE):
+                worst = check.worst
+                raise CheckpointError(
+                    f"{folder}: the exported {worst.output} differs from torch by {worst.difference:.1e} at a "
+                    f"magnitude of {worst.magnitude:.1e}, more than {TOLERANCE:g}; nothing was written"
+                )
+            text_check = None if texts is None else compare_runtimes(reference, exported, texts)
+            files.append(_describe(proto, staging, ONNX_FILES[precision], check, text_check))
+        checks = {file.name: file.as_dict() for file in files}
+        Manifest(**{**manifest.__dict__, "checks": checks}).write(staging)
+    return ExportReport(str(target), model.head, count_parameters(model), files)
+
+
+def _save(onnx: Any, proto: Any, path: Path) -> None:
+    if proto.ByteSize() > MOST_BYTES:
+        onnx.save_model(proto, path, save_as_external_data=True, location=f"{path.name}.data")
+    else:
+        onnx.save_model(proto, path)
+    onnx.checker.check_model(str(path), full_check=True)
+
+
+def _describe(proto: Any, folder: Path, name: str, check: Any, text_check: Any) -> ExportedFile:
+    sizes = {tensor.name: (tensor.data_type, int(np.prod(tensor.dims))) for tensor in proto.graph.initializer}
+    int8 = [size for kind, size in sizes.values() if kind == require("onnx", "ONNX export").TensorProto.INT8]
+    return ExportedFile(
+        name=name,
+        bytes=sum(path.stat().st_size for path in folder.glob(f"{name}*")),
+        parameters=sum(size for _, size in sizes.values()),
+        int8_arrays=len(int8),
+        int8_parameters=sum(int8),
+        check=check,
+        text_check=text_check,
+    )

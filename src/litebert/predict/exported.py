@@ -1,0 +1,75 @@
+"""What `export.json` says of an exported folder: its head, its inputs and outputs, its files' checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import CheckpointError
+from litebert.model.heads import MODELS
+
+MANIFEST_FILE = "export.json"
+FORMAT = "litebert export"
+VERSION = 1
+# The file of each kind and precision; a folder may hold several.
+ONNX_FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
+TORCH_FILE = "model.pt2"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of `export.json`."""
+
+    head: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    files: Mapping[str, str]  # name -> SHA-256
+    versions: Mapping[str, str]  # package -> version that wrote the files
+    checks: Mapping[str, Any] = field(default_factory=dict)  # file -> how far it is from torch
+
+    def write(self, folder: Path) -> None:
+        """Write `export.json`."""
+        data = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        (folder / MANIFEST_FILE).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+    def verify(self, folder: Path, name: str) -> Path:
+        """The path of one of the files, which must be as it was written."""
+        path = folder / name
+        if name not in self.files or not path.is_file():
+            there = [known for known in self.files if (folder / known).is_file()]
+            raise CheckpointError(f"{folder}: holds no {name}; there is: {', '.join(there) or 'none of its files'}")
+        if checksum(path) != self.files[name]:
+            raise CheckpointError(f"{path}: damaged: its checksum is not that of {MANIFEST_FILE}; export it again")
+        return path
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read `export.json`; a folder without one was not exported."""
+    path = folder / MANIFEST_FILE
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder}: no {MANIFEST_FILE} here, so this is not an exported model; make one of a model folder with "
+            f"`litebert export {folder} --to onnx`"
+        )
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        assert data.pop("format") == FORMAT
+        version = int(data.pop("version"))
+        manifest = Manifest(**data) if version == VERSION else None
+    except (OSError, ValueError, AssertionError, AttributeError, KeyError, TypeError):
+        raise CheckpointError(f"{path}: damaged, or not written by litebert; export the model again") from None
+    if manifest is None:
+        raise CheckpointError(f"{path}: version {version}, this litebert reads version {VERSION}; export it again")
+    if manifest.head not in MODELS or not isinstance(manifest.files, dict):
+        raise CheckpointError(f"{path}: damaged: no readable head and files in it; export the model again")
+    return manifest
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
