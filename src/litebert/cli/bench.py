@@ -1,0 +1,76 @@
+"""`litebert bench`: how fast is this machine, and beside whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from litebert.cli import app
+
+bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("pretrain")
+def pretrain(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Presets; by default what fits the device.", metavar="MODEL")
+    ] = None,
+    length: Annotated[list[int] | None, typer.Option(help="Sequence lengths.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens per micro-batch; 32,768 on a GPU.")] = None,
+    against: Annotated[
+        str, typer.Option(help="Sides of transformers: compiled, eager, both with a comma, or none.")
+    ] = "compiled,eager",
+    store: Annotated[Path | None, typer.Option(help="A token store: real document lengths, and the loader.")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer of the store.")] = None,
+    rounds: Annotated[int, typer.Option(help="Turns that each side takes.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Length of a turn.")] = 1.0,
+    fast_layers: Annotated[bool, typer.Option(help="Our fast path, where the device has it.")] = True,
+    recompute: Annotated[bool, typer.Option(help="Keep only each layer's input.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
+) -> None:
+    """Training speed of our models here, and of transformers on the same tokens where it is installed."""
+    import importlib.util
+
+    from rich.console import Console
+
+    from litebert.bench.pretrain import Case, bench_pretrain
+    from litebert.errors import InputError
+    from litebert.files import write_atomic
+    from litebert.train.device import DeviceConfig, open_device
+
+    console = Console()
+    peers = [] if against == "none" else against.split(",")
+    if unknown := set(peers) - {"compiled", "eager"}:
+        raise InputError(f"--against: {', '.join(sorted(unknown))} is not one of: compiled, eager, none")
+    if (store is None) != (tokenizer is None):
+        raise InputError("--store and --tokenizer belong together")
+    if peers and importlib.util.find_spec("transformers") is None:
+        console.print("transformers is not installed (pip install 'litebert[hf]'): only our side is measured")
+        peers = []
+    device = open_device(DeviceConfig(fast_layers="auto" if fast_layers else "off", recompute=recompute))
+    if not device.compile and "compiled" in peers:
+        peers.remove("compiled")  # no compiler here, or a CPU, where nobody waits for one
+    names = models or (["albert-base"] if device.is_cuda else ["albert-tiny"])
+    lengths = length or ([128, 512] if device.is_cuda else [128])
+    cases = [
+        Case(
+            name,
+            each,
+            tokens or (32_768 if device.is_cuda else 1_024),
+            tuple(peers),  # type: ignore[arg-type]
+            str(store) if store else None,
+            str(tokenizer) if tokenizer else None,
+        )
+        for name in names
+        for each in lengths
+    ]
+    result = bench_pretrain(cases, device, rounds, seconds)
+    console.print(f"{device.name}, {device.precision}, ceiling {result.hardware['ceiling_tflops']:,.1f} TFLOP/s")
+    print(result.table())
+    if out:
+        write_atomic(out, json.dumps(result.as_dict(), indent=1) + "\n")
+        print(f"written: {out}")
