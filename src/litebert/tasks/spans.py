@@ -8,11 +8,12 @@ Shapes: S tokens of a window, A longest answer, K starts, K_end ends of each sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from litebert.tasks.features import Sequence as Window
@@ -55,73 +56,78 @@ def best_spans(
     windows: Sequence[Window], outputs: Sequence[Outputs], context: str, n_best: int = 20, max_answer: int = 30
 ) -> Answers:
     """The n best answers over all windows of one context; spans of the same text are counted once, at their best."""
-    scores, firsts, lasts, nulls = [], [], [], []  # firsts and lasts: characters
+    scores, places, nulls = [], [], []
     for window, output in zip(windows, outputs, strict=True):
-        assert window.offsets is not None
-        starts, ends, sums = (_searched_pairs if "start_index" in output else _all_pairs)(window, output, max_answer)
-        scores.append(sums)
-        firsts.append(window.offsets[starts, 0])
-        lasts.append(window.offsets[ends, 1])
+        pairs, place = (_searched_pairs if "start_index" in output else _all_pairs)(window, output, max_answer)
+        scores.append(pairs)
+        places.append(place)
         nulls.append(float(output["answerable"] if "answerable" in output else output["start"][0] + output["end"][0]))
-    spans = _distinct(context, np.concatenate(scores), np.concatenate(firsts), np.concatenate(lasts), n_best)
-    ranked = tuple(spans.values())
+    ranked = _distinct(context, windows, scores, places, n_best)
     null = min(nulls)  # the window that most believes in an answer decides
     if "answerable" not in outputs[0]:
         null -= ranked[0].score if ranked else 0.0
     return Answers(ranked, null)
 
 
-def _distinct(
-    context: str,
-    scores: NDArray[np.float64],
-    firsts: NDArray[np.int32],
-    lasts: NDArray[np.int32],
-    n_best: int,
-) -> dict[str, Span]:
-    """The best spans with different texts, best first (the earlier of equals)."""
-    take = 2 * n_best
-    while True:
-        # Sorting only the top is much faster; it has to grow where many spans read the same.
-        top = np.argpartition(-scores, take)[:take] if take < len(scores) else np.arange(len(scores))
-        spans: dict[str, Span] = {}
-        for i in top[np.lexsort((lasts[top], firsts[top], -scores[top]))]:
-            text = context[firsts[i] : lasts[i]]
-            if text.strip() and text not in spans and len(spans) < n_best:
-                spans[text] = Span(text, int(firsts[i]), int(lasts[i]), float(scores[i]))
-        if len(spans) == n_best or take >= len(scores):
-            return spans
-        take *= 4
-
-
-Pairs = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]
+# Scores of pairs in some order (-inf for what cannot be an answer), and from places in that order to first, last token.
+Place = Callable[[NDArray[np.intp]], tuple[NDArray[np.intp], NDArray[np.intp]]]
+Pairs = tuple[NDArray[np.float64], Place]
 
 
 def _all_pairs(window: Window, output: Outputs, max_answer: int) -> Pairs:
-    """Every allowed (start, end) of a window with its score."""
+    """Every (start, end) of a window in reach of `max_answer`."""
     assert window.inside is not None
     assert window.max_context is not None
-    start, end = output["start"].astype(np.float64), output["end"].astype(np.float64)  # [S]
-    size = len(window.ids)
-    starts = np.flatnonzero(window.inside & window.max_context)
-    ends = starts[:, None] + np.arange(max_answer)  # [starts, A]
-    reachable = ends < size
-    ends = np.minimum(ends, size - 1)
-    allowed = reachable & window.inside[ends]
-    scores = np.where(allowed, start[starts][:, None] + end[ends], -np.inf)
-    rows, columns = np.nonzero(allowed)
-    return starts[rows], ends[rows, columns], scores[rows, columns]
+    start = np.where(window.inside & window.max_context, output["start"].astype(np.float64), -np.inf)  # [S]
+    end = np.where(window.inside, output["end"].astype(np.float64), -np.inf)
+    reach = np.concatenate([end, np.full(max_answer - 1, -np.inf)])
+    scores = start[:, None] + sliding_window_view(reach, max_answer)  # [S, A]
+    return scores.ravel(), lambda places: (places // max_answer, places // max_answer + places % max_answer)
 
 
 def _searched_pairs(window: Window, output: Outputs, max_answer: int) -> Pairs:
-    """The pairs that the answer head has found, those that may be answers."""
+    """The pairs that the answer head has found."""
     assert window.inside is not None
     assert window.max_context is not None
     ends = output["end_index"].astype(np.intp)  # [K_end, K]
     starts = np.broadcast_to(output["start_index"].astype(np.intp), ends.shape)
     scores = output["start_log_prob"].astype(np.float64) + output["end_log_prob"].astype(np.float64)
     size = len(window.ids)  # a padded batch may point behind the window
-    fits = (starts < size) & (ends < size)
-    inside_start = window.inside & window.max_context
-    allowed = fits & inside_start[np.minimum(starts, size - 1)] & window.inside[np.minimum(ends, size - 1)]
-    allowed &= (ends >= starts) & (ends < starts + max_answer)
-    return starts[allowed], ends[allowed], scores[allowed]
+    can_start = (window.inside & window.max_context)[np.minimum(starts, size - 1)]
+    allowed = can_start & window.inside[np.minimum(ends, size - 1)]
+    allowed &= (starts < size) & (ends < size) & (ends >= starts) & (ends < starts + max_answer)
+    flat = starts.ravel(), ends.ravel()
+    return np.where(allowed, scores, -np.inf).ravel(), lambda places: (flat[0][places], flat[1][places])
+
+
+def _distinct(
+    context: str,
+    windows: Sequence[Window],
+    scores: list[NDArray[np.float64]],
+    places: list[Place],
+    n_best: int,
+) -> tuple[Span, ...]:
+    """The best spans with different texts, best first (the earlier and shorter of equals)."""
+    pairs = np.concatenate(scores)
+    ends = np.cumsum([len(each) for each in scores])
+    take = 2 * n_best
+    while True:
+        # Only the top is sorted; it has to grow where many spans read the same.
+        top = np.argpartition(-pairs, take)[:take] if take < len(pairs) else np.arange(len(pairs))
+        top = top[pairs[top] > -np.inf]
+        owner = np.searchsorted(ends, top, side="right")
+        found = []
+        for number in np.unique(owner):
+            window, mine = windows[number], top[owner == number]
+            assert window.offsets is not None
+            first, last = places[number](mine - (ends[number] - len(scores[number])))
+            characters = zip(window.offsets[first, 0].tolist(), window.offsets[last, 1].tolist(), strict=True)
+            found += [(-score, *span) for score, span in zip(pairs[mine].tolist(), characters, strict=True)]
+        spans: dict[str, Span] = {}
+        for score, start, end in sorted(found):
+            text = context[start:end]
+            if text.strip() and text not in spans and len(spans) < n_best:
+                spans[text] = Span(text, start, end, -score)
+        if len(spans) == n_best or len(top) < take:
+            return tuple(spans.values())
+        take *= 4
