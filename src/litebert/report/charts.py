@@ -73,7 +73,8 @@ class Metric:
     smoothing: float = 1 / 30
 
 
-def _held_out(name: str) -> Callable[[Run], Series]:
+def held_out(name: str) -> Callable[[Run], Series]:
+    """Where a chart's held-out curve is from."""
     return lambda run: run.held_out.series(name)
 
 
@@ -90,20 +91,20 @@ def held_out_loss(run: Run) -> Series:
 ROWS: tuple[tuple[Metric, ...], ...] = (
     (Metric("loss", "Loss", "number", "loss", held_out_loss, log=True),),
     (
-        Metric("mlm-accuracy", "Masked words, accuracy", "percent", "mlm_accuracy", _held_out("mlm_accuracy"), "mlm"),
+        Metric("mlm-accuracy", "Masked words, accuracy", "percent", "mlm_accuracy", held_out("mlm_accuracy"), "mlm"),
         Metric(
             "sentence-accuracy",
             "{sentence_task}, accuracy",
             "percent",
             "sentence_accuracy",
-            _held_out("sentence_accuracy"),
+            held_out("sentence_accuracy"),
             "sentence",
         ),
     ),
     (
-        Metric("mlm-loss", "Masked words, loss", "number", "mlm_loss", _held_out("mlm_loss"), log=True),
+        Metric("mlm-loss", "Masked words, loss", "number", "mlm_loss", held_out("mlm_loss"), log=True),
         Metric(
-            "sentence-loss", "{sentence_task}, loss", "number", "sentence_loss", _held_out("sentence_loss"), log=True
+            "sentence-loss", "{sentence_task}, loss", "number", "sentence_loss", held_out("sentence_loss"), log=True
         ),
     ),
     (
@@ -121,9 +122,9 @@ def sentence_task(runs: Sequence[Run]) -> str:
     return names.get(str(*objectives), "Sentence pairs") if len(objectives) == 1 else "Sentence pairs"
 
 
-def make_charts(runs: Sequence[Run]) -> list[list[Chart]]:
+def make_charts(runs: Sequence[Run], metrics: Sequence[Sequence[Metric]] = ROWS) -> list[list[Chart]]:
     """The charts of a page, row by row; a metric that no run has is left out."""
-    rows = [[chart for metric in row if (chart := _make_chart(metric, runs))] for row in ROWS]
+    rows = [[chart for metric in row if (chart := _make_chart(metric, runs))] for row in metrics]
     has_sentences = any(chart.name == "sentence-loss" for row in rows for chart in row)
     if not has_sentences:  # then the masked words' loss is the loss, shown already
         rows = [[chart for chart in row if chart.name != "mlm-loss"] for row in rows]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import litebert
 from litebert.errors import DataError
@@ -29,22 +30,41 @@ def write_report(runs: Sequence[Path | str], out: Path | str) -> Path:
 
 def write_page(runs: Sequence[Run], out: Path | str) -> Path:
     """Write the page about runs that are read already."""
+    return write_html(draw_page(runs), out)
+
+
+def write_html(page: str, out: Path | str) -> Path:
+    """Write a page where a file may be."""
     out = Path(out)
     if out.is_dir():
         raise DataError(f"{out}: is a folder; name a file, for example {out / 'report.html'}")
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, draw_page(runs))
+    write_atomic(out, page)
     return out
 
 
 def draw_page(runs: Sequence[Run]) -> str:
     """The whole page as text."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
+    axes = make_axes(runs)
+    rows = make_charts(runs)
+    sections = [
+        draw_section("Numbers", draw_tiles(runs[0]) if len(runs) == 1 else draw_comparison(runs), hide_title=True),
+        draw_section("What differs", draw_differences(runs)),
+        draw_section("Curves", draw_figures(rows, runs, axes)),
+        draw_section("Filled masks", draw_masks(runs)),
+        draw_section("What happened", draw_events(runs)),
+        draw_section("Hardware and software", draw_provenance(runs)),
+        draw_section("Config", draw_settings(runs)),
+    ]
+    return assemble_page(title, _header(runs, title), sections, chart_data(rows, runs, axes))
+
+
+def assemble_page(title: str, header: Markup, sections: Child, data: Any, more_style: str = "") -> str:
+    """A page of ours: its style, header, sections, footer, and the script with its data."""
     style, script = (
         files("litebert.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
-    axes = make_axes(runs)
-    rows = make_charts(runs)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Nothing is loaded, and no script runs but ours, whatever the texts of a run hold.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -55,23 +75,14 @@ def draw_page(runs: Sequence[Run]) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{title} · litebert report"),
-        element("style", Markup(style)),
+        element("style", Markup(style + more_style)),
     )
     body = element(
         "body",
-        _header(runs, title),
-        element(
-            "main",
-            _section("Numbers", draw_tiles(runs[0]) if len(runs) == 1 else draw_comparison(runs), hide_title=True),
-            _section("What differs", draw_differences(runs)),
-            _section("Curves", draw_figures(rows, runs, axes)),
-            _section("Filled masks", draw_masks(runs)),
-            _section("What happened", draw_events(runs)),
-            _section("Hardware and software", draw_provenance(runs)),
-            _section("Config", draw_settings(runs)),
-        ),
+        header,
+        element("main", sections),
         _footer(),
-        element("script", inline_json(chart_data(rows, runs, axes)), type="application/json", id="data"),
+        element("script", inline_json(data), type="application/json", id="data"),
         element("script", Markup(script)),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
@@ -83,15 +94,21 @@ def _header(runs: Sequence[Run], title: str) -> Markup:
         line: Child = [element("span", state, class_=f"state {state.split()[0]}"), describe_run(runs[0])]
     else:
         line = ", ".join(run.name for run in runs)
+    return draw_header("litebert · pretraining report", title, line)
+
+
+def draw_header(eyebrow: str, title: str, subtitle: Child) -> Markup:
+    """The top of a page."""
     return element(
         "header",
-        element("p", "litebert · pretraining report", class_="eyebrow"),
+        element("p", eyebrow, class_="eyebrow"),
         element("h1", title),
-        element("p", line, class_="subtitle"),
+        element("p", subtitle, class_="subtitle"),
     )
 
 
-def _section(title: str, content: Child, hide_title: bool = False) -> Markup | None:
+def draw_section(title: str, content: Child, hide_title: bool = False) -> Markup | None:
+    """A part of the page under its title; None where there is nothing to show."""
     if not content:
         return None
     heading = element("h2", title, class_="visually-hidden" if hide_title else "section-title")
