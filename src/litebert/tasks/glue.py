@@ -80,15 +80,16 @@ SOURCES = {
     "ax": _Source("AX", *_PREMISES, ("label", "Label"), _HUB_NLI),
 }
 _IDS = ("index", "idx", "id")
-_FILES = {
+# Split -> what its file may be called, officially first.
+_FILES = {"train": ("train",), "dev": ("dev", "validation"), "test": ("test",)}
+_MNLI_FILES = {
     "train": ("train",),
-    "dev": ("dev", "validation"),
-    "dev matched": ("dev_matched", "validation_matched"),
-    "dev mismatched": ("dev_mismatched", "validation_mismatched"),
-    "test": ("test", "diagnostic"),
-    "test matched": ("test_matched",),
-    "test mismatched": ("test_mismatched",),
+    "matched": ("dev_matched", "validation_matched"),
+    "mismatched": ("dev_mismatched", "validation_mismatched"),
+    "test-matched": ("test_matched",),
+    "test-mismatched": ("test_mismatched",),
 }
+_AX_FILES = {"test": ("diagnostic", "ax", "test")}
 
 
 def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encoding: str) -> TaskData:
@@ -98,24 +99,21 @@ def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encodi
 
 
 def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
-    """Tables by split ("train", "dev", "dev matched", "test", ...) -> their examples."""
+    """Tables by split ("train", "dev" or "matched", "test" or "test-matched", ...) -> their examples."""
     data = TaskData(TASKS[name])
     for split, table in tables.items():
         examples = _examples(name, table, split, data.notes)
-        part, _, variant = split.partition(" ")
-        if part == "train":
+        if split == "train":
             data.train.extend(examples)
         else:
-            {"dev": data.dev, "test": data.test}[part][variant or part] = examples
+            (data.test if split.startswith("test") else data.dev)[split] = examples
     return data
 
 
 def find_files(name: str, folder: Path) -> dict[str, Path]:
     """Files by split in a task's folder, whatever their format."""
     places = [folder / SOURCES[name].folder, folder, *([folder / "MNLI"] if name == "ax" else [])]
-    wanted = {s: stems for s, stems in _FILES.items() if (" " in s) == (name == "mnli") or s == "train"}
-    if name == "ax":
-        wanted = {"test": ("diagnostic", "ax", "test")}
+    wanted = {"mnli": _MNLI_FILES, "ax": _AX_FILES}.get(name, _FILES)
     for place in places:
         found: dict[str, Path] = {}
         for split, stems in wanted.items():

@@ -46,7 +46,7 @@ def read_own_from_hub(
 
 
 def load_tables(source: str) -> dict[str, Table]:
-    """The splits of a data set by our names: {"train": ..., "dev": ..., "dev matched": ..., "test": ...}."""
+    """The splits of a data set by our names: {"train": ..., "dev": ..., "test": ...}."""
     if importlib.util.find_spec("datasets") is None:
         raise DataError(
             f"{source}: reading by name needs the package datasets (pip install datasets); "
@@ -63,7 +63,10 @@ def load_tables(source: str) -> dict[str, Table]:
     for split, rows in loaded.items():
         part, _, variant = split.partition("_")
         if part in _SPLITS:
-            tables[f"{_SPLITS[part]} {variant}".strip()] = _table(f"hub:{source}/{split}", rows)
+            name = _SPLITS[part]
+            if variant:  # MNLI: validation_matched, test_mismatched
+                name = variant if name == "dev" else f"{name}-{variant}"
+            tables[name] = _table(f"hub:{source}/{split}", rows)
     if not tables:
         raise DataError(f"{source}: no split train, validation or test; it has {', '.join(loaded)}")
     return tables

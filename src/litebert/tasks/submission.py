@@ -17,7 +17,7 @@ from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import Example
 from litebert.tasks.task import Task
 
-_MNLI = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}
+_MNLI = {"test-matched": "MNLI-m", "test-mismatched": "MNLI-mm"}
 
 
 def write_submission(
@@ -29,7 +29,7 @@ def write_submission(
     if task.kind == "question-answering":
         return _write_answers(task, split, examples, predictions, folder)
     if task.kind == "multiple-choice":
-        letters = {e.id: chr(ord("A") + p.value) for e, p in zip(examples, predictions, strict=True)}  # type: ignore[operator]
+        letters = {e.id: _letter(p.value) for e, p in zip(examples, predictions, strict=True)}
         return [_write_json(folder / f"{task.name}-{split}.json", letters)]
     lines = ["index\tprediction"]
     for example, prediction in zip(examples, predictions, strict=True):
@@ -44,6 +44,11 @@ def _file_name(task: Task, split: str) -> str:
         return _MNLI[split]
     name = glue.SOURCES[task.name].folder if task.name in glue.SOURCES else task.name
     return name if split == "test" and task.name in glue.SOURCES else f"{name}-{split}"
+
+
+def _letter(option: object) -> str:
+    assert isinstance(option, int)
+    return chr(ord("A") + option)
 
 
 def _cell(task: Task, prediction: Prediction) -> str:
