@@ -27,6 +27,8 @@ from litebert.cli import (  # noqa: E402, F401
     generate,
     pretrain,
     report,
+    reproduce,
+    bench,
     model,
     serve,
     doctor,

@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper as a comparison: sum of weight x row, `above` or `not_above` a reference."""
+    """A sentence of the paper as a comparison: sum of weight x row, `above`, `not_above` or `near` a reference."""
 
     text: str
     #: The claim is tested on each of these that was measured.
@@ -65,14 +65,15 @@ class Claim:
     of: Mapping[str, float]
     above: float | None = None
     not_above: float | None = None
+    near: float | None = None
     #: The least difference that would matter: what separates "no difference" from "cannot be told".
     margin: float = 0.5
 
     @property
     def reference(self) -> float:
         """What the comparison is held against."""
-        reference = self.above if self.above is not None else self.not_above
-        assert reference is not None
+        given = [value for value in (self.above, self.not_above, self.near) if value is not None]
+        (reference,) = given
         return reference
 
 
@@ -145,8 +146,8 @@ def _check(table: Table) -> None:
             if other is not None and other not in table.rows:
                 raise ConfigError(f"{table.name}: rows.{name}: no row {other!r}{did_you_mean(other, table.rows)}")
     for claim in table.claims:
-        if (claim.above is None) == (claim.not_above is None):
-            raise ConfigError(f"{table.name}: claim {claim.text!r}: give one of above and not_above")
+        if sum(value is not None for value in (claim.above, claim.not_above, claim.near)) != 1:
+            raise ConfigError(f"{table.name}: claim {claim.text!r}: give one of above, not_above and near")
         for row_name in claim.of:
             if row_name not in table.rows:
                 hint = did_you_mean(row_name, table.rows)

@@ -1,0 +1,163 @@
+"""`litebert reproduce`: the paper's tables and figures, one command each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from litebert.cli import app
+from litebert.errors import ConfigError
+
+if TYPE_CHECKING:
+    from litebert.reproduce.budget import Options
+    from litebert.reproduce.reproduction import Outcome
+
+
+@app.command()
+def reproduce(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="table1 ... table13, figure1, figure2; or all.", metavar="TABLE...")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="paper, gpu-hour or cpu.")] = "cpu",
+    minutes: Annotated[
+        float | None, typer.Option("--minutes-per-row", help="Training time of each run of a row (one per seed).")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of each run, instead of minutes.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each row; by default what the table asks for.")] = None,
+    data: Annotated[list[Path] | None, typer.Option(help="A token store; may be given several times.")] = None,
+    more_data: Annotated[
+        list[Path] | None, typer.Option(help="A store of additional data (table7, figure2); may be repeated.")
+    ] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer that the stores were built with.")] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="A folder with data sets (glue/SST-2, squad, race): adds downstream columns.")
+    ] = None,
+    measure: Annotated[list[str] | None, typer.Option(help="Only this metric, such as speed; may be repeated.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value in the config of every run, such as optim.lr=5e-4.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; the same command goes on where it was stopped.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at the same time; by default 1, and one per processor at the scale cpu.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, tokens and hours; train nothing.")] = False,
+    form: Annotated[str, typer.Option("--format", help="screen, markdown, latex or json.")] = "screen",
+    show_list: Annotated[bool, typer.Option("--list", help="List tables, figures and scales, and exit.")] = False,
+) -> None:
+    """Run a table of the ALBERT paper at a scale, and print it beside the paper's numbers, with a verdict per claim."""
+    if show_list:
+        _print_list()
+        return
+    if not tables:
+        raise ConfigError("name a table, such as table5; litebert reproduce --list shows all")
+    if form not in ("screen", "markdown", "latex", "json"):
+        raise ConfigError(f"--format: {form!r} is not one of: screen, markdown, latex, json")
+    from litebert.reproduce.budget import Options as make_options
+    from litebert.reproduce.table import NAMES
+
+    names = list(NAMES) if tables == ["all"] else list(dict.fromkeys(tables))
+    options = make_options(seeds, minutes, steps, tuple(settings or ()), tuple(measure or ()), tasks)
+    if dry_run:
+        _print_estimates(names, scale, options)
+        return
+    from litebert.reproduce.cell import CellStopped
+    from litebert.reproduce.page import write_outcomes
+    from litebert.reproduce.reproduction import DataChoice
+    from litebert.reproduce.reproduction import reproduce as run
+    from litebert.train.distributed import world_from_environment
+
+    out = out or Path("reproductions") / f"{'-'.join(names)}-{scale}"
+    choice = DataChoice(tuple(data or ()), tuple(more_data or ()), tokenizer)
+    try:
+        outcomes = run(names, scale, out, options, choice, jobs, say=_say)
+    except CellStopped as stopped:
+        _say("stopped; the same command goes on from here")
+        raise typer.Exit(128 + stopped.signal) from None
+    if not world_from_environment().is_main:
+        return
+    page = write_outcomes(out)
+    _print_outcomes(outcomes, form)
+    _say(f"page: {page}")
+    if any(outcome.results.problems for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _say(text: str) -> None:
+    """Progress goes to stderr, so that stdout holds nothing but the tables."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _print_outcomes(outcomes: list[Outcome], form: str) -> None:
+    from rich.console import Console
+
+    from litebert.reproduce.render import to_json, to_latex, to_markdown, to_screen
+
+    if form == "json":
+        tables = [to_json(outcome) for outcome in outcomes]
+        print(json.dumps(tables[0] if len(tables) == 1 else tables, indent=1, ensure_ascii=False))
+    elif form == "screen":
+        console = Console(highlight=False)
+        for outcome in outcomes:
+            console.print(to_screen(outcome), "")
+    else:
+        print("\n".join((to_latex if form == "latex" else to_markdown)(outcome) for outcome in outcomes))
+
+
+def _print_list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from litebert.reproduce.scale import load_scales
+    from litebert.reproduce.table import NAMES, load_table
+
+    listed = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("name", "title", "what varies"):
+        listed.add_column(column, no_wrap=column == "name")
+    for column in ("rows", "seeds", "claims"):
+        listed.add_column(column, justify="right")
+    for name in NAMES:
+        table = load_table(name)
+        counts = (sum(row.is_run for row in table.rows.values()), table.seeds, len(table.claims))
+        listed.add_row(name, table.title, table.varies, *map(str, counts))
+    console = Console(highlight=False)
+    console.print(listed, "")
+    for scale in load_scales().values():
+        console.print(f"--scale {scale.name:9s} {scale.about}")
+
+
+def _print_estimates(names: list[str], scale_name: str, options: Options) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from litebert.reproduce.budget import estimate
+    from litebert.reproduce.scale import load_scale
+    from litebert.reproduce.table import load_table
+    from litebert.report.numbers import count
+
+    console = Console(highlight=False)
+    scale = load_scale(scale_name)
+    for name in names:
+        table = load_table(name)
+        rows, source = estimate(table, scale, options)
+        console.print(f"[bold]{table.label}[/bold]. {table.title}, scale {scale.name}")
+        listed = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        listed.add_column("row", no_wrap=True)
+        listed.add_column("model")
+        for column in ("parameters", "runs", "steps", "tokens", "hours"):
+            listed.add_column(column, justify="right")
+        for row in rows:
+            counts = (count(row.parameters), str(row.runs), f"{row.steps:,}", count(row.tokens))
+            listed.add_row(row.row, row.shape, *counts, _hours(row.hours))
+        if rows:
+            total = (str(sum(row.runs for row in rows)), "", count(sum(row.tokens for row in rows)))
+            listed.add_row("all", "", "", *total, _hours(sum(row.hours for row in rows)), style="bold")
+            console.print(listed)
+        console.print(f"hours: {source}" if rows else source, "", style="dim")
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"

@@ -1,0 +1,178 @@
+"""How long: minutes per run, the steps that fit into them, and what a whole table will take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from litebert.errors import ConfigError
+from litebert.model.count import count_parameters, forward_flops
+from litebert.pretraining.config import RunConfig
+from litebert.pretraining.plan import predict, time_micro_batch
+from litebert.reproduce.metrics import METRICS
+from litebert.reproduce.scale import Scale
+from litebert.reproduce.table import Table
+from litebert.train.device import open_device
+
+# Batches, reports and evaluations take their share of the time beside the steps themselves.
+OVERHEAD = 1.15
+
+#: Steps by table (`table5`), or by row where rows get equal time (`table6/bert-large`).
+Steps = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose about a reproduction."""
+
+    seeds: int | None = None
+    minutes: float | None = None
+    steps: int | None = None
+    settings: tuple[str, ...] = ()
+    #: Only these metrics.
+    measure: tuple[str, ...] = ()
+    tasks: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.seeds is not None and self.seeds < 1:
+            raise ConfigError(f"--seeds: must be at least 1, got {self.seeds}")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ConfigError(f"--minutes-per-row: must be above 0, got {self.minutes:g}")
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError(f"--steps: must be at least 1, got {self.steps}")
+        if self.tasks is not None and not self.tasks.is_dir():
+            raise ConfigError(f"--tasks: {self.tasks} is no folder; name one that holds data sets such as SST-2/")
+
+
+def num_seeds(table: Table, options: Options) -> int:
+    """How many seeds each row gets."""
+    return options.seeds or table.seeds
+
+
+def wanted_metrics(table: Table, options: Options) -> tuple[str, ...]:
+    """What is measured of every cell: what needs a run at all."""
+    wanted = [name for name in table.measure if METRICS[name].source in ("model", "speed")]
+    if options.tasks is not None:
+        wanted += [name for name in table.columns if METRICS[name].source == "task"]
+    if options.measure:
+        for name in options.measure:
+            if name not in table.columns:
+                raise ConfigError(f"--measure: {table.name} has no {name}; it has: {', '.join(table.columns)}")
+        wanted = [name for name in wanted if name in options.measure]
+        if "speed_up" in options.measure:
+            wanted.append("speed")
+    # Those that follow from others are worked out when the table is made.
+    return tuple(dict.fromkeys(name for name in wanted if name not in ("speed_up", "average")))
+
+
+def minutes_per_run(table: Table, scale: Scale, options: Options) -> float | None:
+    """The wall-clock budget of one run; None where steps alone decide."""
+    if options.minutes is not None or options.steps is not None:
+        return options.minutes
+    if scale.hours:
+        runs = sum(row.is_run for row in table.rows.values()) * num_seeds(table, options)
+        return 60 * scale.hours / max(runs, 1)
+    if table.budget == "time" and scale.minutes:
+        return scale.minutes
+    return None
+
+
+def plan_steps(
+    tables: Sequence[Table], scale: Scale, options: Options, vocabulary: int | None = None
+) -> dict[str, int]:
+    """Steps that fit into the minutes, timed here; empty where there is no such limit.
+
+    Rows that get equal tokens all do what the slowest of them can, over all the tables, so that they can share cells.
+    """
+    steps: dict[str, int] = {}
+    for table in tables:
+        minutes = minutes_per_run(table, scale, options)
+        if minutes is None or not any(METRICS[name].source != "speed" for name in wanted_metrics(table, options)):
+            continue
+        runs = {
+            name: scale.run_of(row, settings=options.settings, vocabulary=vocabulary)
+            for name, row in table.rows.items()
+            if row.is_run
+        }
+        if table.budget == "time":
+            for name, run in runs.items():
+                steps[f"{table.name}/{name}"] = max(1, math.ceil(60 * minutes / seconds_per_step(run)))
+        else:
+            slowest = max(runs.values(), key=_run_flops)
+            steps[table.name] = max(1, int(60 * minutes / (OVERHEAD * seconds_per_step(slowest))))
+    least = min((count for key, count in steps.items() if "/" not in key), default=0)
+    return {key: count if "/" in key else least for key, count in steps.items()}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one row takes, all its seeds together."""
+
+    row: str
+    shape: str
+    parameters: int
+    runs: int
+    steps: int
+    tokens: int
+    hours: float
+
+
+def estimate(table: Table, scale: Scale, options: Options) -> tuple[list[Estimate], str]:
+    """Runs, tokens and hours of each row without any data, and where the hours come from."""
+    minutes = minutes_per_run(table, scale, options)
+    configs = {
+        name: scale.run_of(row, steps=options.steps, settings=options.settings)
+        for name, row in table.rows.items()
+        if row.is_run
+    }
+    if not wanted_metrics(table, options):
+        return [], "nothing to train: parameters are counted"
+    on_gpu = scale.run.get("device", {}).get("device") != "cpu"
+    if on_gpu:
+        per_step = {name: predict(c.model, 1, c.batch_tokens, 1, c.recipe.max_length).seconds_per_step for name, c in configs.items()}
+        source = "GPU hours, from the rates of `litebert plan` (H200)"
+    else:
+        slowest = max(configs, key=lambda name: _run_flops(configs[name]))
+        seconds = seconds_per_step(configs[slowest])
+        per_step = {name: seconds * _run_flops(c) / _run_flops(configs[slowest]) for name, c in configs.items()}
+        source = "timed on this machine, one run at a time"
+    common = None
+    if minutes is not None:
+        common = int(60 * minutes / (OVERHEAD * max(per_step.values())))
+        source += f"; {minutes:.3g} minutes for each run" + (
+            "" if table.budget == "time" else ", in which the slowest row sets the steps of all (timed when it starts)"
+        )
+    rows = []
+    for name, config in configs.items():
+        steps = config.steps
+        if minutes is not None:
+            steps = int(60 * minutes / (OVERHEAD * per_step[name])) if table.budget == "time" else common or 1
+        runs = num_seeds(table, options)
+        model = config.model
+        rows.append(
+            Estimate(
+                name,
+                f"{model.num_hidden_layers} x {model.hidden_size}, E {model.embedding_size}, {model.sharing}",
+                count_parameters(model).total,
+                runs,
+                steps,
+                runs * steps * config.batch_tokens,
+                runs * steps * per_step[name] * OVERHEAD / 3600,
+            )
+        )
+    return rows, source
+
+
+def seconds_per_step(config: RunConfig) -> float:
+    """Seconds of one optimiser step on this machine, from a timed micro-batch."""
+    device = open_device(config.device)
+    count = config.micro_batches(1)
+    tokens = config.batch_tokens // count
+    return count * time_micro_batch(config, device, config.model.num_hidden_layers, tokens)
+
+
+def _run_flops(config: RunConfig) -> float:
+    """What a step computes."""
+    return forward_flops(config.model, config.recipe.max_length) * config.batch_tokens

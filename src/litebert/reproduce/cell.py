@@ -1,0 +1,252 @@
+"""One cell of a table: a row with one seed. It is trained, measured, and can be stopped and continued at any point.
+
+CELL/
+  cell.json      what is to be done                 result.json   what was measured, the truth of a cell
+  run/           the pretraining run                examples.npz  right answers per held-out sequence
+  error.txt      why it failed, if it did           log.txt       its output, where several cells run at once
+
+`python -m litebert.reproduce.cell CELL` works on one, for a runner that wants several at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from litebert.config import build, to_dict
+from litebert.files import write_atomic
+from litebert.pretraining.config import RunConfig
+from litebert.pretraining.evaluate import load_pretrained
+from litebert.pretraining.plan import time_micro_batch
+from litebert.pretraining.run import pretrain
+from litebert.reproduce.downstream import score_downstream
+from litebert.reproduce.measure import Examples, layer_distances, pair_batches, score_examples
+from litebert.reproduce.metrics import METRICS
+from litebert.reproduce.probe import probe_pairs
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import open_device
+from litebert.train.log import read_metrics
+
+LAYER_METRICS = ("l2_roughness", "angle_roughness", "last_l2")
+
+
+class CellStopped(Exception):
+    """Somebody asked to stop while a cell was trained; its checkpoint is written."""
+
+    def __init__(self, signal: int):
+        super().__init__(f"stopped by signal {signal}")
+        self.signal = signal
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is to be trained and measured; the same cell may serve several tables."""
+
+    #: Its folder's name, which ends with a hash of everything that decides what is learned.
+    name: str
+    run: RunConfig
+    wanted: tuple[str, ...]
+    evaluation_tokens: int
+    #: Cells of one seed are scored on the same examples, so that they can be compared one by one.
+    seed: int = 0
+    #: The cell whose model this one begins with.
+    after: str | None = None
+    #: The shape to time for `speed`.
+    speed_run: RunConfig | None = None
+    #: A folder with data sets for fine-tuning.
+    tasks: str | None = None
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether anything wanted asks for training."""
+        return any(METRICS[name].source in ("model", "task") for name in self.wanted)
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether the cell's model is complete."""
+    with contextlib.suppress(OSError, ValueError):
+        return bool(json.loads((folder / "run" / "run.json").read_text(encoding="utf-8")).get("completed"))
+    return False
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """What was measured so far: {"metrics": {...}, "facts": {...}}; empty parts where there is nothing yet."""
+    empty: dict[str, Any] = {"metrics": {}, "facts": {}, "layers": None, "tasks": {}}
+    with contextlib.suppress(FileNotFoundError):
+        return {**empty, **json.loads((folder / "result.json").read_text(encoding="utf-8"))}
+    return empty
+
+
+def read_examples(folder: Path) -> dict[str, Examples]:
+    """Right answers per held-out sequence, by metric."""
+    path = folder / "examples.npz"
+    if not path.exists():
+        return {}
+    with np.load(path) as arrays:
+        return {name: Examples(*arrays[name]) for name in arrays.files}
+
+
+def missing_metrics(cell: Cell, folder: Path) -> tuple[str, ...]:
+    """What is wanted and not yet measured."""
+    result = read_result(folder)
+    there = result["metrics"]
+    tasks_done = cell.tasks is None or result["tasks"].get("folder") == cell.tasks
+    return tuple(
+        name for name in cell.wanted if (name not in there if METRICS[name].source != "task" else not tasks_done)
+    )
+
+
+def train_cell(cell: Cell, folder: Path, quiet: bool = True) -> None:
+    """Train to the end, or go on where it was stopped."""
+    if not cell.needs_model or is_trained(folder):
+        return
+    result = pretrain(cell.run, folder / "run", quiet=quiet)
+    if not result.completed:
+        raise CellStopped(result.signal or 15)
+
+
+def measure_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Measure what is still missing; every group of numbers is written as soon as it is there."""
+    missing = set(missing_metrics(cell, folder))
+    result = read_result(folder)
+    if cell.needs_model:
+        result["facts"] = _facts(folder / "run")
+        # Nobody goes on with a complete run, and the moments of a table's models would fill a disk.
+        shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
+    if "speed" in missing:
+        assert cell.speed_run is not None
+        result["metrics"]["speed"] = _measure_speed(cell.speed_run)
+        _write(folder, result)
+    if any(METRICS[name].source == "model" for name in missing):
+        _measure_model(cell, folder, missing, result)
+    if any(METRICS[name].source == "task" for name in missing) and cell.tasks is not None:
+        scored = score_downstream(folder / "run" / "model", Path(cell.tasks), folder / "tasks", seed=cell.seed)
+        result["tasks"] = {"folder": cell.tasks, "missing": scored.missing, "spread": scored.spread}
+        result["metrics"] |= scored.scores
+        _write(folder, result)
+    return result
+
+
+def _measure_model(cell: Cell, folder: Path, missing: set[str], result: dict[str, Any]) -> None:
+    config = cell.run
+    device = open_device(config.device)
+    model = load_pretrained(folder / "run" / "model").to(device.device)
+    tokenizer = Tokenizer.load(folder / "run" / "model")
+    kept = [TokenStore.open(path, tokenizer) for path in config.data.eval_stores]
+    metrics: dict[str, float | None] = result["metrics"]
+    examples = read_examples(folder)
+    batches = {objective: pair_batches(kept, tokenizer, config.recipe, objective, seed=cell.seed) for objective in OBJECTIVES}
+    if missing & {"mlm", "sop", "nsp"}:
+        found: dict[str, Examples | None] = {}
+        found["mlm"], found["sop"] = score_examples(model, batches["sop"], cell.evaluation_tokens, device)
+        _, found["nsp"] = score_examples(model, batches["nsp"], cell.evaluation_tokens, device)
+        metrics |= {name: scored.accuracy if scored else None for name, scored in found.items()}
+        examples |= {name: scored for name, scored in found.items() if scored}
+        _write(folder, result, examples)
+    for objective in OBJECTIVES:
+        if f"{objective}_probe" in missing:
+            stores = [TokenStore.open(path, tokenizer) for path in config.data.stores]
+            training = pair_batches(
+                stores, tokenizer, config.recipe, objective, seed=cell.seed, held_out=config.data.held_out
+            )
+            scored = probe_pairs(model, training, batches[objective], cell.evaluation_tokens, device)
+            metrics[f"{objective}_probe"] = scored.accuracy
+            examples[f"{objective}_probe"] = scored
+            _write(folder, result, examples)
+    if missing & set(LAYER_METRICS):
+        layers = layer_distances(model, batches["sop"], cell.evaluation_tokens, device)
+        result["layers"] = {"l2": layers.l2, "angle": layers.angle}
+        metrics |= layers.metrics
+        _write(folder, result)
+
+
+OBJECTIVES = ("sop", "nsp")
+
+
+def _measure_speed(config: RunConfig) -> float:
+    """Tokens per second of a training step on this machine."""
+    device = open_device(config.device)
+    tokens = config.batch_tokens // config.micro_batches(1)
+    return tokens / time_micro_batch(config, device, config.model.num_hidden_layers, tokens, repeats=5)
+
+
+def _facts(run: Path) -> dict[str, Any]:
+    """What the run took, from its own files."""
+    facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    reports = [line for line in read_metrics(run / "metrics.jsonl") if line.get("kind", "train") == "train"]
+    rates = [line["tokens_per_second"] for line in reports if "tokens_per_second" in line]
+    return {
+        "steps": facts["steps"],
+        "tokens": facts["tokens"],
+        "seconds": facts["seconds"],
+        "parameters": facts["backbone_parameters"],
+        "tokens_per_second": float(np.median(rates)) if rates else None,
+        "device": facts["hardware"]["name"],
+        "torch": facts["torch"],
+        "started": facts["started"],
+    }
+
+
+def _write(folder: Path, result: dict[str, Any], examples: dict[str, Examples] | None = None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if examples:
+        temporary = folder / "examples.tmp.npz"
+        arrays: dict[str, Any] = {name: np.stack([found.right, found.count]) for name, found in examples.items()}
+        np.savez_compressed(temporary, **arrays)
+        temporary.replace(folder / "examples.npz")
+    write_atomic(folder / "result.json", json.dumps(result, indent=1))
+
+
+def save_cell(cell: Cell, folder: Path) -> None:
+    """Write cell.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / "cell.json", json.dumps(to_dict(cell), indent=1))
+
+
+def load_cell(folder: Path) -> Cell:
+    """Read cell.json."""
+    return build(Cell, json.loads((folder / "cell.json").read_text(encoding="utf-8")), f"{folder / 'cell.json'}: ")
+
+
+def work_on(cell: Cell, folder: Path) -> str | None:
+    """Train and measure; None, or why it failed. Only a request to stop gets through."""
+    (folder / "error.txt").unlink(missing_ok=True)
+    try:
+        train_cell(cell, folder)
+        measure_cell(cell, folder)
+    except (CellStopped, KeyboardInterrupt):
+        raise
+    except Exception as error:  # one bad cell must not stop the others, whatever it is
+        return record_failure(folder, error)
+    return None
+
+
+def record_failure(folder: Path, error: Exception) -> str:
+    """Write error.txt; returns its first line."""
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / "error.txt", f"{reason}\n\n{''.join(traceback.format_exception(error))}")
+    return reason
+
+
+def main() -> None:
+    """Work on the cell named on the command line; exit code 1 where it fails."""
+    folder = Path(sys.argv[1])
+    try:
+        failed = work_on(load_cell(folder), folder)
+    except CellStopped as stopped:
+        sys.exit(128 + stopped.signal)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""What is measured of a pretrained model: accuracies per held-out sequence, and how far each layer moves a token.
+
+Shapes: T packed tokens, N sequences, P positions to predict, H hidden, L applications.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from litebert.model.heads import PretrainingModel
+from litebert.pretraining.assembly import Batch
+from litebert.pretraining.batches import Batches
+from litebert.pretraining.objective import Inputs, run_model, to_device
+from litebert.pretraining.recipes import Objective, Recipe
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import Device
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """How many answers of each held-out sequence were right, of how many."""
+
+    right: Floats  # [N]
+    count: Floats  # [N]
+
+    @property
+    def accuracy(self) -> float:
+        """In percent, over all answers."""
+        return 100 * float(self.right.sum() / self.count.sum())
+
+
+def pair_batches(
+    stores: Sequence[TokenStore],
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    objective: Objective,
+    *,
+    seed: int = 0,
+    held_out: float = 0.0,
+) -> Batches:
+    """Batches of full-length pairs labelled for an objective, whatever the model was trained for."""
+    pairs = dataclasses.replace(
+        recipe, objective=objective, pairs_without_objective=False, short_probability=0.0, one_sentence="skip"
+    )
+    row = max(1024, recipe.max_length)
+    return Batches(
+        stores,
+        tokenizer,
+        pairs,
+        tokens_per_batch=row,
+        row_tokens=row,
+        seed=seed,
+        held_out=int(held_out) if held_out >= 1 else held_out,
+    )
+
+
+def walk(batches: Batches, num_tokens: int, device: Device) -> Iterator[tuple[Batch, Inputs]]:
+    """The first batches, about `num_tokens` tokens of them and at most one epoch."""
+    count = max(1, min(num_tokens // batches.row_tokens, batches.steps_per_epoch))
+    for number in range(count):
+        batch = batches.batch(number)
+        assert isinstance(batch, Batch)
+        yield batch, to_device(batch, device.device, batches.recipe.max_length)
+
+
+@torch.inference_mode()
+def score_examples(
+    model: PretrainingModel, batches: Batches, num_tokens: int, device: Device
+) -> tuple[Examples | None, Examples | None]:
+    """Masked words and sentence pairs, each counted per sequence; None where the model has no such head."""
+    model.eval()
+    masked: list[Floats] = []
+    pairs: list[Floats] = []
+    for batch, inputs in walk(batches, num_tokens, device):
+        with device.autocast():
+            output = run_model(model, inputs)
+        if output.masked_lm is not None:
+            real = batch.labels >= 0
+            hits = (output.masked_lm.argmax(-1) == inputs.labels).cpu().numpy()[real]
+            sequence = np.searchsorted(batch.starts, batch.masked[real], side="right") - 1
+            size = batch.num_sequences
+            masked.append(
+                np.stack([np.bincount(sequence, hits, size), np.bincount(sequence, None, size).astype(float)])
+            )
+        if output.sentence is not None:
+            labelled = batch.order >= 0
+            hits = (output.sentence.argmax(-1) == inputs.order).cpu().numpy()[labelled]
+            pairs.append(np.stack([hits.astype(float), np.ones(len(hits))]))
+    return _examples(masked), _examples(pairs)
+
+
+def _examples(parts: list[Floats]) -> Examples | None:
+    return Examples(*np.concatenate(parts, axis=1)) if parts else None
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Means over tokens of how each application changes its input (Figure 1)."""
+
+    l2: tuple[float, ...]
+    angle: tuple[float, ...]  # degrees
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers that claims speak of."""
+        return {
+            "l2_roughness": roughness(self.l2),
+            "angle_roughness": roughness(self.angle),
+            "last_l2": self.l2[-1] / max(self.l2),
+        }
+
+
+def roughness(values: Sequence[float]) -> float:
+    """Mean absolute change between neighbours, as a share of the mean: [2, 2, 2] -> 0, [1, 3, 1] -> 1.2."""
+    if len(values) < 2:
+        return 0.0
+    return float(np.abs(np.diff(values)).mean() / np.mean(values))
+
+
+@torch.inference_mode()
+def layer_distances(model: PretrainingModel, batches: Batches, num_tokens: int, device: Device) -> Layers:
+    """L2 distance and angle between input and output of each application, over the tokens of held-out text."""
+    model.eval()
+    sums = torch.zeros(2, len(model.encoder.plan), dtype=torch.float64)
+    count = 0
+    for batch, inputs in walk(batches, num_tokens, device):
+        with device.autocast():
+            states = encode(model, inputs, all_layers=True)
+        real = int(batch.starts[batch.num_sequences])
+        count += real
+        for number, (before, after) in enumerate(zip(states, states[1:], strict=False)):
+            before, after = before[:real].float(), after[:real].float()  # [T, H]
+            sums[0, number] += float((after - before).norm(dim=-1).sum())
+            cosine = torch.nn.functional.cosine_similarity(before, after, dim=-1).clamp(-1, 1)
+            sums[1, number] += float(torch.rad2deg(torch.arccos(cosine)).sum())
+    l2, angle = (sums / max(count, 1)).tolist()
+    return Layers(tuple(l2), tuple(angle))
+
+
+def encode(model: PretrainingModel, inputs: Inputs, all_layers: bool = False) -> tuple[Tensor, ...]:
+    """Hidden states [T, H]: the last ones, or the input of the first application and the output of each."""
+    output = model.encoder(
+        inputs.tokens,
+        segment_ids=inputs.segments,
+        position_ids=inputs.positions,
+        starts=inputs.starts,
+        max_length=inputs.max_length,
+        output_hidden_states=all_layers,
+    )
+    if all_layers:
+        assert output.hidden_states is not None
+        return output.hidden_states
+    return (output.hidden,)

@@ -1,0 +1,205 @@
+"""A table in print: the paper's numbers and ours one below the other, then the verdicts. Screen, Markdown, LaTeX, JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from rich.console import Group
+from rich.table import Table as ScreenTable
+from rich.text import Text
+
+from litebert.config import to_dict
+from litebert.reproduce.metrics import METRICS, PAIRS
+from litebert.reproduce.reproduction import Outcome
+from litebert.reproduce.results import Results
+from litebert.reproduce.verdicts import Answer, Verdict
+
+Form = Literal["screen", "markdown", "latex", "json"]
+STYLES: dict[Answer, str] = {"holds": "bold green", "does not hold": "bold red", "cannot be told": "bold yellow"}
+NOTHING = "–"
+
+
+def columns_of(results: Results) -> list[str]:
+    """The metrics to show: every one that the paper or we have a number for, F1 and EM as one."""
+    table = results.table
+    seconds = {PAIRS[name] for name in table.columns if name in PAIRS}
+    return [
+        name
+        for name in table.columns
+        if name not in seconds
+        and (any(name in row.paper for row in table.rows.values()) or any(results.of(row, name) for row in table.rows))
+    ]
+
+
+def title_of(column: str) -> str:
+    """The head of a column: "SQuAD1.1 F1/EM", "MLM"."""
+    return METRICS[column].title + ("/EM" if column in PAIRS else "")
+
+
+def paper_cell(paper: Mapping[str, float], column: str) -> str:
+    """What the paper prints: "90.4/83.2"."""
+    digits = 0 if column == "params" else METRICS[column].digits if column != "speed_up" else 1
+    values = [paper[name] for name in (column, PAIRS.get(column, "")) if name in paper]
+    return "/".join(f"{value:.{digits}f}" for value in values) + "M" * (column == "params" and bool(values)) or NOTHING
+
+
+def our_cell(results: Results, row: str, column: str) -> str:
+    """What we have: a mean and, over several seeds, the standard deviation: "54.0 ± 0.3"."""
+    parts = []
+    for name in (column, PAIRS.get(column)):
+        values = list(results.of(row, name).values()) if name else []
+        if not values:
+            continue
+        if name == "params":  # exact, so every digit of it
+            return f"{round(1e6 * values[0]):,}"
+        digits = METRICS[column].digits
+        text = f"{statistics.fmean(values):,.{digits}f}"
+        if len(values) > 1:
+            text += f" ± {statistics.stdev(values):,.{digits}f}"
+        parts.append(text)
+    return " / ".join(parts) or NOTHING
+
+
+def table_rows(results: Results) -> list[list[str]]:
+    """Lines of the table: name, "paper" or "ours", then one text per column."""
+    lines = []
+    columns = columns_of(results)
+    for name, row in results.table.rows.items():
+        if row.paper:
+            lines.append([name, "paper", *(paper_cell(row.paper, column) for column in columns)])
+        if row.model:
+            ours = [our_cell(results, name, column) for column in columns]
+            lines.append(["" if row.paper else name, "ours", *ours])
+    return lines
+
+
+def headline(results: Results) -> str:
+    """ "Table 5. Sentence order against next sentence (scale cpu, 3 seeds)"."""
+    seeds = f"{results.seeds} seed{'s' if results.seeds > 1 else ''}"
+    trained = any(METRICS[name].source != "count" for name in results.table.measure)
+    scale = f" (scale {results.scale}, {seeds})" if trained else ""
+    return f"{results.table.label}. {results.table.title}{scale}"
+
+
+def notes_of(results: Results) -> list[str]:
+    """What a reader has to know beside the numbers."""
+    notes = list(results.table.notes)
+    tasks = [METRICS[name].task for name in results.table.columns if METRICS[name].source == "task"]
+    tasks = [name for name in dict.fromkeys(tasks) if name != METRICS["average"].task]
+    if tasks and results.missing_tasks:
+        notes.append(f"Data sets that are missing: {', '.join(results.missing_tasks)}.")
+    elif tasks and not any(results.of(row, n) for row in results.table.rows for n in results.table.columns if METRICS[n].source == "task"):
+        notes.append(f"Not measured, for want of data sets (--tasks FOLDER): {', '.join(tasks)}.")
+    devices = {str(facts["device"]) for facts in results.facts.values() if facts.get("device")}
+    if devices:
+        notes.append(f"Ours on {', '.join(sorted(devices))}.")
+    notes += [f"{row}, seed {seed}: {problem}" for (row, seed), problem in results.problems.items()]
+    return notes
+
+
+def verdict_title(verdict: Verdict) -> str:
+    """The claim, with the metric that it was tested on."""
+    return f"{verdict.claim.text} [{METRICS[verdict.metric].title}]"
+
+
+def to_screen(outcome: Outcome) -> Group:
+    """For a terminal, with colours."""
+    results = outcome.results
+    table = ScreenTable(box=None, padding=(0, 2, 0, 0), header_style="bold", title_justify="left")
+    table.add_column(results.table.varies if len(results.table.varies) < 24 else "row", no_wrap=True)
+    table.add_column("")
+    for column in columns_of(results):
+        table.add_column(title_of(column), justify="right")
+    for name, who, *cells in table_rows(results):
+        table.add_row(Text(name, "bold"), who, *cells, style="dim" if who == "paper" else "")
+    judged = ScreenTable.grid(padding=(0, 2, 0, 0))
+    for verdict in outcome.verdicts:
+        answer = Text(verdict.answer, STYLES[verdict.answer])
+        judged.add_row(answer, Text.assemble(verdict_title(verdict), "\n", (verdict.evidence, "dim")))
+    notes = [Text(f"- {note}", "dim") for note in notes_of(results)]
+    return Group(Text(headline(results), "bold"), Text(), table, Text(), judged, Text(), *notes)
+
+
+def to_markdown(outcome: Outcome) -> str:
+    """For a document."""
+    results = outcome.results
+    heads = ["", "", *(title_of(column) for column in columns_of(results))]
+    lines = [f"### {headline(results)}", "", _line(heads), _line(["---"] * 2 + ["---:"] * (len(heads) - 2))]
+    lines += [_line([f"**{name}**" if name else "", *rest]) for name, *rest in table_rows(results)]
+    lines += ["", _line(["verdict", "claim", "evidence"]), _line(["---"] * 3)]
+    lines += [_line([f"**{v.answer}**", verdict_title(v), v.evidence]) for v in outcome.verdicts]
+    lines += ["", *(f"- {note}" for note in notes_of(results)), ""]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def to_latex(outcome: Outcome) -> str:
+    """For a paper; needs the package booktabs."""
+    results = outcome.results
+    columns = columns_of(results)
+    heads = " & ".join(["", "", *(_tex(title_of(column)) for column in columns)])
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{ll{'r' * len(columns)}}}",
+        r"\toprule",
+        rf"{heads} \\",
+        r"\midrule",
+        *(rf"{' & '.join(_tex(cell) for cell in cells)} \\" for cells in table_rows(results)),
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{_tex(headline(results))}}}",
+        r"\end{table}",
+        *(f"% {v.answer}: {verdict_title(v)}: {v.evidence}" for v in outcome.verdicts),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tex(text: str) -> str:
+    for plain, escaped in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#"), ("±", r"$\pm$"), ("–", "--")):
+        text = text.replace(plain, escaped)
+    return text
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """For machines: everything that the other forms show, unrounded."""
+    results = outcome.results
+    return {
+        "table": results.table.name,
+        "title": results.table.title,
+        "scale": results.scale,
+        "seeds": results.seeds,
+        "rows": {
+            name: {
+                "paper": dict(row.paper),
+                "ours": {metric: list(by_seed.values()) for metric, by_seed in results.values.get(name, {}).items()},
+            }
+            for name, row in results.table.rows.items()
+        },
+        "verdicts": [
+            {
+                "claim": verdict.claim.text,
+                "metric": verdict.metric,
+                "answer": verdict.answer,
+                "evidence": verdict.evidence,
+                "test": to_dict(verdict.test) if verdict.test else None,
+            }
+            for verdict in outcome.verdicts
+        ],
+        "layers": {f"{row}/{seed}": layers for (row, seed), layers in results.layers.items()},
+        "facts": {f"{row}/{seed}": facts for (row, seed), facts in results.facts.items()},
+        "notes": notes_of(results),
+    }
+
+
+def to_text(outcome: Outcome, form: Form) -> str:
+    """Any of the forms but the screen's as text."""
+    if form == "json":
+        return json.dumps(to_json(outcome), indent=1, ensure_ascii=False)
+    return to_latex(outcome) if form == "latex" else to_markdown(outcome)

@@ -1,0 +1,174 @@
+"""A reproduction: some tables at a scale in one folder, from the command to the verdicts.
+
+OUT/
+  reproduction.json   which tables, with which cells       corpus/   its text, where none was given
+  cells/              one folder per run, shared by tables  report.html, TABLE.md, TABLE.tex, TABLE.json
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import litebert
+from litebert.errors import ConfigError, DataError
+from litebert.files import write_atomic
+from litebert.reproduce.budget import Options, plan_steps
+from litebert.reproduce.cell import load_cell
+from litebert.reproduce.corpus import Corpus, generated_corpus, given_corpus
+from litebert.reproduce.plan import Plan, make_plan
+from litebert.reproduce.results import Results, collect
+from litebert.reproduce.runner import Say, merge_cells, run_cells
+from litebert.reproduce.scale import Scale, load_scale
+from litebert.reproduce.table import Table, load_table
+from litebert.reproduce.verdicts import Verdict, judge_table
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import usable_cpus
+from litebert.train.distributed import world_from_environment
+
+RECORD = "reproduction.json"
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """The stores that a user names."""
+
+    stores: tuple[Path, ...] = ()
+    more: tuple[Path, ...] = ()
+    tokenizer: Path | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A table's numbers and what they say about the paper's claims."""
+
+    results: Results
+    verdicts: tuple[Verdict, ...]
+
+
+def reproduce(
+    names: Sequence[str],
+    scale_name: str,
+    out: Path | str,
+    options: Options | None = None,
+    data: DataChoice | None = None,
+    jobs: int | None = None,
+    say: Say = print,
+) -> list[Outcome]:
+    """Run what is missing of some tables and judge them; call it again to go on where it was stopped."""
+    out, options = Path(out), options or Options()
+    tables, scale = [load_table(name) for name in names], load_scale(scale_name)
+    if jobs is None:
+        jobs = usable_cpus() if scale.run.get("device", {}).get("device") == "cpu" else 1
+    if jobs < 1:
+        raise ConfigError(f"--jobs: must be at least 1, got {jobs}")
+    plans = prepare(tables, scale, out, options, data or DataChoice(), say)
+    failures = run_cells(merge_cells(plan.cells for plan in plans), out / "cells", jobs, say)
+    return [judged(plan, failures) for plan in plans]
+
+
+def judged(plan: Plan, failures: Mapping[str, str] | None = None) -> Outcome:
+    """A table as far as its cells are finished."""
+    results = collect(plan, failures)
+    return Outcome(results, tuple(judge_table(results)))
+
+
+def prepare(
+    tables: Sequence[Table], scale: Scale, out: Path, options: Options, data: DataChoice, say: Say
+) -> list[Plan]:
+    """Corpus, budget and cells of each table, written down so that the same command finds them again."""
+    record = _read_record(out)
+    needs_text = any(make_plan_needs_text(table, options) for table in tables)
+    corpus = _corpus(scale, out, data, say) if needs_text else Corpus(Path(), (), (Path(),), Path(), 0.0)
+    vocabulary = Tokenizer.load(corpus.tokenizer).vocab_size if needs_text else None
+    steps = _steps(record, tables, scale, options, vocabulary, say)
+    plans = [make_plan(table, scale, corpus, out, options, steps, vocabulary) for table in tables]
+    for plan in plans:
+        record["tables"][plan.table.name] = {
+            "scale": scale.name,
+            "seeds": plan.seeds,
+            "settings": list(options.settings),
+            "tasks": str(plan.tasks) if plan.tasks else None,
+            "data": [str(path) for path in data.stores] or "generated",
+            "cells": [[row, seed, cell.name] for (row, seed), cell in plan.cells.items()],
+        }
+    if world_from_environment().is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomic(out / RECORD, json.dumps(record, indent=1))
+    return plans
+
+
+def make_plan_needs_text(table: Table, options: Options) -> bool:
+    """Whether anything is to be run for a table; parameters are only counted."""
+    from litebert.reproduce.budget import wanted_metrics
+
+    return bool(wanted_metrics(table, options))
+
+
+def load_plans(out: Path | str) -> list[Plan]:
+    """The tables of a reproduction folder, with their cells as they were last worked on."""
+    out = Path(out)
+    if not (out / RECORD).exists():
+        raise DataError(f"{out}: no {RECORD} in it; name the folder that `litebert reproduce --out` wrote")
+    plans = []
+    for name, entry in _read_record(out)["tables"].items():
+        cells = {
+            (row, seed): load_cell(out / "cells" / cell)
+            for row, seed, cell in entry["cells"]
+            if (out / "cells" / cell / "cell.json").exists()
+        }
+        tasks = Path(entry["tasks"]) if entry["tasks"] else None
+        plans.append(Plan(load_table(name), load_scale(entry["scale"]), entry["seeds"], out, cells, tasks))
+    return plans
+
+
+def _corpus(scale: Scale, out: Path, data: DataChoice, say: Say) -> Corpus:
+    if data.stores:
+        held_out = float(scale.run.get("data", {}).get("held_out", 0.005))
+        return given_corpus(out / "corpus", data.tokenizer, data.stores, data.more, held_out)
+    if not scale.generated:
+        raise ConfigError(
+            f"--data: the scale {scale.name} needs text: name token stores (litebert corpus build makes them) "
+            "and their --tokenizer; only the scale cpu makes its own"
+        )
+    world = world_from_environment()
+    if world.is_main:
+        say("corpus: stories generated by code (name your own stores with --data)")
+        return generated_corpus(out / "corpus", scale.vocabulary)
+    while not (out / RECORD).exists():  # the main process writes it once the corpus is there
+        time.sleep(0.1)
+    return generated_corpus(out / "corpus", scale.vocabulary)
+
+
+def _steps(
+    record: dict[str, Any],
+    tables: Sequence[Table],
+    scale: Scale,
+    options: Options,
+    vocabulary: int | None,
+    say: Say,
+) -> dict[str, int]:
+    """Steps as decided before for the same options, or timed now."""
+    chosen = {key: value for key, value in asdict(options).items() if key in ("seeds", "minutes", "steps", "settings")}
+    key = json.dumps([scale.name, [table.name for table in tables], chosen], default=str)
+    if key not in record["budgets"]:
+        record["budgets"][key] = plan_steps(tables, scale, options, vocabulary)
+        for name, count in record["budgets"][key].items():
+            say(f"budget: {count:,} steps for each run of {name}, from a timed step")
+    steps: dict[str, int] = record["budgets"][key]
+    return steps
+
+
+def _read_record(out: Path) -> dict[str, Any]:
+    empty: dict[str, Any] = {"litebert": litebert.__version__, "tables": {}, "budgets": {}}
+    path = out / RECORD
+    if not path.exists():
+        return empty
+    try:
+        return {**empty, **json.loads(path.read_text(encoding="utf-8"))}
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON: {error}; mend it, or choose another --out") from None

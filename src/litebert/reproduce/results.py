@@ -1,0 +1,115 @@
+"""What the cells of a table came to, as plain numbers by row, metric and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from litebert.model.count import count_parameters
+from litebert.reproduce.cell import missing_metrics, read_examples, read_result
+from litebert.reproduce.downstream import score_ensemble
+from litebert.reproduce.measure import Examples
+from litebert.reproduce.metrics import METRICS, average_of
+from litebert.reproduce.plan import Plan
+from litebert.reproduce.scale import load_scale
+from litebert.reproduce.table import Table
+
+
+class Place(NamedTuple):
+    """Where a cell stands in a table."""
+
+    row: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table's numbers, whatever there is of them."""
+
+    table: Table
+    scale: str
+    seeds: int
+    #: values[row][metric][seed]
+    values: Mapping[str, Mapping[str, Mapping[int, float]]]
+    #: Right answers per held-out sequence.
+    examples: Mapping[Place, Mapping[str, Examples]] = field(default_factory=dict)
+    #: Half-widths of 95 % intervals of downstream scores.
+    spreads: Mapping[Place, Mapping[str, float]] = field(default_factory=dict)
+    layers: Mapping[Place, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    facts: Mapping[Place, Mapping[str, Any]] = field(default_factory=dict)
+    #: Why a cell has no numbers: it failed, it waits for another, or it was not run yet.
+    problems: Mapping[Place, str] = field(default_factory=dict)
+    #: Data sets that were not found.
+    missing_tasks: tuple[str, ...] = ()
+    #: The run folder of every trained cell.
+    runs: Mapping[Place, Path] = field(default_factory=dict)
+
+    def of(self, row: str, metric: str) -> Mapping[int, float]:
+        """A metric of a row by seed."""
+        return self.values.get(row, {}).get(metric, {})
+
+
+def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
+    """Read what the cells of a plan have measured."""
+    table, failures = plan.table, failures or {}
+    values: dict[str, dict[str, dict[int, float]]] = {row: {} for row in table.rows}
+    found: dict[str, dict[Place, Any]] = {name: {} for name in ("examples", "spreads", "layers", "facts", "problems", "runs")}
+    missing_tasks: set[str] = set()
+    for (row, seed), cell in plan.cells.items():
+        place, folder = Place(row, seed), plan.cell_folder(cell)
+        result = read_result(folder)
+        for metric, value in result["metrics"].items():
+            if value is not None:
+                values[row].setdefault(metric, {})[seed] = value
+        found["examples"][place] = read_examples(folder)
+        found["spreads"][place] = result["tasks"].get("spread", {})
+        missing_tasks |= set(result["tasks"].get("missing", ()))
+        found["facts"][place] = result["facts"]
+        if result["layers"]:
+            found["layers"][place] = result["layers"]
+        if (folder / "run" / "metrics.jsonl").exists():
+            found["runs"][place] = folder / "run"
+        if cell.name in failures:
+            found["problems"][place] = failures[cell.name]
+        elif (folder / "error.txt").exists():
+            found["problems"][place] = (folder / "error.txt").read_text(encoding="utf-8").splitlines()[0]
+        elif missing_metrics(cell, folder):
+            found["problems"][place] = "not finished"
+    _add_ensembles(plan, values)
+    _derive(table, values)
+    return Results(
+        table,
+        plan.scale.name,
+        plan.seeds,
+        values,
+        missing_tasks=tuple(sorted(missing_tasks)),
+        **found,
+    )
+
+
+def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -> None:
+    for name, row in plan.table.rows.items():
+        if row.ensemble_of is not None and plan.tasks is not None:
+            folders = [plan.cell_folder(plan.cells[row.ensemble_of, seed]) / "tasks" for seed in range(plan.seeds)]
+            scores = score_ensemble(folders, plan.tasks)
+            values[name] |= {metric: {0: value} for metric, value in scores.items()}
+
+
+def _derive(table: Table, values: dict[str, dict[str, dict[int, float]]]) -> None:
+    """Numbers that follow from others: exact parameter counts, speed-ups, averages over tasks."""
+    paper = load_scale("paper")
+    for name, row in table.rows.items():
+        own = values[name]
+        if "params" in table.columns and row.model:
+            own["params"] = {0: count_parameters(paper.model_of(row)).total / 1e6}
+        reference = values.get(table.speed_reference, {}).get("speed", {})
+        if reference and "speed" in own:
+            own["speed_up"] = {seed: speed / reference[seed] for seed, speed in own["speed"].items() if seed in reference}
+        tasks = tuple(metric for metric in table.columns if METRICS[metric].source == "task")
+        for seed in sorted({seed for metric in tasks for seed in own.get(metric, {})}):
+            scores = {metric: own[metric][seed] for metric in tasks if seed in own.get(metric, {})}
+            average = average_of(scores, tasks)
+            if average is not None:
+                own.setdefault("average", {})[seed] = average

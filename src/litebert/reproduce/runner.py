@@ -1,0 +1,203 @@
+"""Works through the cells of some tables: skips what is finished, goes on with what was stopped, reports what fails.
+
+One process works on one cell after the other, or, with several jobs, gives each a process of its own. Under torchrun
+all processes train every cell together, and the main one measures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import litebert
+from litebert.pretraining.config import RunConfig
+from litebert.reproduce.cell import (
+    Cell,
+    CellStopped,
+    measure_cell,
+    missing_metrics,
+    record_failure,
+    save_cell,
+    train_cell,
+    work_on,
+)
+from litebert.train.device import usable_cpus
+from litebert.train.distributed import World, world_from_environment
+from litebert.train.signals import stop_on_signals
+
+Say = Callable[[str], None]
+
+
+def merge_cells(plans: Iterable[Mapping[tuple[str, int], Cell]]) -> list[Cell]:
+    """Every cell once, with all that any table wants of it; one that begins with another's model comes after it."""
+    merged: dict[str, Cell] = {}
+    for cells in plans:
+        for cell in cells.values():
+            known = merged.get(cell.name)
+            if known is None:
+                merged[cell.name] = cell
+                continue
+            merged[cell.name] = replace(
+                known,
+                wanted=tuple(dict.fromkeys((*known.wanted, *cell.wanted))),
+                speed_run=known.speed_run or cell.speed_run,
+                tasks=known.tasks or cell.tasks,
+            )
+    return list(merged.values())
+
+
+def run_cells(cells: Sequence[Cell], folder: Path, jobs: int = 1, say: Say = print) -> dict[str, str]:
+    """Work on every cell that is not finished; returns why some failed, by name."""
+    world = world_from_environment()
+    say = say if world.is_main else lambda _: None
+    todo = [cell for cell in cells if missing_metrics(cell, folder / cell.name)]
+    if len(todo) < len(cells):
+        say(f"{len(cells) - len(todo)} of {len(cells)} cells are finished already")
+    if world.size > 1:
+        return _run_together(todo, folder, world, say)
+    if jobs > 1:
+        # Whoever is timed must be alone on the machine.
+        alone = [cell for cell in todo if cell.speed_run is not None or cell.run.max_minutes is not None]
+        failures = _run_in_processes([cell for cell in todo if cell not in alone], folder, jobs, say)
+        return failures | _run_in_turn(alone, folder, say)
+    return _run_in_turn(todo, folder, say)
+
+
+def _run_in_turn(cells: Sequence[Cell], folder: Path, say: Say) -> dict[str, str]:
+    failures: dict[str, str] = {}
+    for number, cell in enumerate(cells, start=1):
+        began = time.monotonic()
+        failed = _blocked(cell, failures)
+        if failed is None:
+            save_cell(cell, folder / cell.name)
+            failed = work_on(cell, folder / cell.name)
+        if failed is not None:
+            failures[cell.name] = failed
+        _report(f"{number}/{len(cells)}", cell, failed, time.monotonic() - began, say)
+    return failures
+
+
+def _run_together(cells: Sequence[Cell], folder: Path, world: World, say: Say) -> dict[str, str]:
+    """All processes train each cell; the main one then measures all, while the others are done."""
+    failures: dict[str, str] = {}
+
+    def attempt(cell: Cell, work: Callable[[Cell, Path], object]) -> None:
+        try:
+            work(cell, folder / cell.name)
+        except (CellStopped, KeyboardInterrupt):
+            raise
+        except Exception as error:  # one bad cell must not stop the others
+            failures[cell.name] = record_failure(folder / cell.name, error) if world.is_main else str(error)
+
+    for cell in cells:
+        blocked = _blocked(cell, failures)
+        if blocked is not None:
+            failures[cell.name] = blocked
+            continue
+        if world.is_main:
+            save_cell(cell, folder / cell.name)
+            (folder / cell.name / "error.txt").unlink(missing_ok=True)
+        attempt(cell, train_cell)
+    if world.is_main:
+        for number, cell in enumerate(cells, start=1):
+            began = time.monotonic()
+            if cell.name not in failures:
+                attempt(cell, measure_cell)
+            _report(f"{number}/{len(cells)}", cell, failures.get(cell.name), time.monotonic() - began, say)
+    return failures
+
+
+def _run_in_processes(cells: Sequence[Cell], folder: Path, jobs: int, say: Say) -> dict[str, str]:
+    """Several cells at once, each in a process of its own; a stop is passed on to all of them."""
+    failures: dict[str, str] = {}
+    waiting, done = list(cells), 0
+    running: dict[str, tuple[Cell, subprocess.Popen[bytes], float]] = {}
+    threads = max(1, usable_cpus() // jobs)
+    with stop_on_signals() as stop, contextlib.ExitStack() as children:
+        children.callback(_end, running)
+        while waiting or running:
+            if stop.signal is not None:
+                raise CellStopped(int(stop.signal))
+            for cell in list(waiting):
+                blocked = _blocked(cell, failures)
+                if blocked is not None:
+                    waiting.remove(cell)
+                    failures[cell.name] = blocked
+                    done += 1
+                    _report(f"{done}/{len(cells)}", cell, blocked, 0.0, say)
+                elif len(running) < jobs and _is_ready(cell, waiting, running):
+                    waiting.remove(cell)
+                    running[cell.name] = (cell, _start(cell, folder, threads), time.monotonic())
+            for name, (cell, process, began) in list(running.items()):
+                code = process.poll()
+                if code is None:
+                    continue
+                del running[name]
+                done += 1
+                failed = None if code == 0 else _reason(folder / name, code)
+                if failed is not None:
+                    failures[name] = failed
+                _report(f"{done}/{len(cells)}", cell, failed, time.monotonic() - began, say)
+            time.sleep(0.05)
+    return failures
+
+
+def _end(running: Mapping[str, tuple[Cell, subprocess.Popen[bytes], float]]) -> None:
+    """Ask what still runs to write its checkpoint and end, and wait for it."""
+    for _, process, _ in running.values():
+        process.send_signal(signal.SIGTERM)
+    for _, process, _ in running.values():
+        process.wait()
+
+
+def _is_ready(cell: Cell, waiting: Sequence[Cell], running: Mapping[str, object]) -> bool:
+    """Whether the cell that this one begins with is through."""
+    return cell.after is None or (cell.after not in running and all(other.name != cell.after for other in waiting))
+
+
+def _start(cell: Cell, folder: Path, threads: int) -> subprocess.Popen[bytes]:
+    cell = replace(cell, run=with_threads(cell.run, threads))
+    save_cell(cell, folder / cell.name)
+    # Also from a source tree that is not installed.
+    path = os.pathsep.join(filter(None, [str(Path(litebert.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
+    with open(folder / cell.name / "log.txt", "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "litebert.reproduce.cell", str(folder / cell.name)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,  # a Ctrl-C in the terminal reaches only us, and we pass it on once
+        )
+
+
+def with_threads(run: RunConfig, threads: int) -> RunConfig:
+    """The run with its share of the processors, unless it has chosen."""
+    if run.device.threads:
+        return run
+    return replace(run, device=replace(run.device, threads=threads))
+
+
+def _blocked(cell: Cell, failures: Mapping[str, str]) -> str | None:
+    if cell.after in failures:
+        return f"begins with the model of {cell.after}, which failed"
+    return None
+
+
+def _reason(folder: Path, code: int) -> str:
+    if (folder / "error.txt").exists():
+        return (folder / "error.txt").read_text(encoding="utf-8").splitlines()[0]
+    name = signal.Signals(-code).name if code < 0 else f"code {code}"
+    return f"its process ended with {name}; see {folder / 'log.txt'}"
+
+
+def _report(number: str, cell: Cell, failed: str | None, seconds: float, say: Say) -> None:
+    say(f"{number:>7s}  {cell.name}  " + (f"FAILED: {failed}" if failed else f"{seconds:.0f} s"))

@@ -1,0 +1,61 @@
+"""The tests behind the verdicts: a mean with its one-sided bounds, and the least effect that would have been seen.
+
+compare([2.1, 2.9, 2.4], margin=0.5)   -> Test(estimate=2.47, low=1.78, high=3.15, least_seen=0.94, ...)
+
+Over seeds: Student's t on the per-seed contrasts (rows of one seed are scored on the same held-out examples, and each
+seed on others, so their spread holds the luck of training and of the examples). With one seed: the normal approximation over
+held-out sequences, which knows nothing of the luck of training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+ALPHA = 0.05  # of each one-sided bound
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Test:
+    """An estimate, its one-sided 95 % bounds, and the least true effect that 80 % of such experiments would notice."""
+
+    __test__ = False  # not a test class of pytest's
+
+    estimate: float
+    low: float
+    high: float
+    least_seen: float
+    method: str
+
+
+def compare_seeds(contrasts: Sequence[float]) -> Test:
+    """Student's t over two or more seeds, each with its own contrast."""
+    from scipy.special import nctdtrinc, stdtrit
+
+    values = np.asarray(contrasts, float)
+    assert len(values) >= 2
+    degrees = len(values) - 1
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    critical = float(stdtrit(degrees, 1 - ALPHA))
+    # The noncentrality at which the test is passed with the wanted probability.
+    needed = float(nctdtrinc(degrees, 1 - POWER, critical))
+    mean = float(values.mean())
+    method = f"t over {len(values)} seeds"
+    return Test(mean, mean - critical * error, mean + critical * error, needed * error, method)
+
+
+def compare_examples(estimate: float, error: float) -> Test:
+    """A normal approximation for one seed, whose standard error comes from held-out examples."""
+    from scipy.special import ndtri
+
+    critical, needed = float(ndtri(1 - ALPHA)), float(ndtri(1 - ALPHA) + ndtri(POWER))
+    return Test(estimate, estimate - critical * error, estimate + critical * error, needed * error, "one seed, z over examples")
+
+
+def exact(estimate: float) -> Test:
+    """A number that nothing random entered."""
+    return Test(estimate, estimate, estimate, 0.0, "exact")

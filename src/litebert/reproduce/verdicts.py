@@ -1,0 +1,139 @@
+"""From numbers to a verdict per claim: it holds, it does not hold, or it cannot be told at this scale.
+
+Write d for the contrast minus its reference, with one-sided 95 % bounds low < d < high, and m for the claim's margin, the
+least difference that would matter.
+
+    above        holds: low > 0         does not hold: high < m         otherwise it cannot be told
+    not above    holds: high < m        does not hold: low > 0          otherwise it cannot be told
+    near         holds: -m < low and high < m      does not hold: low > m or high < -m      otherwise ...
+
+So where there is no effect, "above" is said to hold in one case of twenty at most; and where the effect is m or
+more, it is denied in one of twenty at most.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from litebert.reproduce.measure import Examples
+from litebert.reproduce.metrics import METRICS
+from litebert.reproduce.results import Place, Results
+from litebert.reproduce.statistics import Test, compare_examples, compare_seeds, exact
+from litebert.reproduce.table import Claim
+
+Answer = Literal["holds", "does not hold", "cannot be told"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to one claim on one metric, with the test behind it; without a test, `reason` says why."""
+
+    claim: Claim
+    metric: str
+    answer: Answer
+    test: Test | None = None
+    reason: str = ""
+
+    @property
+    def evidence(self) -> str:
+        """The test in words: "+2.5 points, 90 % interval +1.8 to +3.2, t over 3 seeds; 0.9 would have been seen"."""
+        if self.test is None:
+            return self.reason
+        metric, test = METRICS[self.metric], self.test
+        digits, unit = max(metric.digits, 1), f" {metric.unit}" if metric.unit else ""
+        # A difference between rows is shown as such, a row of its own with its value.
+        value = f"{test.estimate + self.claim.reference:.{digits}f}" if self.claim.reference else ""
+        estimate = f"{value} ({test.estimate:+.{digits}f}{unit})" if value else f"{test.estimate:+.{digits}f}{unit}"
+        if test.method == "exact":
+            return f"{estimate}, exact"
+        interval = f"90 % interval {test.low:+.{digits}f} to {test.high:+.{digits}f}"
+        return f"{estimate}, {interval}, {test.method}; {test.least_seen:.{digits}f} would have been seen"
+
+
+def judge_table(results: Results) -> list[Verdict]:
+    """Verdicts for every claim of a table, on each metric that the claim names and that was measured."""
+    verdicts = []
+    for claim in results.table.claims:
+        judged = [judge(claim, metric, results) for metric in claim.metrics]
+        told = [verdict for verdict in judged if verdict.test is not None]
+        verdicts += told or judged[:1]
+    return verdicts
+
+
+def judge(claim: Claim, metric: str, results: Results) -> Verdict:
+    """One claim on one metric."""
+    test = _test(claim, metric, results)
+    if isinstance(test, str):
+        return Verdict(claim, metric, "cannot be told", reason=test)
+    return Verdict(claim, metric, answer_of(claim, test), test)
+
+
+def answer_of(claim: Claim, test: Test) -> Answer:
+    """The rule at the top of this file."""
+    margin = claim.margin
+    if claim.near is not None:
+        if -margin < test.low and test.high < margin:
+            return "holds"
+        return "does not hold" if test.low > margin or test.high < -margin else "cannot be told"
+    is_above, is_small = test.low > 0, test.high < margin or (test.method == "exact" and test.high <= 0)
+    if claim.above is not None:
+        return "holds" if is_above else "does not hold" if is_small else "cannot be told"
+    return "holds" if is_small else "does not hold" if is_above else "cannot be told"
+
+
+def _test(claim: Claim, metric: str, results: Results) -> Test | str:
+    by_row = {row: results.of(row, metric) for row in claim.of}
+    empty = [row for row, values in by_row.items() if not values]
+    if empty:
+        what = METRICS[metric]
+        if what.source == "task":
+            return f"{what.title} was not measured: no data set for it"
+        return f"{what.title} of {', '.join(empty)} was not measured"
+    seeds = sorted(set.intersection(*(set(values) for values in by_row.values())))
+    if not seeds:
+        return f"{METRICS[metric].title}: no seed has all of {', '.join(claim.of)}"
+    contrasts = [sum(weight * by_row[row][seed] for row, weight in claim.of.items()) - claim.reference for seed in seeds]
+    if METRICS[metric].source == "count":
+        return exact(contrasts[0])
+    if len(seeds) > 1:
+        return compare_seeds(contrasts)
+    error = contrast_error(claim, metric, seeds[0], results)
+    if error is None:
+        return f"{METRICS[metric].title}: one run has no spread; run several seeds"
+    return compare_examples(contrasts[0], error)
+
+
+def contrast_error(claim: Claim, metric: str, seed: int, results: Results) -> float | None:
+    """The standard error of a contrast within one seed, over held-out sequences, in percent; None if nothing tells it."""
+    places = {row: Place(row, seed) for row in claim.of}
+    if METRICS[metric].source == "task":
+        spreads = [results.spreads.get(place, {}).get(metric) for place in places.values()]
+        if any(spread is None for spread in spreads):
+            return None
+        return math.hypot(*(w * s / 1.96 for w, s in zip(claim.of.values(), spreads, strict=True) if s is not None))
+    found = [results.examples.get(place, {}).get(metric) for place in places.values()]
+    examples = [one for one in found if one is not None]
+    if len(examples) < len(places):
+        return None
+    influences = [weight * influence(one) for weight, one in zip(claim.of.values(), examples, strict=True)]
+    same = all(np.array_equal(one.count, examples[0].count) for one in examples)
+    if same:  # the same sequences: differences are taken one by one
+        return _standard_error(np.sum(influences, axis=0))
+    return math.hypot(*(_standard_error(one) for one in influences))
+
+
+def influence(examples: Examples) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """What each sequence adds to the accuracy (in percent) beyond its mean: a ratio of sums, linearised."""
+    share = examples.right.sum() / examples.count.sum()
+    values: np.ndarray[tuple[int], np.dtype[np.float64]] = (
+        100 * (examples.right - share * examples.count) / examples.count.mean()
+    )
+    return values
+
+
+def _standard_error(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
