@@ -1,0 +1,62 @@
+"""The encoder for inference gives the numbers of the plain one, for every kind of encoder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small_models import small_model
+
+from litebert.predict.fused import FusedEncoder
+from litebert.predict.graphs import shape_of
+
+KINDS = {
+    "all": {},
+    "attention": {"sharing": "attention"},
+    "ffn": {"sharing": "ffn"},
+    "none": {"sharing": "none"},
+    "groups": {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
+    "wide": {"embedding_size": 24},
+    "erf": {"hidden_act": "gelu"},
+    "relu": {"hidden_act": "relu"},
+    "bert": {"model_type": "bert", "embedding_size": 24, "sharing": "none", "hidden_act": "gelu"},
+}
+
+
+def packed(lengths, generator):
+    total = sum(lengths)
+    return {
+        "input_ids": torch.randint(5, 100, (total,), generator=generator),
+        "segment_ids": torch.randint(0, 2, (total,), generator=generator),
+        "position_ids": torch.cat([torch.arange(length) for length in lengths]),
+        "starts": torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32),
+        "max_length": max(lengths),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("packs_weights", [True, False])
+@torch.inference_mode()
+def test_same_numbers_as_the_plain_encoder(kind, packs_weights, monkeypatch):
+    if not packs_weights:  # as on a machine without oneDNN
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    encoder = small_model("encoder", **KINDS[kind]).encoder
+    batch = packed([9, 9, 9, 4, 4, 17, 1], torch.Generator().manual_seed(1))
+    expected = encoder(**batch)
+    fused = FusedEncoder(encoder)
+    output = fused(**batch)
+    torch.testing.assert_close(output.hidden, expected.hidden, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(output.pooled, expected.pooled, rtol=1e-4, atol=1e-5)
+    places = torch.tensor([3, 30])
+    torch.testing.assert_close(fused(**batch, positions=places).hidden, output.hidden[places])
+    assert fused.hidden.shape == expected.hidden.shape
+    # The plain encoder, whose projections are views now, still works: attention maps come from it.
+    torch.testing.assert_close(encoder(**batch).hidden, expected.hidden)
+
+
+def test_graphs_come_in_steps():
+    assert shape_of(100, 3, 40) == (128, 4, 64)
+    assert shape_of(128, 1, 128) == (128, 1, 128)
+    assert shape_of(4096, 32, 128) == (4096, 64, 128)
+    assert shape_of(4097, 1, 512) is None
+    assert shape_of(16, 1, 513) is None

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small_models import predictor_of, small_model
+from small_vocabularies import english
+
+from litebert.errors import InputError
+from litebert.tasks.task import Task
+
+TEXT = "Anna read the old book (twice)."
+LABELS = ("bad", "fine", "good")
+
+
+def sequence(*texts):
+    """[CLS] a [SEP] (b [SEP]) and its segments, as tensors of one row; a text may be ids."""
+    tokenizer = english()
+    ids, segments = [tokenizer.cls_id], [0]
+    for number, text in enumerate(texts):
+        part = tokenizer.encode(text) if isinstance(text, str) else list(text)
+        ids += [*part, tokenizer.sep_id]
+        segments += [number] * (len(part) + 1)
+    return torch.tensor([ids]), torch.tensor([segments])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@torch.inference_mode()
+def test_embeddings_of_short_and_long_texts(pooling):
+    model = small_model("masked-lm")
+    predictor = predictor_of("masked-lm")
+
+    def vector(part):
+        ids, segments = sequence(part)
+        hidden = model.encoder(ids, segment_ids=segments).hidden[0]
+        return (hidden.mean(0) if pooling == "mean" else hidden[0]).numpy()
+
+    result = predictor.embed(TEXT, pooling=pooling)
+    np.testing.assert_allclose(result.vector, vector(TEXT), rtol=1e-4, atol=1e-5)
+    assert (result.tokens, result.windows) == (len(english().encode(TEXT)), 1)
+    unit = predictor.embed(TEXT, pooling=pooling, normalize=True).vector
+    np.testing.assert_allclose(unit, vector(TEXT) / np.linalg.norm(vector(TEXT)), rtol=1e-4, atol=1e-5)
+
+    long = " ".join([TEXT] * 12)
+    ids = np.array(english().encode(long))
+    windows = -(-len(ids) // 46)  # 48 positions less [CLS] and [SEP]
+    result = predictor.embed(long, pooling=pooling)
+    assert result.windows == windows > 2
+    expected = np.mean([vector(part) for part in np.array_split(ids, windows)], axis=0)
+    np.testing.assert_allclose(result.vector, expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_classification_of_texts_and_pairs():
+    model = small_model("classification", labels=LABELS)
+    predictor = predictor_of("classification", labels=LABELS)
+    for arguments in ((TEXT,), (TEXT, "Ben slept.")):
+        ids, segments = sequence(*arguments)
+        expected = model(ids, segment_ids=segments)[0].softmax(-1).numpy()
+        result = predictor.classify(*arguments)
+        assert list(result.probabilities) == [LABELS[i] for i in np.argsort(-expected)]
+        np.testing.assert_allclose([result.probabilities[label] for label in LABELS], expected, rtol=1e-4)
+        assert result.label == LABELS[int(expected.argmax())]
+        assert result.labels == (result.label,)
+        assert result.windows == 1
+
+
+@torch.inference_mode()
+def test_long_texts_are_the_mean_over_their_windows():
+    model = small_model("classification", labels=LABELS)
+    task = Task("mine", "classification", LABELS, max_length=32)
+    predictor = predictor_of("classification", task, labels=LABELS)
+    long = " ".join([TEXT] * 7)
+    ids = np.array(english().encode(long))
+    logits = [model(s[0], segment_ids=s[1])[0].numpy() for s in map(sequence, np.array_split(ids, -(-len(ids) // 30)))]
+    result = predictor.classify(long)
+    assert result.windows == len(logits) > 2
+    expected = torch.tensor(np.mean(logits, axis=0)).softmax(-1).numpy()
+    np.testing.assert_allclose([result.probabilities[label] for label in LABELS], expected, rtol=1e-3)
+
+    # A pair: the short text stays beside every window of the long one, on its side.
+    short = english().encode("Ben slept.")
+    windows = np.array_split(ids, -(-len(ids) // (29 - len(short))))
+    long_first, short_first = [(window, short) for window in windows], [(short, window) for window in windows]
+    for texts, parts in (((long, "Ben slept."), long_first), (("Ben slept.", long), short_first)):
+        logits = [model(s[0], segment_ids=s[1])[0].numpy() for s in (sequence(*part) for part in parts)]
+        expected = torch.tensor(np.mean(logits, axis=0)).softmax(-1).numpy()
+        result = predictor.classify(*texts)
+        np.testing.assert_allclose([result.probabilities[label] for label in LABELS], expected, rtol=1e-3)
+
+
+@torch.inference_mode()
+def test_multi_label_and_regression():
+    ids, segments = sequence(TEXT)
+    for problem, from_task in ((True, False), (False, True)):  # as config.json and as task.json say it
+        changes = {"problem_type": "multi_label_classification"} if problem else {}
+        task = Task("mine", "multi-label", LABELS) if from_task else None
+        logits = small_model("classification", labels=LABELS, **changes)(ids, segment_ids=segments)[0]
+        result = predictor_of("classification", task, labels=LABELS, **changes).classify(TEXT)
+        expected = logits.sigmoid().numpy()
+        np.testing.assert_allclose([result.probabilities[label] for label in LABELS], expected, rtol=1e-4)
+        assert set(result.labels) == {label for label, p in zip(LABELS, expected, strict=True) if p >= 0.5}
+    value = small_model("classification", problem_type="regression")(ids, segment_ids=segments)[0, 0]
+    result = predictor_of("classification", problem_type="regression").classify(TEXT)
+    assert result.value == pytest.approx(float(value), rel=1e-4)
+    assert (result.label, result.probabilities) == (None, {})
+
+
+@torch.inference_mode()
+def test_attention_per_head_of_every_application():
+    predictor = predictor_of("encoder")
+    ids, segments = sequence("Ben slept.", TEXT)
+    expected = small_model("encoder").encoder(ids, segment_ids=segments, output_attentions=True).attentions
+    result = predictor.attention("Ben slept.", TEXT)
+    assert result.weights.shape == (2, 3, ids.shape[1], ids.shape[1])
+    np.testing.assert_allclose(result.weights, torch.cat(expected).numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(result.weights.sum(-1), 1, rtol=1e-5)
+    assert result.pieces == tuple(english().piece(int(i)) for i in ids[0])
+    assert result.segments == tuple(segments[0].tolist())
+    assert result.left_out == 0
+    cut = predictor.attention(TEXT * 20, max_tokens=16)
+    assert len(cut.pieces) == 16
+    assert cut.left_out == len(english().encode(TEXT * 20)) - 14
+
+
+def test_bad_options():
+    predictor = predictor_of("encoder")
+    with pytest.raises(InputError, match="pooling: 'max' is not one of: mean, cls"):
+        predictor.embed(TEXT, pooling="max")
+    with pytest.raises(InputError, match="max_tokens"):
+        predictor.attention(TEXT, max_tokens=3)
+    with pytest.raises(InputError, match="pair: is empty"):
+        predictor.attention(TEXT, "")
+    with pytest.raises(InputError, match="nothing that the vocabulary can read"):
+        predictor.embed("\x01\x02")
