@@ -26,10 +26,13 @@ from litebert.cli import (  # noqa: E402, F401
     corpus_show,
     generate,
     pretrain,
+    finetune,
+    evaluate,
     report,
     reproduce,
     bench,
     model,
+    export,
     serve,
     doctor,
 )

@@ -61,11 +61,14 @@ class Reference:
             assert request.outside is not None
             inputs.append(torch.from_numpy(request.outside)[None].long())
         named = self._named(*inputs)
-        encoded = self._named.model.encoder(ids, segment_ids=segments, output_attentions=True)
+        # Once more for itself: a head may ask its encoder for some tokens only.
+        maps = "attentions" in request.want
+        encoded = self._named.model.encoder(ids, segment_ids=segments, output_attentions=maps)
         values = {name: value if name == "masked_lm" else value[0] for name, value in named.items()}
         hidden = encoded.hidden[0]
         values |= {"hidden": hidden, "first": hidden[0], "mean": hidden.mean(0)}
-        values["attentions"] = torch.stack(encoded.attentions)[:, 0]
+        if maps:
+            values["attentions"] = torch.stack(encoded.attentions)[:, 0]
         if encoded.pooled is not None:
             values["pooled"] = encoded.pooled[0]
         return {name: values[name].numpy() for name in request.want}

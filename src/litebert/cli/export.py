@@ -1,0 +1,89 @@
+"""`litebert export`: a model folder as files for other runtimes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from litebert.cli import app
+from litebert.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from litebert.export.folder import ExportedFile, ExportReport
+
+KINDS = ("onnx", "torch-export")
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
+    to: Annotated[str, typer.Option(help="onnx (model.onnx) or torch-export (model.pt2).")] = "onnx",
+    int8: Annotated[bool, typer.Option("--int8", help="ONNX: also a file with int8 weights, for CPUs.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write; by default beside the model, MODEL-onnx.")
+    ] = None,
+    attentions: Annotated[
+        bool, typer.Option("--attentions", help="ONNX: give attention maps too (more memory in every pass).")
+    ] = False,
+    check_data: Annotated[
+        Path | None, typer.Option(help="ONNX: compare on these texts too, one per line, a tab inside a pair.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Write a model as ONNX or torch.export files, checked against torch before anything is kept."""
+    if to not in KINDS:
+        raise ConfigError(f"--to: {to!r} is not one of: {', '.join(KINDS)}{did_you_mean(to, KINDS)}")
+    target = out or _beside(model, to)
+    if to == "onnx":
+        from litebert.export.onnx_file import export_onnx
+
+        report = export_onnx(
+            model, target, int8=int8, attentions=attentions, check_data=check_data, overwrite=overwrite
+        )
+    else:
+        from litebert.export.torch_package import export_torch
+
+        for name, given in (("--int8", int8), ("--attentions", attentions), ("--check-data", check_data)):
+            if given:
+                raise ConfigError(f"{name}: is for --to onnx only")
+        report = export_torch(model, target, overwrite=overwrite)
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=2))
+    else:
+        _print(model, report)
+
+
+def _beside(model: str, to: str) -> Path:
+    """Where an export goes: runs/mine/model -> runs/mine/model-onnx, albert/albert-base-v2 -> albert-base-v2-onnx."""
+    path = Path(model)
+    suffix = "-onnx" if to == "onnx" else "-torch"
+    return path.with_name(f"{path.resolve().name}{suffix}") if path.is_dir() else Path(f"{path.name}{suffix}")
+
+
+def _print(model: str, report: ExportReport) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{model} -> {report.folder}  {report.head} head, {report.model_parameters:,} parameters")
+    for file in report.files:
+        console.print(f"  {file.name:16} {file.bytes / 1e6:,.1f} MB, {_weights(file)}")
+        for kind, check in (("random", file.check), ("given", file.text_check)):
+            if check is None:
+                continue
+            worst = check.worst
+            line = f"    {check.sequences} {kind} inputs: at most {worst.difference:.1e} from torch in {worst.output}"
+            line += f" (values up to {worst.magnitude:.2g})"
+            if check.agreement is not None:
+                line += f", {check.agreement:.1%} of decisions equal"
+            console.print(line)
+
+
+def _weights(file: ExportedFile) -> str:
+    if not file.int8_arrays:
+        return f"{file.parameters:,} numbers, fp32"
+    share = file.int8_parameters / file.parameters
+    return f"{file.parameters:,} numbers, {share:.1%} of them int8 in {file.int8_arrays} matrices"
