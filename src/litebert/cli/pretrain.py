@@ -1,4 +1,4 @@
-"""`litebert pretrain` and `litebert evaluate`: training runs and what a model has learned from text."""
+"""`litebert pretrain` and `litebert plan`: training runs, and what they would cost."""
 
 from __future__ import annotations
 
@@ -55,46 +55,6 @@ def pretrain(
     if world_from_environment().is_main:
         print(f"model: {result.model}")
         print(f"next:  litebert report {out}")
-
-
-@app.command()
-def evaluate(
-    model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
-    store: Annotated[list[Path] | None, typer.Option(help="A token store; may be given several times.")] = None,
-    text: Annotated[
-        list[Path] | None, typer.Option(help="A text file instead of a store; may be given several times.")
-    ] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer's folder; by default the model's own.")] = None,
-    length: Annotated[
-        int | None, typer.Option(help="Tokens of a sequence; by default what the model takes, up to 512.")
-    ] = None,
-    tokens: Annotated[int, typer.Option(help="Score about this many tokens.")] = 200_000,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-) -> None:
-    """Masked LM, sentence-order and next-sentence accuracy of any model on any text (Table 5)."""
-    if tokens < 1:
-        raise ConfigError(f"--tokens: must be at least 1, got {tokens}")
-    from litebert.pretraining.evaluate import evaluate_model
-
-    scores = evaluate_model(
-        model,
-        stores=store or [],
-        texts=text or [],
-        tokenizer=tokenizer,
-        length=length,
-        num_tokens=tokens,
-        device=device,
-    )
-    if as_json:
-        print(json.dumps(scores.as_dict(), indent=2))
-        return
-    for name, accuracy, count in (
-        ("masked LM", scores.mlm_accuracy, scores.mlm_count),
-        ("sentence order", scores.sop_accuracy, scores.sop_count),
-        ("next sentence", scores.nsp_accuracy, scores.nsp_count),
-    ):
-        print(f"{name:15s} " + ("no such head" if accuracy is None else f"{accuracy:6.1%}  of {count:,}"))
 
 
 def _print_presets() -> None:

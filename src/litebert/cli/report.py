@@ -1,4 +1,4 @@
-"""`litebert report RUN...`: pretraining runs as one HTML page."""
+"""`litebert report RUN...`: pretraining runs, or a fine-tuning run, as one HTML page."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ def report(
     open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Write one self-contained HTML page: curves, scores, filled masks, hardware and config of some runs."""
+    from litebert.finetune.page import is_finetuning, write_report_of
     from litebert.report.page import write_page
     from litebert.report.runs import read_runs
     from litebert.report.summary import print_summary
 
-    found = read_runs(runs)
-    page = write_page(found, out or (found[0].folder if len(found) == 1 else Path()) / "report.html")
-    print_summary(found)
+    if len(runs) == 1 and is_finetuning(runs[0]):
+        page = write_report_of(runs[0], out)
+    else:
+        found = read_runs(runs)
+        page = write_page(found, out or (found[0].folder if len(found) == 1 else Path()) / "report.html")
+        print_summary(found)
     print(f"report: {page}")
     if open_page:
         import webbrowser

@@ -1,0 +1,144 @@
+"""`litebert evaluate`: what models have learned, from text alone or for a task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from litebert.cli import app
+from litebert.cli.finetune import column_pairs
+from litebert.errors import ConfigError
+
+if TYPE_CHECKING:
+    from litebert.finetune.evaluate import Scored
+
+
+@app.command()
+def evaluate(
+    models: Annotated[
+        list[str],
+        typer.Argument(help="Model folders or Hub names; several for a task also as an ensemble.", metavar="MODEL..."),
+    ],
+    task: Annotated[
+        str | None, typer.Option(help="Score a fine-tuned model; by default for the task that it was trained for.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The task's folder, a labelled file, or hub:owner/name.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="role=name, for example text=review; the rest is guessed.")
+    ] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Write what is said about each example here, for servers of GLUE and SQuAD too.")
+    ] = None,
+    store: Annotated[list[Path] | None, typer.Option(help="A token store; may be given several times.")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(help="A text file instead of a store; may be given several times.")
+    ] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer's folder; by default the model's own.")] = None,
+    length: Annotated[
+        int | None, typer.Option(help="Tokens of a sequence; by default what the task or the model takes.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="Of a text, score about this many tokens.")] = 200_000,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Score models: on a task with --data, or masked LM, sentence order and next sentence on any text (Table 5)."""
+    if store or text:
+        if task or data or len(models) > 1:
+            raise ConfigError("--store and --text score one model on text; leave out --task, --data and other models")
+        _evaluate_text(models[0], store or [], text or [], tokenizer, length, tokens, device, as_json)
+    elif task or data:
+        _evaluate_task(models, task, data, column or [], length, predictions, device, as_json)
+    else:
+        raise ConfigError("say what to score on: --data FILE for a task, --text FILE or --store FOLDER for text")
+
+
+def _evaluate_task(
+    models: list[str],
+    task: str | None,
+    data: str | None,
+    columns: list[str],
+    length: int | None,
+    predictions: Path | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    from litebert.finetune.evaluate import evaluate_task
+
+    scored = evaluate_task(
+        models,
+        task=task,
+        data=data,
+        columns=column_pairs(columns),
+        max_length=length,
+        predictions=predictions,
+        device=device,
+    )
+    if as_json:
+        rows = [
+            {
+                "model": one.name,
+                "split": e.split.name,
+                "examples": len(e.predictions),
+                "scores": {
+                    name: {"value": metric.value, "low": metric.low, "high": metric.high}
+                    for name, metric in e.scores.items()
+                },
+            }
+            for one in scored
+            for e in one.evaluations
+        ]
+        print(json.dumps(rows, indent=2))
+    else:
+        _print_scores(scored)
+        if predictions is not None:
+            print(f"predictions: {predictions}")
+
+
+def _print_scores(scored: list[Scored]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from litebert.finetune.results import show_interval, show_value
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("model", "split", "metric", "score", "95 % interval", "examples"):
+        table.add_column(column, justify="left" if column in ("model", "split", "metric") else "right", overflow="fold")
+    for one in scored:
+        for e in one.evaluations:
+            if not e.scores:
+                table.add_row(one.name, e.split.name, "no labels", "", "", f"{len(e.predictions):,}")
+            for name, metric in e.scores.items():
+                value, interval = show_value(metric.value, name), show_interval(metric, name)
+                table.add_row(one.name, e.split.name, name, value, interval, f"{len(e.predictions):,}")
+    Console(highlight=False).print(table)
+
+
+def _evaluate_text(
+    model: str,
+    stores: list[Path],
+    texts: list[Path],
+    tokenizer: Path | None,
+    length: int | None,
+    tokens: int,
+    device: str,
+    as_json: bool,
+) -> None:
+    if tokens < 1:
+        raise ConfigError(f"--tokens: must be at least 1, got {tokens}")
+    from litebert.pretraining.evaluate import evaluate_model
+
+    scores = evaluate_model(
+        model, stores=stores, texts=texts, tokenizer=tokenizer, length=length, num_tokens=tokens, device=device
+    )
+    if as_json:
+        print(json.dumps(scores.as_dict(), indent=2))
+        return
+    for name, accuracy, count in (
+        ("masked LM", scores.mlm_accuracy, scores.mlm_count),
+        ("sentence order", scores.sop_accuracy, scores.sop_count),
+        ("next sentence", scores.nsp_accuracy, scores.nsp_count),
+    ):
+        print(f"{name:15s} " + ("no such head" if accuracy is None else f"{accuracy:6.1%}  of {count:,}"))

@@ -1,0 +1,108 @@
+"""`litebert finetune`: from labelled files to a scored model folder and its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from litebert.cli import app
+from litebert.errors import ConfigError
+
+
+@app.command()
+def finetune(
+    task: Annotated[
+        str | None,
+        typer.Option(help="A public task (sst-2, squad-2.0, race, ...), or the kind of your own: classification, ..."),
+    ] = None,
+    train: Annotated[Path | None, typer.Option(help="Training file: CSV, TSV, JSONL, JSON or Parquet.")] = None,
+    dev: Annotated[Path | None, typer.Option(help="The best weights are chosen on this file.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Predictions are written for this file.")] = None,
+    data: Annotated[str | None, typer.Option(help="A folder with the task's files, or hub:owner/name.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="role=name, for example text=review; the rest is guessed.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "--init-from", help="A model folder or Hub name, also one fine-tuned on another task."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder (runs/TASK); the same command goes on where it was stopped.")
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="A recipe by name; --list shows them.")] = None,
+    lr: Annotated[str | None, typer.Option(help="Learning rates to try, for example 1e-5,2e-5,5e-5.")] = None,
+    seeds: Annotated[int, typer.Option(help="Train so many times with different seeds.")] = 1,
+    config: Annotated[Path | None, typer.Option(help="A YAML file with the same settings.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, for example epochs=5.")] = None,
+    resume: Annotated[str, typer.Option(help="auto, never or must.")] = "auto",
+    show_recipes: Annotated[bool, typer.Option("--list", help="List the recipes and exit.")] = False,
+) -> None:
+    """Fine-tune a model on labelled data; kill it at any time and run it again."""
+    if show_recipes:
+        _print_recipes()
+        return
+    if resume not in ("auto", "never", "must"):
+        raise ConfigError(f"--resume: {resume!r} is not one of: auto, never, must")
+    flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe}
+    flags["data"] = {"folder": data, "train": train, "dev": dev, "test": test, "columns": column_pairs(column or [])}
+    from litebert.finetune import start
+
+    rates = _rates(lr)
+    made = start.config_from(flags, config, settings or [], rates)
+    out = out or Path("runs") / made.task
+    result = start.run(made, out, seeds, rates, resume)  # type: ignore[arg-type]
+    if result.signal is not None:
+        raise typer.Exit(128 + result.signal)
+    print(f"model:  {result.model}")
+    print(f"report: {result.report}")
+    print(f"next:   litebert evaluate {result.model} --data FILE")
+
+
+def column_pairs(settings: list[str]) -> dict[str, str]:
+    """["text=review"] -> {"text": "review"}."""
+    pairs = {}
+    for setting in settings:
+        role, equals, name = setting.partition("=")
+        if not equals or not role or not name:
+            raise ConfigError(f"--column {setting}: expected role=name, for example --column text=review")
+        pairs[role.strip()] = name.strip()
+    return pairs
+
+
+def _rates(text: str | None) -> list[float]:
+    try:
+        rates = [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise ConfigError(f"--lr {text}: expected numbers with commas between, for example 1e-5,2e-5") from None
+    return rates
+
+
+def _print_recipes() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from litebert.finetune.config import finetune_config
+    from litebert.finetune.recipes import RECIPES
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for name in ("recipe", "lr", "batch", "length of run", "warm-up", "dropout", "max length", "learns"):
+        table.add_column(name, justify="left" if name in ("recipe", "learns") else "right", no_wrap=True)
+    for name in RECIPES:
+        config = finetune_config({"recipe": name})
+        table.add_row(
+            name,
+            f"{config.optim.lr:g}",
+            str(config.batch),
+            f"{config.steps:,} steps" if config.steps else f"{config.epochs:g} epochs",
+            str(config.optim.warmup_steps) if config.optim.warmup_steps is not None else "10 %",
+            "model's" if config.dropout is None else f"{config.dropout:g}",
+            str(config.max_length or "task's"),
+            "the head" if config.optim.freeze == "encoder" else "everything",
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "v1 and v2 alone mean the row of the task. auto: cpu without a GPU, small for narrow models, else base."
+    )

@@ -1,0 +1,224 @@
+"""Which examples a step learns from, and their arrays: packed without padding, or padded where a kernel wants that.
+
+Shapes: N sequences (rows), T tokens of a packed batch, B x S of a padded one, L labels. A batch of examples is a pure
+function of (seed, step), so that nothing has to be saved to resume a run. The flat view of a batch, [T] or [B * S], is
+the same for both layouts: `rows` says which sequence each place belongs to, and N where it belongs to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.tasks.features import IGNORE, Sequence
+from litebert.tasks.task import Task, head_of
+
+Layout = Literal["packed", "padded"]
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Fixed sizes of a batch, so that a GPU sees few different ones; the rest is filler that no loss sees."""
+
+    tokens: int  # packed: T; padded: S
+    rows: int  # N
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Arrays of some sequences: the encoder's inputs, the flat view, and what is to be predicted."""
+
+    inputs: Arrays  # keyword arguments of the model
+    targets: Arrays
+    max_length: int  # no sequence is longer
+    num_rows: int  # N, with unused ones
+    num_tokens: int  # without filler
+    count: int  # what the loss is the mean over: examples, or tags
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What decides whether two batches may use the same buffers."""
+        return (*self.inputs["input_ids"].shape, self.num_rows)
+
+
+class Order:
+    """Which units come in which step: epochs shuffled by (seed, epoch), one after the other without a gap."""
+
+    def __init__(self, num_units: int, batch: int, seed: int):
+        assert num_units > 0
+        self.num_units, self.batch, self.seed = num_units, batch, seed
+        self._epoch = -1
+        self._shuffled = np.zeros(0, np.int64)
+
+    def step(self, step: int) -> NDArray[np.int64]:
+        """The units of a step: of 5 units in batches of 2, step 2 takes the last one and the first of epoch 1."""
+        places = np.arange(step * self.batch, (step + 1) * self.batch)
+        epochs, inside = np.divmod(places, self.num_units)
+        return np.concatenate([self._permutation(int(e))[inside[epochs == e]] for e in np.unique(epochs)])
+
+    def _permutation(self, epoch: int) -> NDArray[np.int64]:
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.num_units)
+        return self._shuffled
+
+
+def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
+    """What is drawn together: all options of a question, else each sequence for itself."""
+    if task.kind != "multiple-choice":
+        return [[number] for number in range(len(features))]
+    units: dict[int, list[int]] = {}
+    for number, sequence in enumerate(features):
+        units.setdefault(sequence.example, []).append(number)
+    return list(units.values())
+
+
+def cut_micro_batches(lengths: Many[Many[int]], max_tokens: int, layout: Layout) -> Iterator[slice]:
+    """Runs of units of at most `max_tokens` each (after padding, where padded); one unit always fits."""
+    begin, total, count, longest = 0, 0, 0, 0
+    for number, unit in enumerate(lengths):
+        new_total, new_count, new_longest = total + sum(unit), count + len(unit), max(longest, *unit)
+        cells = new_total if layout == "packed" else new_count * new_longest
+        if cells > max_tokens and number > begin:
+            yield slice(begin, number)
+            begin, new_total, new_count, new_longest = number, sum(unit), len(unit), max(unit)
+        total, count, longest = new_total, new_count, new_longest
+    yield slice(begin, len(lengths))
+
+
+def make_batch(
+    task: Task, sequences: Many[Sequence], layout: Layout = "packed", pad_id: int = 0, shape: Shape | None = None
+) -> Batch:
+    """The arrays of some sequences; those without a target are for prediction only."""
+    lengths = np.array([len(sequence.ids) for sequence in sequences])
+    limit = task.max_length if shape is not None else int(lengths.max())
+    if layout == "packed":
+        inputs, rows, first, num_rows = _pack(sequences, lengths, pad_id, shape, limit)
+    else:
+        inputs, rows, first, num_rows = _pad(sequences, lengths, pad_id, shape)
+    targets: Arrays = {"rows": rows}
+    if head_of(task) == "answer":
+        inputs["outside"] = _spread(sequences, inputs["input_ids"].shape, first, _outside, fill=1, dtype=np.int64)
+    count = 0
+    if sequences[0].target is not None:
+        made, count = _targets(task, sequences, inputs, first, num_rows)
+        targets |= made
+    return Batch(inputs, targets, limit, num_rows, int(lengths.sum()), count)
+
+
+def _pack(
+    sequences: Many[Sequence], lengths: NDArray[np.int64], pad_id: int, shape: Shape | None, limit: int
+) -> tuple[Arrays, NDArray[np.int64], NDArray[np.int64], int]:
+    real = int(lengths.sum())
+    size = shape.tokens if shape else real
+    ends = np.cumsum(lengths)
+    starts = np.concatenate([[0], ends])
+    if shape is not None:
+        # Filler is cut into sequences too, none longer than the real ones may be; unused rows are empty.
+        filler = np.arange(real, size, limit)[1:]
+        starts = np.concatenate([starts, filler, np.full(shape.rows - len(lengths) - len(filler), size)])
+        assert len(starts) == shape.rows + 1, (len(starts), shape)
+    num_rows = len(starts) - 1
+    ids, segments = np.full(size, pad_id, np.int64), np.zeros(size, np.int64)
+    ids[:real] = np.concatenate([sequence.ids for sequence in sequences])
+    segments[:real] = np.concatenate([sequence.segments for sequence in sequences])
+    positions = np.arange(size) - np.repeat(starts[:-1], np.diff(starts))
+    rows = np.full(size, num_rows, np.int64)
+    rows[:real] = np.repeat(np.arange(len(lengths)), lengths)
+    inputs = {
+        "input_ids": ids,
+        "segment_ids": segments,
+        "position_ids": positions.astype(np.int64),
+        "starts": starts.astype(np.int32),
+    }
+    return inputs, rows, starts[: len(lengths)].astype(np.int64), num_rows
+
+
+def _pad(
+    sequences: Many[Sequence], lengths: NDArray[np.int64], pad_id: int, shape: Shape | None
+) -> tuple[Arrays, NDArray[np.int64], NDArray[np.int64], int]:
+    size, num_rows = (shape.tokens, shape.rows) if shape else (int(lengths.max()), len(lengths))
+    ids, segments = np.full((num_rows, size), pad_id, np.int64), np.zeros((num_rows, size), np.int64)
+    real = np.arange(size)[None, :] < np.pad(lengths, (0, num_rows - len(lengths)))[:, None]
+    ids[real] = np.concatenate([sequence.ids for sequence in sequences])
+    segments[real] = np.concatenate([sequence.segments for sequence in sequences])
+    rows = np.where(real, np.arange(num_rows)[:, None], num_rows).reshape(-1)
+    inputs = {"input_ids": ids, "segment_ids": segments, "attention_mask": real.astype(np.int64)}
+    return inputs, rows, np.arange(len(lengths)) * size, num_rows
+
+
+def _targets(
+    task: Task, sequences: Many[Sequence], inputs: Arrays, first: NDArray[np.int64], num_rows: int
+) -> tuple[Arrays, int]:
+    targets: list[Any] = [sequence.target for sequence in sequences]
+    used = len(sequences)
+    if task.kind == "token-classification":
+        tags = _spread(
+            sequences, inputs["input_ids"].shape, first, lambda s: np.asarray(s.target), IGNORE, np.int64
+        ).reshape(-1)
+        return {"labels": tags}, int((tags != IGNORE).sum())
+    if task.kind == "question-answering":
+        made = {"start": _fill(num_rows, [t[0] for t in targets]), "end": _fill(num_rows, [t[1] for t in targets])}
+        made["first"] = _fill(num_rows, first, 0)  # where each sequence begins in the flat view
+        made["impossible"] = _fill(num_rows, [float(t[2]) for t in targets], 0.0, np.float32)
+        made["used"] = _fill(num_rows, np.ones(used), 0.0, np.float32)
+        return made, used
+    if task.kind == "multiple-choice":
+        # Questions are numbered in the order in which they stand; N is the group of what is unused.
+        _, group = np.unique([sequence.example for sequence in sequences], return_inverse=True)
+        option = np.arange(used) - np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1])[group]
+        gold = (option == np.array(targets)).astype(np.float32)
+        return {"group": _fill(num_rows, group, num_rows), "gold": _fill(num_rows, gold, 0.0, np.float32)}, int(
+            gold.sum()
+        )
+    if task.kind == "classification":
+        return {"labels": _fill(num_rows, targets)}, used
+    values = np.zeros((num_rows, max(len(task.labels), 1)), np.float32)
+    values[:used] = np.array(targets, np.float32).reshape(used, -1)
+    return {"values": values, "used": _fill(num_rows, np.ones(used), 0.0, np.float32)}, used
+
+
+def _fill(size: int, values: Any, rest: float = IGNORE, dtype: Any = np.int64) -> NDArray[Any]:
+    filled = np.full(size, rest, dtype)
+    filled[: len(values)] = values
+    return filled
+
+
+def _outside(sequence: Sequence) -> NDArray[Any]:
+    """1 where no answer can lie: everything but the context and [CLS]."""
+    assert sequence.inside is not None
+    outside = ~sequence.inside
+    outside[0] = False
+    return outside
+
+
+def _spread(
+    sequences: Many[Sequence], shape: tuple[int, ...], first: NDArray[np.int64], values_of: Any, fill: int, dtype: Any
+) -> NDArray[Any]:
+    """One value per token, at its place in the batch."""
+    flat = np.full(int(np.prod(shape)), fill, dtype)
+    for begin, sequence in zip(first, sequences, strict=True):
+        flat[begin : begin + len(sequence.ids)] = values_of(sequence)
+    return flat.reshape(shape)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Few shapes for a GPU
+
+
+def plan_shapes(totals: NDArray[np.int64], num_rows: int, max_length: int) -> list[Shape]:
+    """A few packed sizes that most batches of a run fill well, from the tokens of each of its batches."""
+    wanted = np.quantile(totals, (0.25, 0.6, 0.95, 1.0), method="higher")
+    sizes = sorted({64 * int(np.ceil(size / 64)) for size in wanted})
+    return [Shape(size, num_rows + size // max_length + 1) for size in sizes]
+
+
+def fitting_shape(shapes: Many[Shape], num_tokens: int) -> Shape:
+    """The smallest shape that holds so many tokens."""
+    return next(shape for shape in shapes if shape.tokens >= num_tokens)

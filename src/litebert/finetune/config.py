@@ -1,0 +1,203 @@
+"""The config of a fine-tuning run: typed, complete, saved with the run.
+
+    finetune_config({"task": "sst-2", "data": {"folder": "glue/SST-2"}, "recipe": "v2"})     # defaults < recipe < these
+
+In YAML, `recipe: v2` begins from a named recipe.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from litebert.config import build, merge, override, read_yaml
+from litebert.errors import ConfigError
+from litebert.finetune.groups import Freeze
+from litebert.finetune.recipes import AUTO, find_recipe
+from litebert.train.device import DeviceConfig
+from litebert.train.guard import GuardConfig
+from litebert.train.schedule import LearningRate
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the examples are: a folder (also hub:owner/name), or files of one's own."""
+
+    folder: str | None = None
+    train: str | None = None
+    dev: str | None = None
+    test: str | None = None
+    #: Column names of one's own files by role, {text: review, label: stars}; the rest is guessed and shown.
+    columns: Mapping[str, str] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    #: Only so many examples of the training and of each dev split (0: all), for a quick look.
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ConfigError(f"limit: must not be negative, got {self.limit}")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """The optimiser, its learning rate, and which parts learn how fast."""
+
+    name: Literal["adamw", "lamb"] = "adamw"
+    lr: float = 2e-5
+    #: Warm-up steps; null = a tenth of the run.
+    warmup_steps: int | None = None
+    end_lr: float = 0.0
+    shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
+    style: Literal["continuous", "google"] = "continuous"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    #: Off in the released code; on, the first steps are smaller, which steadies small data sets.
+    bias_correction: bool = True
+    #: Global norm that gradients are scaled down to; 0 = never.
+    clip: float = 1.0
+    #: The new head's learning rate, as a multiple of the encoder's.
+    head_factor: float = 1.0
+    #: Each lower block's learning rate as a share of the one above; only for models with more than one block.
+    block_decay: float = 1.0
+    #: What does not learn: none, embeddings, or the whole encoder (features under a new head).
+    freeze: Freeze = "none"
+
+    def __post_init__(self) -> None:
+        if self.clip < 0:
+            raise ConfigError(f"clip: must not be negative (0 = no clipping), got {self.clip}")
+        if not self.head_factor > 0:
+            raise ConfigError(f"head_factor: must be above 0, got {self.head_factor}")
+        if not 0 < self.block_decay <= 1:
+            raise ConfigError(f"block_decay: must be above 0 and at most 1, got {self.block_decay}")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """How often a run reports, evaluates and saves."""
+
+    report_every: int = 10
+    #: Evaluate on dev every so many steps; null = `num_evaluations` times in the run.
+    evaluate_every: int | None = None
+    num_evaluations: int = 10
+    #: Save after this many minutes, whatever the step (0: only when asked to stop).
+    checkpoint_minutes: float = 5.0
+    #: Also every so many steps (0: by the clock alone).
+    checkpoint_every: int = 0
+    #: Checkpoints of a finished run are of no more use than its model.
+    keep_checkpoints: bool = False
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        if self.evaluate_every is not None and self.evaluate_every < 1:
+            raise ConfigError(f"evaluate_every: must be at least 1, got {self.evaluate_every}")
+        if self.num_evaluations < 1:
+            raise ConfigError(f"num_evaluations: must be at least 1, got {self.num_evaluations}")
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """One fine-tuning run."""
+
+    #: A known task (sst-2, squad-2.0, race, ...) or the kind of one's own (classification, regression, ...).
+    task: str = "classification"
+    data: DataConfig = field(default_factory=DataConfig)
+    #: A model folder, a Hub name, or "default"; also one that was fine-tuned on another task.
+    model: str = "default"
+    #: The head is new, or goes on learning where the model has one for the same labels.
+    head: Literal["new", "keep"] = "new"
+    #: Where the other settings came from; they are written out below it.
+    recipe: str = AUTO
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    #: Examples per step (for question answering: windows).
+    batch: int = 32
+    #: The length of the run: passes over the training data, or steps where they are given.
+    epochs: float = 3.0
+    steps: int | None = None
+    #: The longest input in tokens; null = the task's own, up to what the model takes.
+    max_length: int | None = None
+    #: Dropout inside the encoder; null = as the model has it.
+    dropout: float | None = None
+    classifier_dropout: float = 0.1
+    #: The score on dev that the best weights are chosen by; null = the first of the task's own.
+    metric: str | None = None
+    #: Stop after so many evaluations without a better one (0: never); the best is kept in any case.
+    patience: int = 0
+    #: Tokens that the device takes at a time; the rest of a batch is accumulated.
+    micro_batch_tokens: int = 16_384
+    #: Questions without an answer: null = as the task says (SQuAD 2.0 has them).
+    answerable_head: bool | None = None
+    seed: int = 0
+    device: DeviceConfig = field(default_factory=DeviceConfig)
+    #: A small data set has hard batches: only a loss that is not finite is left out.
+    guard: GuardConfig = field(default_factory=lambda: GuardConfig(on_spike="ignore"))
+    log: LogConfig = field(default_factory=LogConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "micro_batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name in ("seed", "patience"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name}: must not be negative, got {getattr(self, name)}")
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError(f"steps: must be at least 1, got {self.steps}")
+        if not 0 < self.epochs < math.inf:
+            raise ConfigError(f"epochs: must be above 0, got {self.epochs}")
+        for name in ("dropout", "classifier_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ConfigError(f"{name}: must be at least 0 and below 1, got {value}")
+        self.learning_rate(self.steps or max(1, self.optim.warmup_steps or 1))
+
+    def num_steps(self, num_units: int) -> int:
+        """Steps of the run on so many training examples."""
+        return self.steps or max(1, math.ceil(self.epochs * num_units / self.batch))
+
+    def learning_rate(self, num_steps: int) -> LearningRate:
+        """The learning-rate schedule of a run of so many steps."""
+        optim = self.optim
+        warmup = max(1, num_steps // 10) if optim.warmup_steps is None else optim.warmup_steps
+        return LearningRate(
+            peak=optim.lr,
+            num_steps=num_steps,
+            warmup_steps=warmup,
+            end=optim.end_lr,
+            shape=optim.shape,
+            style=optim.style,
+        )
+
+
+# Settings that change nothing about what is learned, so that a run may be resumed with others.
+FREE_ON_RESUME = ("log.report_every", "log.checkpoint", "log.keep", "log.tensorboard", "device", "guard")
+
+
+def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = "") -> FinetuneConfig:
+    """A run's config from plain data; `auto` is the recipe to take where none is named."""
+    data = dict(data)
+    name = str(data.get("recipe") or AUTO)
+    name = auto if name == AUTO else name
+    task = str(data.get("task", FinetuneConfig.task))
+    recipe = find_recipe(name, task)
+    if data.get("epochs") is not None and data.get("steps") is None:
+        recipe = {key: value for key, value in recipe.items() if key != "steps"}  # the user's own measure counts
+        if recipe.get("optim", {}).get("warmup_steps") is not None:
+            recipe = merge(recipe, {"optim": {"warmup_steps": None}})
+    return build(FinetuneConfig, {**merge(recipe, data), "recipe": name}, where)
+
+
+def read_settings(file: Path | str | None, settings: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """The plain data of a YAML file (where one is given) with `key=value` settings on top, and where it is from."""
+    data, where = (read_yaml(file), f"{file}: ") if file is not None else ({}, "")
+    return override(data, settings), where
+
+
+def with_seed(config: FinetuneConfig, seed: int, lr: float | None = None) -> FinetuneConfig:
+    """The same run with another seed (and learning rate)."""
+    optim = config.optim if lr is None else dataclasses.replace(config.optim, lr=lr)
+    return dataclasses.replace(config, seed=seed, optim=optim)

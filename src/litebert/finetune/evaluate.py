@@ -1,0 +1,127 @@
+"""Saved models scored on a task's data: one, several side by side, and several as an ensemble.
+
+evaluate_task(["runs/a/best", "runs/b/best"], data="glue/SST-2")   -> [Scored("runs/a/best", ...), ...,
+                                                                       Scored("ensemble", ...)]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from litebert.errors import CheckpointError, ConfigError, DataError
+from litebert.finetune.predictions import write_predictions
+from litebert.finetune.scoring import Evaluation, predict_split, score_split
+from litebert.finetune.setup import Data, Split
+from litebert.model.heads import Model
+from litebert.model.hub import find_folder, load_config, load_model
+from litebert.tasks.decode import Prediction, average
+from litebert.tasks.read import named_tasks, read_task
+from litebert.tasks.submission import write_submission
+from litebert.tasks.task import Task, TaskData, head_of, load_task
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import Device, DeviceConfig, open_device, speed_up
+
+ENSEMBLE = "ensemble"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A model (or the ensemble) and what it made of each split."""
+
+    name: str
+    evaluations: list[Evaluation]
+
+
+def evaluate_task(
+    models: Sequence[Path | str],
+    *,
+    task: str | None = None,
+    data: Path | str | None = None,
+    columns: Mapping[str, str] | None = None,
+    max_length: int | None = None,
+    predictions: Path | str | None = None,
+    device: str = "auto",
+) -> list[Scored]:
+    """Score models on a folder or file; more than one also as an ensemble (mean of their probabilities).
+
+    The task is that of the first model unless named. With `predictions`, a folder, what is said about every example is
+    written there, also for splits without labels, in the forms that GLUE's and SQuAD's servers take.
+    """
+    if not models:
+        raise ConfigError("name at least one model folder")
+    hardware = open_device(DeviceConfig(device=device))
+    found = _read(task, load_task(find_folder(models[0])), data, columns)
+    splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
+    if not splits:
+        raise DataError(f"{data or found.task.name}: neither a dev nor a test split in there")
+    members: list[tuple[str, Task, list[tuple[Split, list[Prediction]]]]] = []
+    for source in models:
+        model, own, tokenizer = _open(source, found.task, max_length)
+        cut = Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer)
+        model = _ready(model, hardware)
+        members.append((str(source), own, [(split, predict_split(model, own, split, hardware)) for split in cut.dev]))
+    scored = [Scored(name, [score_split(own, split, said) for split, said in made]) for name, own, made in members]
+    if len(members) > 1:
+        scored.append(Scored(ENSEMBLE, _ensemble(members)))
+    if predictions is not None:
+        for evaluation in scored[-1].evaluations:
+            split = evaluation.split
+            write_predictions(Path(predictions) / f"{split.name}.jsonl", evaluation)
+            write_submission(evaluation.task, split.name, split.examples, evaluation.predictions, predictions)
+    return scored
+
+
+def _read(name: str | None, known: Task | None, data: Path | str | None, columns: Mapping[str, str] | None) -> TaskData:
+    if name is None and known is None:
+        raise ConfigError("--task: the model does not say what it was trained for; name the task")
+    name = name or (known.name if known is not None else "")
+    where = None if data is None else str(data)
+    if where is None or where.startswith("hub:") or Path(where).is_dir():
+        return read_task(name, folder=where, columns=columns, task=known)
+    if not Path(where).is_file():
+        raise DataError(f"{where}: no such file or folder")
+    # One's own files may or may not hold labels; public dev and test files are told apart by their names.
+    split = "dev" if name in named_tasks() and "test" not in Path(where).name.lower() else "test"
+    read = read_task(name, **{split: where}, columns=columns, task=known)
+    if split == "test" and name not in named_tasks():
+        return dataclasses.replace(read, dev={Path(where).stem: read.test["test"]}, test={})
+    return read
+
+
+def _open(source: Path | str, task: Task, max_length: int | None) -> tuple[Model, Task, Tokenizer]:
+    """A model with the task as it knows it: its own lengths and threshold, the metrics of the data's."""
+    folder = find_folder(source)
+    known = load_task(folder)
+    own = task if known is None else dataclasses.replace(known, name=task.name, metrics=task.metrics)
+    if own.kind != task.kind or own.labels != task.labels:
+        raise ConfigError(
+            f"{source}: was trained for {own.kind} with the labels {', '.join(own.labels) or '(none)'}; "
+            f"{task.name} is {task.kind} with {', '.join(task.labels) or '(none)'}"
+        )
+    model = load_model(folder, head_of(own))
+    expected = 1 if task.kind == "regression" else len(task.labels)
+    if model.head in ("classification", "token-classification") and model.config.num_labels != expected:
+        raise CheckpointError(f"{source}: has {model.config.num_labels} outputs, {task.name} needs {expected}")
+    length = min(max_length or own.max_length, load_config(folder).max_position_embeddings)
+    return model, dataclasses.replace(own, max_length=length), Tokenizer.load(folder)
+
+
+def _ready(model: Model, device: Device) -> Model:
+    model = model.to(device.device).eval()
+    speed_up(model, dataclasses.replace(device, compile=False))  # a pass over a dev set is over before it is compiled
+    return model
+
+
+def _ensemble(members: Sequence[tuple[str, Task, list[tuple[Split, list[Prediction]]]]]) -> list[Evaluation]:
+    threshold = float(np.mean([task.null_threshold for _, task, _ in members]))
+    task = dataclasses.replace(members[0][1], null_threshold=threshold)
+    evaluations = []
+    for number, (split, _) in enumerate(members[0][2]):
+        together = average(task, [made[number][1] for _, _, made in members])
+        evaluations.append(score_split(task, split, together))
+    return evaluations

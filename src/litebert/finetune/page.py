@@ -1,0 +1,273 @@
+"""The page of a fine-tuning run, or of a study of runs: one HTML file, made from the folder alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import DataError
+from litebert.finetune.mistakes import draw_confusion, draw_worst
+from litebert.finetune.predictions import read_predictions
+from litebert.finetune.results import Scores, goodness, read_scores, show_interval, show_value
+from litebert.finetune.seeds import draw_seeds, draw_study_table
+from litebert.report.charts import Metric, held_out, make_charts
+from litebert.report.figures import chart_data, draw_figures, make_axes
+from litebert.report.history import draw_events, draw_provenance
+from litebert.report.html import Child, Markup, element
+from litebert.report.numbers import count, duration
+from litebert.report.page import assemble_page, draw_header, draw_section, write_html
+from litebert.report.runs import Run, read_runs
+from litebert.report.settings import draw_differences, draw_settings
+from litebert.report.summary import state_of
+from litebert.tasks.metrics import Metric as Score
+from litebert.tasks.task import Task, load_task
+
+NAMES = {
+    "f1": "F1",
+    "best_f1": "F1 at the best threshold",
+    "exact_match": "exact match",
+    "best_exact_match": "exact match at the best threshold",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "entity_f1": "entity F1",
+    "rmse": "error (RMSE)",
+}
+
+
+def is_finetuning(folder: Path) -> bool:
+    """Whether a folder is a fine-tuning run or a study of them."""
+    if (folder / "summary.json").is_file():
+        return True
+    try:
+        return bool(json.loads((folder / "run.json").read_text(encoding="utf-8")).get("kind") == "finetune")
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def write_report_of(folder: Path, out: Path | None = None) -> Path:
+    """Write the page of a run or of a study, whichever the folder is."""
+    write = write_study_page if (folder / "summary.json").is_file() else write_run_page
+    return write(folder, out)
+
+
+def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
+    """Write a run's page, report.html in its folder unless said otherwise."""
+    folder = Path(folder)
+    (run,) = read_runs([folder])
+    task, scores = load_task(folder / "best"), read_scores(folder) or Scores()
+    sections = [
+        draw_section("Numbers", _headline(run, task, scores), hide_title=True),
+        *_curves([run]),
+        *_mistakes(folder, task, scores),
+        draw_section("What happened", draw_events([run])),
+        draw_section("Hardware and software", draw_provenance([run])),
+        draw_section("Config", draw_settings([run])),
+    ]
+    header = draw_header("litebert · fine-tuning report", run.name, _subtitle(run, task))
+    return write_html(_assemble(run.name, header, sections, [run]), out or folder / "report.html")
+
+
+def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
+    """Write the page of a study: all runs, their spread, and the mistakes of the best one."""
+    folder = Path(folder)
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        names = [run["name"] for run in summary["runs"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / 'summary.json'}: cannot be read: {error}") from None
+    runs = read_runs([folder / name for name in names])
+    best = folder / (summary["best"] or names[0])
+    task, scores = load_task(best / "best"), read_scores(best) or Scores()
+    sections = [
+        draw_section("Seeds", [draw_seeds(summary), draw_study_table(summary)], hide_title=True),
+        draw_section("What differs", draw_differences(runs)),
+        *_curves(runs),
+        *_mistakes(best, task, scores, f" of the best run, {summary['best']}"),
+        draw_section("What happened", draw_events(runs)),
+        draw_section("Hardware and software", draw_provenance(runs)),
+        draw_section("Config", draw_settings(runs)),
+    ]
+    title = folder.resolve().name
+    header = draw_header(
+        "litebert · fine-tuning report", title, f"{len(runs)} runs · {_subtitle(runs[0], task, False)}"
+    )
+    return write_html(_assemble(title, header, sections, runs), out or folder / "report.html")
+
+
+def name_of(metric: str) -> str:
+    """A metric in words: "macro_f1" -> "macro F1"."""
+    return NAMES.get(metric, metric.replace("_", " "))
+
+
+def _assemble(title: str, header: Markup, sections: Child, runs: Sequence[Run]) -> str:
+    style = files("litebert.finetune").joinpath("page.css").read_text(encoding="utf-8")
+    axes = make_axes(runs)
+    return assemble_page(title, header, sections, chart_data(make_charts(runs, _metrics(runs)), runs, axes), style)
+
+
+def _subtitle(run: Run, task: Task | None, with_state: bool = True) -> Any:
+    config = run.config
+    parts = [
+        f"{config.get('task')}" + (f" ({task.kind})" if task and task.kind != config.get("task") else ""),
+        f"from {config.get('model')}",
+        f"recipe {config.get('recipe')}",
+        str(run.hardware.get("name") or ""),
+    ]
+    text = " · ".join(part for part in parts if part)
+    state = state_of(run)
+    return [element("span", state, class_=f"state {state.split()[0]}"), text] if with_state else text
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _headline(run: Run, task: Task | None, scores: Scores) -> list[Markup]:
+    cards = [
+        _card(split, metrics, scores, run, first=i == 0) for i, (split, metrics) in enumerate(scores.splits.items())
+    ]
+    facts = run.facts
+    seconds, tokens = run.clock("seconds"), run.clock("tokens")
+    elapsed = float(seconds.values[-1]) if seconds else None
+    rate = run.train.series("examples_per_second")
+    unit = (
+        "windows"
+        if task and task.kind == "question-answering"
+        else "tags"
+        if task and task.labels and task.kind == "token-classification"
+        else "examples"
+    )
+    stats: list[tuple[str, str | None, str | None]] = [
+        ("Training examples", f"{facts['train_examples']:,}" if "train_examples" in facts else None, None),
+        ("Chosen step", f"{scores.step:,}", f"of {facts.get('num_steps', run.step):,}" if scores.splits else None),
+        ("Time", duration(elapsed) if elapsed is not None else None, None),
+        (
+            f"{unit.capitalize()} per second",
+            count(float(rate.values[-1])) if rate else None,
+            f"{count(float(tokens.values[-1]))} tokens in all" if tokens else None,
+        ),
+        ("Parameters", count(facts["parameters"]) if "parameters" in facts else None, _learning(facts)),
+    ]
+    known = [
+        element("div", element("dt", name), element("dd", value), element("dd", note, class_="note") if note else None)
+        for name, value, note in stats
+        if value
+    ]
+    return [element("div", cards, class_="cards")] * bool(cards) + [element("dl", known, class_="stats")]
+
+
+def _learning(facts: Mapping[str, Any]) -> str | None:
+    total, learning = facts.get("parameters"), facts.get("learning_parameters")
+    return f"{count(learning)} of them learn" if learning and learning != total else None
+
+
+def _card(split: str, metrics: Mapping[str, Score], scores: Scores, run: Run, first: bool) -> Markup:
+    main = scores.metric if scores.metric in metrics else next(iter(metrics))
+    levels = run.baselines.get(main, {}) if first else {}
+    rest = [
+        element(
+            "li",
+            element("span", name_of(name), class_="name"),
+            element("span", element("span", style=f"--share: {_percent(metric.value)}"), class_="track"),
+            element(
+                "span",
+                f"{show_value(metric.value, name)} ",
+                element("span", show_interval(metric, name), class_="near"),
+                class_="number",
+            ),
+        )
+        for name, metric in metrics.items()
+        if name != main
+    ]
+    chosen = "the weights were chosen by this" if first else "not looked at in training"
+    return element(
+        "section",
+        element("h3", f"{name_of(main)} on {split}".capitalize()),
+        element("p", element("strong", show_value(metrics[main].value, main)), element("span", chosen), class_="big"),
+        _interval(metrics[main], main, levels),
+        element("ul", rest, class_="bars wide") if rest else None,
+        class_="card",
+    )
+
+
+def _interval(metric: Score, name: str, levels: Mapping[str, float]) -> list[Markup]:
+    """The score on a line from 0 to 100, with its interval and what saying always the same scores."""
+    if metric.low is None or metric.high is None or goodness(name, 1.0) < 0:
+        return []
+    low, at = (_percent(value) for value in (metric.low, metric.value))
+    marks = [
+        element("span", class_="level", style=f"--at: {_percent(level)}", title=f"{label} {show_value(level)}")
+        for label, level in levels.items()
+    ]
+    width = f"{max(0.0, min(metric.high, 1) - max(metric.low, 0)) * 100:.2f}%"
+    told = [f"{label} {show_value(level)}" for label, level in levels.items()]
+    return [
+        element(
+            "div",
+            marks,
+            element("span", class_="range", style=f"--low: {low}; --width: {width}"),
+            element("span", class_="point", style=f"--at: {at}"),
+            class_="interval",
+            role="img",
+            aria_label=f"between {show_value(metric.low)} and {show_value(metric.high)} with 95 % confidence",
+        ),
+        element(
+            "p",
+            element("span", f"95 % between {show_value(metric.low)} and {show_value(metric.high)}"),
+            element("span", ", ".join(told)),
+            class_="ends",
+        ),
+    ]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
+
+
+# -- curves and mistakes -----------------------------------------------------------------------------------------------
+
+
+def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
+    names = [str(run.facts.get("metric") or "") for run in runs]
+    first = names[0] if names else ""
+    shown = list(
+        dict.fromkeys(name for run in runs for name in run.held_out.columns if name not in ("time", "seconds", "took"))
+    )
+    shown.sort(key=lambda name: name != first)
+    scored = [
+        Metric(
+            name.replace("_", "-"),
+            f"{name_of(name)} on dev".capitalize(),
+            "number" if goodness(name, 1.0) < 0 else "percent",
+            "train_accuracy" if name == "accuracy" else "",
+            held_out(name),
+            baselines=name,
+        )
+        for name in shown
+    ]
+    row = [Metric("loss", "Loss", "number", "loss", log=True), *scored[:1]]
+    rest = [scored[i : i + 3] for i in range(1, len(scored), 3)]
+    rates = [
+        Metric("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
+        Metric("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
+        Metric("examples-per-second", "Examples per second", "count", "examples_per_second"),
+    ]
+    return [row, *rest, rates]
+
+
+def _curves(runs: Sequence[Run]) -> list[Markup | None]:
+    return [draw_section("Curves", draw_figures(make_charts(runs, _metrics(runs)), runs, make_axes(runs)))]
+
+
+def _mistakes(folder: Path, task: Task | None, scores: Scores, whose: str = "") -> list[Markup | None]:
+    split = next(iter(scores.splits), None)
+    path = folder / "predictions" / f"{split}.jsonl"
+    if task is None or not path.is_file():
+        return []
+    lines = [line for line in read_predictions(path) if "gold" in line]
+    return [
+        draw_section(f"What is taken for what{whose}", draw_confusion(task, lines)),
+        draw_section(f"The worst errors{whose}", draw_worst(task, lines)),
+    ]

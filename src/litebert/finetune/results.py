@@ -1,0 +1,100 @@
+"""What a run came to: scores with intervals, and how they are written down."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import DataError
+from litebert.files import write_atomic
+from litebert.tasks.metrics import Metric
+
+SCORES_FILE = "scores.json"
+ERRORS = ("rmse",)  # metrics of which less is better
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of the chosen weights on each dev split; `metric` on the first split made the choice at `step`."""
+
+    metric: str = ""
+    step: int = 0
+    splits: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
+
+    @property
+    def deciding(self) -> Metric | None:
+        """The score that decides; None without a dev set."""
+        first = next(iter(self.splits.values()), None)
+        return None if first is None else first[self.metric]
+
+    @property
+    def value(self) -> float | None:
+        """Its value."""
+        return None if self.deciding is None else self.deciding.value
+
+    @property
+    def goodness(self) -> float:
+        """Its value as a thing of which more is better."""
+        return -math.inf if self.value is None else goodness(self.metric, self.value)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its 95 % bootstrap interval."""
+        metric = self.deciding
+        if metric is None or metric.low is None or metric.high is None:
+            return None
+        return metric.low, metric.high
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        splits = {
+            split: {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in metrics.items()}
+            for split, metrics in self.splits.items()
+        }
+        return {"metric": self.metric, "step": self.step, "splits": splits}
+
+
+def write_scores(folder: Path, scores: Scores) -> None:
+    """Write scores.json, by which a run is known to be complete."""
+    write_atomic(folder / SCORES_FILE, json.dumps(scores.as_dict(), indent=1))
+
+
+def read_scores(folder: Path) -> Scores | None:
+    """The scores of a complete run; None where there is none."""
+    path = folder / SCORES_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        splits = {
+            split: {name: Metric(**values) for name, values in metrics.items()}
+            for split, metrics in data["splits"].items()
+        }
+        return Scores(data["metric"], data["step"], splits)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: damaged ({error}); delete it to score the run again") from None
+
+
+def goodness(metric: str, value: float) -> float:
+    """A score such that more is better: an error counts negatively, what is not a number least of all."""
+    if math.isnan(value):
+        return -math.inf
+    return -value if metric in ERRORS else value
+
+
+def show_value(value: float | None, metric: str = "") -> str:
+    """A score as people write it: 0.9234 -> "92.3"; an error (rmse) as it is."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if metric in ERRORS else f"{100 * value:.1f}"
+
+
+def show_interval(metric: Metric | None, name: str = "") -> str:
+    """The bootstrap interval of a score: "90.1 – 93.4"."""
+    if metric is None or metric.low is None or metric.high is None:
+        return ""
+    return f"{show_value(metric.low, name)} – {show_value(metric.high, name)}"

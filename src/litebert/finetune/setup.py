@@ -1,0 +1,226 @@
+"""What a run is made of: examples, features, model and optimiser, each from the config."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import ConfigError, DataError, did_you_mean
+from litebert.finetune.batches import (
+    Batch,
+    Layout,
+    Order,
+    Shape,
+    cut_micro_batches,
+    fitting_shape,
+    group_units,
+    make_batch,
+    plan_shapes,
+)
+from litebert.finetune.config import FinetuneConfig
+from litebert.finetune.groups import freeze, learning_groups
+from litebert.model.config import ModelConfig, vary
+from litebert.model.heads import Model, model_class
+from litebert.model.hub import find_folder, load_config, load_model, load_model_and_report
+from litebert.tasks.examples import Example, is_labelled
+from litebert.tasks.features import Sequence, make_features
+from litebert.tasks.read import read_task
+from litebert.tasks.task import Task, TaskData, head_of
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import usable_cpus
+from litebert.train.optimizer import AdamW, Lamb
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples with their sequences."""
+
+    name: str
+    examples: list[Example]
+    features: list[Sequence]
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether all examples say what is right."""
+        return all(map(is_labelled, self.examples))
+
+
+class Data:
+    """The examples of a run as sequences; dev and test are cut only when they are first asked for."""
+
+    def __init__(self, task: Task, examples: TaskData, tokenizer: Tokenizer, limit: int = 0):
+        self.task, self.tokenizer, self.notes = task, tokenizer, list(examples.notes)
+        self._examples, self._limit = examples, limit
+
+    @cached_property
+    def train(self) -> Split:
+        """What is learnt from; a test-only task has none."""
+        split = self._split("train", self._examples.train)
+        if not split.examples:
+            raise DataError("no training examples; name a training file (--train)")
+        unlabelled = next((example.where for example in split.examples if not is_labelled(example)), None)
+        if unlabelled:
+            raise DataError(f"{unlabelled}: no label, in a training file")
+        return split
+
+    @cached_property
+    def dev(self) -> list[Split]:
+        """What the best weights are chosen on, by the first of them; the others are scored beside it."""
+        return [self._split(name, examples) for name, examples in self._examples.dev.items()]
+
+    @cached_property
+    def test(self) -> list[Split]:
+        """What predictions are written for."""
+        return [self._split(name, examples, everything=True) for name, examples in self._examples.test.items()]
+
+    def _split(self, name: str, examples: list[Example], everything: bool = False) -> Split:
+        if self._limit and not everything:
+            examples = examples[: self._limit]
+        features = make_features(self.task, examples, self.tokenizer, usable_cpus())
+        cut = sum(sequence.cut > 0 for sequence in features)
+        if cut:
+            self.notes.append(
+                f"{name}: {cut:,} of {len(features):,} inputs were longer than {self.task.max_length} tokens and cut "
+                "(--set max_length=N changes that)"
+            )
+        return Split(name, examples, features)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the training sequences and their targets: a run goes on with the data it began with."""
+        digest = hashlib.sha256()
+        for sequence in self.train.features:
+            digest.update(sequence.ids.tobytes())
+            digest.update(repr(np.asarray(sequence.target).tolist()).encode())
+        return digest.hexdigest()
+
+
+def read_data(config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig) -> Data:
+    """Read the files of a config; the task gets the lengths that the config and the model allow."""
+    source = config.data
+    found = read_task(
+        config.task,
+        folder=source.folder,
+        train=source.train,
+        dev=source.dev,
+        test=source.test,
+        columns=source.columns or None,
+        encoding=source.encoding,
+    )
+    return Data(settle_task(found.task, config, model), found, tokenizer, source.limit)
+
+
+def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
+    """The task with what the config changes: its length, up to what the model takes, and the head for no answer."""
+    longest = model.max_position_embeddings
+    if config.max_length is not None and config.max_length > longest:
+        raise ConfigError(f"max_length: {config.max_length} is more than the {longest} positions of the model")
+    length = min(config.max_length or task.max_length, longest)
+    metrics = task.metrics
+    if config.metric is not None:
+        if config.metric not in metrics:
+            hint = did_you_mean(config.metric, metrics)
+            raise ConfigError(f"metric: {task.name} has no {config.metric!r}{hint or '.'} It has: {', '.join(metrics)}")
+        metrics = (config.metric, *(name for name in metrics if name != config.metric))
+    head = task.answerable_head if config.answerable_head is None else config.answerable_head
+    return dataclasses.replace(task, max_length=length, metrics=metrics, answerable_head=head)
+
+
+def open_tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of a model folder."""
+    return Tokenizer.load(find_folder(model, weights=False))
+
+
+def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
+    """How the model's config differs from that of the model it starts from."""
+    problems = {"regression": "regression", "multi-label": "multi_label_classification"}
+    changes: dict[str, Any] = {
+        "labels": task.labels if head_of(task) in ("classification", "token-classification") else (),
+        "problem_type": "single_label_classification" if task.kind == "classification" else problems.get(task.kind),
+        "classifier_dropout_prob": config.classifier_dropout,
+    }
+    if config.dropout is not None:
+        changes |= {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
+    return changes
+
+
+def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
+    """The model at its start, and the names of its parameters that no file brought."""
+    head, changes = head_of(task), model_changes(task, config)
+    if config.head == "keep":
+        before = load_config(config.model)
+        if head in ("classification", "token-classification") and before.labels != task.labels:
+            raise ConfigError(
+                f"head: keep: {config.model} has the labels {', '.join(before.labels) or 'of no classifier'}, the task "
+                f"{', '.join(task.labels) or 'none'}; use head: new"
+            )
+        return load_model(config.model, head, **changes), []
+    # Only the encoder is taken: a head of the same shape may mean other things.
+    source, report = load_model_and_report(config.model, "encoder", new_head=True)
+    model = model_class(head)(vary(source.config, **changes))
+    brought = {name: tensor for name, tensor in source.state_dict().items() if name not in report.missing}
+    missing = model.load_state_dict(
+        {name: tensor for name, tensor in brought.items() if name in model.state_dict()}, strict=False
+    ).missing_keys
+    return model, list(missing)
+
+
+def make_optimizer(model: Model, config: FinetuneConfig, new: list[str]) -> AdamW:
+    """AdamW or LAMB over what learns."""
+    optim = config.optim
+    freeze(model, optim.freeze, new)
+    cls = Lamb if optim.name == "lamb" else AdamW
+    return cls(
+        learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay),
+        lr=optim.lr,
+        betas=(optim.beta1, optim.beta2),
+        eps=optim.eps,
+        bias_correction=optim.bias_correction,
+    )
+
+
+class TrainingBatches:
+    """The batches of a run as functions of the step; once planned, they have few different shapes."""
+
+    def __init__(self, data: Data, config: FinetuneConfig, layout: Layout):
+        self.task, self.features, self.layout = data.task, data.train.features, layout
+        self.max_tokens, self.pad_id = config.micro_batch_tokens, data.tokenizer.pad_id
+        self.units = group_units(data.task, self.features)
+        self.order = Order(len(self.units), config.batch, config.seed)
+        self.lengths = [[len(self.features[i].ids) for i in unit] for unit in self.units]
+        self.shapes: list[Shape] = []
+
+    def step(self, step: int) -> list[Batch]:
+        """The micro-batches of a step."""
+        units = self.order.step(step)
+        micro = [[self.features[i] for unit in units[cut] for i in self.units[unit]] for cut in self._cuts(units)]
+        return [make_batch(self.task, m, self.layout, self.pad_id, self._shape_of(m)) for m in micro]
+
+    def plan(self, num_steps: int) -> None:
+        """Choose a few sizes that fit the batches of a whole run."""
+        rows = self.order.batch * max(map(len, self.units))
+        if self.layout == "padded":
+            sizes = range(64, self.task.max_length + 64, 64)
+            self.shapes = [Shape(min(size, self.task.max_length), rows) for size in sizes]
+            return
+        tokens = np.array([sum(unit) for unit in self.lengths])
+        orders = (self.order.step(step) for step in range(num_steps))
+        totals = [int(tokens[units[cut]].sum()) for units in orders for cut in self._cuts(units, tokens)]
+        self.shapes = plan_shapes(np.array(totals), rows, self.task.max_length)
+
+    def _cuts(self, units: NDArray[np.int64], tokens: NDArray[np.int64] | None = None) -> list[slice]:
+        if tokens is not None and tokens[units].sum() <= self.max_tokens:  # the usual case, without a look at each
+            return [slice(0, len(units))]
+        return list(cut_micro_batches([self.lengths[unit] for unit in units], self.max_tokens, self.layout))
+
+    def _shape_of(self, sequences: list[Sequence]) -> Shape | None:
+        if not self.shapes:
+            return None
+        lengths = [len(sequence.ids) for sequence in sequences]
+        return fitting_shape(self.shapes, sum(lengths) if self.layout == "packed" else max(lengths))

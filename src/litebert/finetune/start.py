@@ -1,0 +1,94 @@
+"""From what a person says to a run or a study of runs: the `finetune` command without the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from litebert.config import merge
+from litebert.errors import ConfigError
+from litebert.finetune.config import FinetuneConfig, finetune_config, read_settings
+from litebert.finetune.page import write_run_page, write_study_page
+from litebert.finetune.recipes import pick_recipe
+from litebert.finetune.results import Scores, show_interval, show_value
+from litebert.finetune.run import finetune
+from litebert.finetune.study import print_study, run_study
+from litebert.model.hub import load_config
+from litebert.train.device import open_device
+from litebert.train.folder import Resume
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where the model and the page are; `signal` says that it was stopped before."""
+
+    model: Path | None = None
+    report: Path | None = None
+    signal: int | None = None
+
+
+def config_from(
+    flags: Mapping[str, Any], file: Path | str | None, settings: Sequence[str], lrs: Sequence[float] = ()
+) -> FinetuneConfig:
+    """The config of a run: recipe < YAML file < flags < settings; `auto` picks a recipe for the model and machine."""
+    data, where = read_settings(file, [])
+    data = merge(data, _given(flags))
+    if lrs:
+        data = merge(data, {"optim": {"lr": lrs[0]}})
+    data = merge(data, read_settings(None, settings)[0])
+    device = open_device(finetune_config(data, where=where).device)
+    model = str(data.get("model") or FinetuneConfig.model)
+    return finetune_config(data, pick_recipe(load_config(model).hidden_size, device.is_cuda), where)
+
+
+def run(
+    config: FinetuneConfig, out: Path, seeds: int = 1, lrs: Sequence[float] = (), resume: Resume = "auto"
+) -> Outcome:
+    """One run, or one per learning rate and seed; prints what they came to and writes the page."""
+    if seeds < 1:
+        raise ConfigError(f"--seeds: must be at least 1, got {seeds}")
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"recipe {config.recipe}: {describe(config)}")
+    if seeds == 1 and len(lrs) <= 1:
+        result = finetune(config, out, resume, console)
+        if not result.completed:
+            return Outcome(signal=result.signal)
+        print_scores(result.scores, console)
+        return Outcome(result.model, write_run_page(out))
+    study = run_study(config, out, seeds, lrs, resume, console)
+    if not study.completed:
+        return Outcome(signal=study.signal)
+    print_study(study, console)
+    return Outcome(out / "best", write_study_page(out))
+
+
+def describe(config: FinetuneConfig) -> str:
+    """A config in one line: "lr 2e-05, batch 32, 3 epochs, from default"."""
+    length = f"{config.steps:,} steps" if config.steps else f"{config.epochs:g} epochs"
+    frozen = {"none": "", "embeddings": ", embeddings frozen", "encoder": ", encoder frozen"}[config.optim.freeze]
+    return f"lr {config.optim.lr:g}, batch {config.batch}, {length}{frozen}, from {config.model}"
+
+
+def print_scores(scores: Scores, console: Console) -> None:
+    """Every score with its interval."""
+    for split, metrics in scores.splits.items():
+        shown = [
+            f"{name} {show_value(metric.value, name)}"
+            + (f" ({interval})" if (interval := show_interval(metric, name)) else "")
+            for name, metric in metrics.items()
+        ]
+        console.print(f"{split}: {', '.join(shown)}", style="bold")
+
+
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what somebody said."""
+    given: dict[str, Any] = {}
+    for name, value in flags.items():
+        plain = _given(value) if isinstance(value, Mapping) else str(value) if isinstance(value, Path) else value
+        if plain is not None and plain != {}:
+            given[name] = plain
+    return given

@@ -1,0 +1,201 @@
+"""Seeds and sweeps: the same run many times, what is done skipped, and what they came to in one table.
+
+STUDY/
+  lr-1e-05-seed-0/ ...   one run folder each          summary.json   all runs, and median and spread per setting
+  best/                  the model that scored best   report.html    all of it to look at
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from litebert.errors import ConfigError
+from litebert.files import staged_folder, write_atomic
+from litebert.finetune.config import FinetuneConfig, with_seed
+from litebert.finetune.results import ERRORS, goodness, show_interval, show_value
+from litebert.finetune.run import FinetuneResult, finetune
+from litebert.finetune.setup import open_tokenizer, read_data
+from litebert.model.hub import load_config
+from litebert.train.folder import Resume
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a study."""
+
+    name: str
+    lr: float
+    seed: int
+    result: FinetuneResult
+
+    @property
+    def value(self) -> float | None:
+        """What the choice on dev goes by."""
+        return self.result.scores.value
+
+    @property
+    def goodness(self) -> float:
+        """The same as a thing of which more is better."""
+        return self.result.scores.goodness
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All seeds of one learning rate: the median run stands for it."""
+
+    lr: float
+    members: tuple[Member, ...]
+
+    @property
+    def values(self) -> list[float]:
+        """Scores in order."""
+        return sorted(member.value for member in self.members if member.value is not None)
+
+    @property
+    def median(self) -> float | None:
+        """The middle score (the mean of the two in the middle of an even number)."""
+        return statistics.median(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation over seeds; 0 for one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+    @property
+    def middle(self) -> Member | None:
+        """The run at (or just below) the median."""
+        scored = sorted((m for m in self.members if m.value is not None), key=lambda m: m.goodness)
+        return scored[(len(scored) - 1) // 2] if scored else None
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of a study, and how it ended."""
+
+    folder: Path
+    members: tuple[Member, ...]
+    completed: bool = True
+    signal: int | None = None
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The members by learning rate."""
+        lrs = dict.fromkeys(member.lr for member in self.members)
+        return [Setting(lr, tuple(m for m in self.members if m.lr == lr)) for lr in lrs]
+
+    @property
+    def best(self) -> Member | None:
+        """The run that scores best on dev."""
+        scored = [member for member in self.members if member.value is not None]
+        return max(scored, key=lambda member: member.goodness) if scored else None
+
+    @property
+    def best_setting(self) -> Setting | None:
+        """The learning rate whose median is best."""
+        metric = self.members[0].result.scores.metric if self.members else ""
+        scored = [(goodness(metric, s.median), s) for s in self.settings if s.median is not None]
+        return max(scored, key=lambda pair: pair[0])[1] if scored else None
+
+
+def run_study(
+    config: FinetuneConfig,
+    out: Path | str,
+    seeds: int = 1,
+    lrs: Sequence[float] = (),
+    resume: Resume = "auto",
+    console: Console | None = None,
+    quiet: bool = False,
+) -> Study:
+    """Fine-tune once per learning rate and seed; runs that are complete are taken as they are."""
+    if seeds < 1:
+        raise ConfigError(f"--seeds: must be at least 1, got {seeds}")
+    out, rates = Path(out), list(dict.fromkeys(lrs)) or [config.optim.lr]
+    configs = [
+        (lr, seed, with_seed(config, seed, lr)) for lr in rates for seed in range(config.seed, config.seed + seeds)
+    ]
+    console = console or Console(highlight=False, soft_wrap=True, quiet=quiet)
+    data = read_data(config, open_tokenizer(config.model), load_config(config.model))
+    members: list[Member] = []
+    for number, (lr, seed, one) in enumerate(configs, start=1):
+        name = f"lr-{lr:g}-seed-{seed}"
+        console.print(f"run {number} of {len(configs)}: lr {lr:g}, seed {seed}", style="bold")
+        result = finetune(one, out / name, resume, console, quiet, data)
+        if not result.completed:
+            return Study(out, tuple(members), completed=False, signal=result.signal)
+        members.append(Member(name, lr, seed, result))
+        write_summary(Study(out, tuple(members), completed=number == len(configs)))
+    study = Study(out, tuple(members))
+    _copy_best(study)
+    return study
+
+
+def write_summary(study: Study) -> None:
+    """Write summary.json: every run, and the median and spread of each setting."""
+    settings = []
+    for setting in study.settings:
+        middle = setting.middle
+        settings.append(
+            {
+                "lr": setting.lr,
+                "median": setting.median,
+                "spread": setting.spread,
+                "min": min(setting.values, default=None),
+                "max": max(setting.values, default=None),
+                "interval": list(middle.result.scores.interval or ()) if middle else [],
+                "seeds": len(setting.members),
+            }
+        )
+    best, best_setting = study.best, study.best_setting
+    data: dict[str, Any] = {
+        "completed": study.completed,
+        "metric": study.members[0].result.scores.metric,
+        "runs": [{"name": m.name, "lr": m.lr, "seed": m.seed, **m.result.scores.as_dict()} for m in study.members],
+        "settings": settings,
+        "best": best.name if best else None,
+        "best_lr": best_setting.lr if best_setting else None,
+    }
+    write_atomic(study.folder / "summary.json", json.dumps(data, indent=1))
+
+
+def _copy_best(study: Study) -> None:
+    best = study.best or study.members[0]
+    with staged_folder(study.folder / "best", keep=lambda name: False) as staging:
+        for file in sorted((study.folder / best.name / "best").iterdir()):
+            write_atomic(staging / file.name, file.read_bytes())
+
+
+def print_study(study: Study, console: Console | None = None) -> None:
+    """All runs, then the median and spread of each setting."""
+    console = console or Console(highlight=False, soft_wrap=True)
+    metric = study.members[0].result.scores.metric
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("lr", "seed", metric, "95 % interval", "chosen step"):
+        table.add_column(column, justify="right")
+    for setting in study.settings:
+        for member in setting.members:
+            scores = member.result.scores
+            star = " *" if member is study.best else "  "
+            value, interval = show_value(scores.value, metric) + star, show_interval(scores.deciding, metric)
+            table.add_row(f"{member.lr:g}", str(member.seed), value, interval, f"{scores.step:,}")
+        if len(setting.members) > 1 and setting.middle is not None:
+            value = show_value(setting.median, metric) + "  "
+            interval = show_interval(setting.middle.result.scores.deciding, metric)
+            table.add_row(
+                f"{setting.lr:g}", "median", value, interval, f"± {show_spread(setting, metric)}", style="bold"
+            )
+    console.print(table)
+    if study.best is not None:
+        console.print("* best on dev; ± is the standard deviation over seeds", style="dim")
+
+
+def show_spread(setting: Setting, metric: str) -> str:
+    """The spread in the unit of the score, with one more digit."""
+    return f"{setting.spread:.3f}" if metric in ERRORS else f"{100 * setting.spread:.2f}"
