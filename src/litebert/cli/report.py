@@ -18,7 +18,15 @@ def report(
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Write one self-contained HTML page: curves, scores, filled masks, hardware and config of some runs."""
+    """Write one self-contained HTML page: curves, scores, filled masks, hardware and config of some runs.
+
+    The folder of a reproduction (`litebert reproduce`) gives a page with its tables, verdicts and figures.
+    """
+    if len(runs) == 1 and (runs[0] / "reproduction.json").exists():
+        from litebert.reproduce.page import write_outcomes
+
+        _show(write_outcomes(runs[0], out), open_page)
+        return
     from litebert.finetune.page import is_finetuning, write_report_of
     from litebert.report.page import write_page
     from litebert.report.runs import read_runs
@@ -30,6 +38,10 @@ def report(
         found = read_runs(runs)
         page = write_page(found, out or (found[0].folder if len(found) == 1 else Path()) / "report.html")
         print_summary(found)
+    _show(page, open_page)
+
+
+def _show(page: Path, open_page: bool) -> None:
     print(f"report: {page}")
     if open_page:
         import webbrowser
