@@ -36,6 +36,8 @@ def main() -> None:
         Case("albert-large", 512),
         Case("albert-xlarge", 512),
         Case("albert-xxlarge", 512),
+        Case("albert-xlarge", 512, fp8=True),
+        Case("albert-xxlarge", 512, fp8=True),
         Case("bert-base", 512),
         Case("bert-large", 512),
     ]

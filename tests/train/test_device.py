@@ -53,6 +53,11 @@ def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):
     assert device == Device(torch.device("cuda", 1), "bf16", True, "NVIDIA Pretend", fast_layers=True)
     assert not open_device(DeviceConfig(fast_layers="off")).fast_layers
     assert not open_device(DeviceConfig(precision="fp32")).fast_layers
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert open_device(DeviceConfig(fp8=True)).fp8
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    with pytest.raises(ConfigError, match="NVIDIA Pretend cannot do it here"):
+        open_device(DeviceConfig(fp8=True))
     assert open_device(DeviceConfig(device="cuda:1")).device.index == 1
     assert open_device(DeviceConfig(precision="fp32", compile="off")).precision == "fp32"
     assert not open_device(DeviceConfig(compile="off")).compile

@@ -9,6 +9,7 @@ what real document lengths do to a padded batch, and whether the loader ever mak
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import platform
 import statistics
@@ -46,11 +47,12 @@ class Case:
     peers: tuple[Peer, ...] = ("compiled",)
     store: str | None = None
     tokenizer: str | None = None
+    fp8: bool = False  # of our side
 
     @property
     def name(self) -> str:
         """What a table calls it: "albert-base 128"."""
-        return f"{self.model} {self.length}" + (", real lengths" if self.store else "")
+        return f"{self.model} {self.length}" + (", real lengths" if self.store else "") + (", FP8" if self.fp8 else "")
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ def bench_pretrain(cases: Sequence[Case], device: Device, rounds: int = 5, secon
     for case in cases:
         batch = make_batch(case, device)
         shape = _shape(case)
-        sides: list[Side] = [our_side("litebert", shape, batch, device)]
+        ours = dataclasses.replace(device, fp8=device.fp8 or case.fp8)
+        sides: list[Side] = [our_side("litebert", shape, batch, ours)]
         for peer in case.peers:
             sides.append(peer_side(f"transformers {peer}", shape, batch, device, compiled=peer == "compiled"))
         found = interleave(sides, device, rounds, seconds)

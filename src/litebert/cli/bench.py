@@ -29,6 +29,7 @@ def pretrain(
     rounds: Annotated[int, typer.Option(help="Turns that each side takes.")] = 5,
     seconds: Annotated[float, typer.Option(help="Length of a turn.")] = 1.0,
     fast_layers: Annotated[bool, typer.Option(help="Our fast path, where the device has it.")] = True,
+    fp8: Annotated[bool, typer.Option(help="8-bit matrix products, for wide models.")] = False,
     recompute: Annotated[bool, typer.Option(help="Keep only each layer's input.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
 ) -> None:
@@ -51,7 +52,7 @@ def pretrain(
     if peers and importlib.util.find_spec("transformers") is None:
         console.print("transformers is not installed (pip install 'litebert[hf]'): only our side is measured")
         peers = []
-    device = open_device(DeviceConfig(fast_layers="auto" if fast_layers else "off", recompute=recompute))
+    device = open_device(DeviceConfig(fast_layers="auto" if fast_layers else "off", fp8=fp8, recompute=recompute))
     if not device.compile and "compiled" in peers:
         peers.remove("compiled")  # no compiler here, or a CPU, where nobody waits for one
     names = models or (["albert-base"] if device.is_cuda else ["albert-tiny"])

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from litebert.errors import ConfigError
+from litebert.model.fast.fp8_ops import Fp8Ops
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
 
@@ -37,6 +38,7 @@ class DeviceConfig:
     compile: Literal["auto", "on", "off"] = "auto"
     threads: int = 0  # 0: as many as the process may use
     fast_layers: Literal["auto", "off"] = "auto"  # off: the plain layers of model/encoder.py on a GPU too
+    fp8: bool = False  # 8-bit matrix products in the fast layers: pays from a hidden size of about 2,048
     recompute: bool = False  # fast layers keep only each layer's input: a fifth of the memory, a quarter more work
     deterministic: bool = False  # bit-equal results on a GPU, at a price; a CPU always gives them
 
@@ -56,6 +58,7 @@ class Device:
     notes: tuple[str, ...] = ()
     fast_layers: bool = False
     recompute: bool = False
+    fp8: bool = False
 
     @property
     def is_cuda(self) -> bool:
@@ -91,7 +94,12 @@ def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -
     compiled, notes = _compilation(config.compile, device)
     # The kernels are Triton's, which a compiled run on a GPU has.
     fast = compiled and device.type == "cuda" and precision == "bf16" and config.fast_layers == "auto"
-    return Device(device, precision, compiled, name, notes, fast, config.recompute)
+    if config.fp8 and not (fast and torch.cuda.get_device_capability(device) >= (8, 9)):
+        raise ConfigError(
+            f"device.fp8: {name} cannot do it here; it needs a GPU with 8-bit products (Ada, Hopper or newer), "
+            "bf16 and the fast layers"
+        )
+    return Device(device, precision, compiled, name, notes, fast, config.recompute, config.fp8)
 
 
 def _pick(wanted: str, local_rank: int, num_local: int) -> torch.device:
@@ -183,7 +191,8 @@ def speed_up(model: Model, device: Device) -> None:
     if device.fast_layers and FastLayers.fits(model.encoder):
         from litebert.model.fast import triton_ops
 
-        model.encoder.fast_layers = FastLayers(model.encoder, torch.bfloat16, triton_ops, device.recompute)
+        ops = Fp8Ops(triton_ops) if device.fp8 else triton_ops
+        model.encoder.fast_layers = FastLayers(model.encoder, torch.bfloat16, ops, device.recompute)
     if device.compile:
         compile_blocks(model)
 

@@ -85,6 +85,21 @@ def check_pointwise(rows, width):
         compare(results[1], results[0], "gelu_backward")
 
 
+def check_quantize():
+    x = torch.randn(70, 96) * 3
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        scale = x.abs().max() / torch.finfo(dtype).max
+        for turned in (False, True):
+            expected = plain_ops.quantize(x, scale, dtype, turned)
+            found = triton_ops.quantize(x, scale, dtype, turned)
+            assert found.shape == expected.shape
+            found, expected = found.float(), expected.float()
+            # Triton 3.9's interpreter loses the carry where rounding reaches the next power of two: it gives half.
+            wrong = found != expected
+            assert wrong.float().mean() < 0.06
+            assert torch.equal(2 * found[wrong], expected[wrong])
+
+
 def check_layers():
     """A whole model's loss and gradients through the kernels."""
     torch.manual_seed(0)
@@ -130,5 +145,6 @@ if __name__ == "__main__":
     check_pointwise(5, 24)
     check_pointwise(37, 48)
     check_pointwise(130, 768)
+    check_quantize()
     check_layers()
     print("all kernels agree")

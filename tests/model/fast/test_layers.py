@@ -7,6 +7,8 @@ import torch
 
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
+from litebert.model.fast import plain_ops
+from litebert.model.fast.fp8_ops import Fp8Ops
 from litebert.model.fast.layers import Asked, FastLayers
 from litebert.model.heads import ClassificationModel, PretrainingModel
 
@@ -175,3 +177,45 @@ def test_rows_asked_for():
     rows = asked.rows[asked.place]
     assert rows[: len(POSITIONS)][USED].tolist() == POSITIONS[USED].tolist()
     assert rows[len(POSITIONS) :][:4].tolist() == STARTS[:4].tolist()
+
+
+def test_eight_bit_products_come_close():
+    """FP8 keeps three or two bits of a number: gradients point the same way, and nothing overflows."""
+    model = make_model(hidden_size=64, intermediate_size=128, num_hidden_layers=3, initializer_range=0.1).float()
+    batch = dict(make_inputs(), positions=POSITIONS)
+    pad = 48 - 40  # tokens in a multiple of 16, so that the layers' products are 8-bit ones
+    batch["input_ids"] = torch.cat([batch["input_ids"], torch.full((pad,), 7)])
+    batch["segment_ids"] = torch.cat([batch["segment_ids"], torch.zeros(pad, dtype=torch.long)])
+    batch["position_ids"] = torch.cat([batch["position_ids"], torch.arange(pad)])
+    batch["starts"] = torch.tensor([0, 7, 20, 21, 40, 48], dtype=torch.int32)
+    gradients = []
+    for ops in (plain_ops, Fp8Ops(plain_ops)):
+        model.encoder.fast_layers = FastLayers(model.encoder, torch.float32, ops)
+        output = model(**batch)
+        model.zero_grad()
+        (output.masked_lm.float().log_softmax(-1)[:, 3][USED].sum() * 1e-6).backward()  # as small as real gradients are
+        gradients.append(torch.cat([p.grad.flatten() for p in model.encoder.parameters() if p.grad is not None]))
+    exact, coarse = gradients
+    assert coarse.isfinite().all()
+    assert torch.nn.functional.cosine_similarity(exact, coarse, dim=0) > 0.97
+    assert not torch.equal(exact, coarse)
+
+
+def test_eight_bit_weights_are_cut_and_turned():
+    ops = Fp8Ops(plain_ops)
+    torch.manual_seed(0)
+    weight, x, grad = torch.randn(48, 32), torch.randn(16, 32), torch.randn(16, 48)
+    prepared = ops.prepare(weight)
+    total = torch.zeros(48, 32)
+    ops.add_weight_gradient(total, grad, x)
+    part = slice(16, 48)
+    for found, expected in (
+        (ops.linear(x, prepared), x @ weight.T),
+        (ops.linear_backward(grad, prepared), grad @ weight),
+        (ops.linear(x, ops.cut(prepared, part)), x @ weight[part].T),
+        (ops.linear_backward(grad[:, part].contiguous(), ops.cut(prepared, part)), grad[:, part] @ weight[part]),
+        (total, grad.T @ x),
+    ):
+        assert (found - expected).norm() < 0.08 * expected.norm()
+    odd = torch.randn(5, 32)  # no multiple of 16: the exact product
+    torch.testing.assert_close(ops.linear(odd, prepared), odd @ weight.T)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -148,7 +147,7 @@ class Asked:
 class FastLayers:
     """Runs an encoder's planned applications; the encoder keeps its parameters, this holds working copies of them."""
 
-    def __init__(self, encoder: Encoder, dtype: torch.dtype, ops: ModuleType = plain_ops, recompute: bool = False):
+    def __init__(self, encoder: Encoder, dtype: torch.dtype, ops: Any = plain_ops, recompute: bool = False):
         config = encoder.config
         self.encoder, self.dtype, self.ops, self.recompute = encoder, dtype, ops, recompute
         self.heads, self.eps = config.num_attention_heads, config.layer_norm_eps
@@ -213,8 +212,9 @@ class FastLayers:
             q, k, v = self._heads(ops.linear(hidden, weights.qkv, weights.qkv_bias))
         else:
             rows, asking = asked.rows, hidden[asked.rows]
-            (q,) = self._heads(ops.linear(asking, weights.qkv[:width], weights.qkv_bias[:width]))
-            k, v = self._heads(ops.linear(hidden, weights.qkv[width:], weights.qkv_bias[width:]))
+            of_queries, of_rest = slice(None, width), slice(width, None)
+            (q,) = self._heads(ops.linear(asking, ops.cut(weights.qkv, of_queries), weights.qkv_bias[of_queries]))
+            k, v = self._heads(ops.linear(hidden, ops.cut(weights.qkv, of_rest), weights.qkv_bias[of_rest]))
         context, lse = ops.attend(q, k, v, _packing(starts, max_length, asked))
         branch = ops.linear(context.flatten(1), weights.output)
         out, normed, rstd = ops.add_norm(asking, branch, weights.output_bias, weights.norm, weights.norm_bias, self.eps)
@@ -297,8 +297,9 @@ class FastLayers:
         asking = saved.hidden[saved.rows]
         ops.add_weight_gradient(sums.qkv[:width], dq, asking)
         ops.add_weight_gradient(sums.qkv[width:], joint, saved.hidden)
-        total = ops.linear_backward(joint, weights.qkv[width:])
-        total.index_add_(0, saved.rows, ops.linear_backward(dq, weights.qkv[:width]) + norm.summed)
+        total = ops.linear_backward(joint, ops.cut(weights.qkv, slice(width, None)))
+        of_asking = ops.linear_backward(dq, ops.cut(weights.qkv, slice(None, width)))
+        total.index_add_(0, saved.rows, of_asking + norm.summed)
         return total, None
 
     # -- weights -------------------------------------------------------------------------------------------------------
@@ -318,18 +319,17 @@ class FastLayers:
             return
 
         def working(weights: Any) -> Any:
-            # What no matrix product takes stays as it is: a bias or a norm's weight costs nothing in full precision.
-            kept = {"output_bias", "norm", "norm_bias"}
-            return type(weights)(
-                *(
-                    tensor.detach() if name in kept else tensor.detach().to(self.dtype)
-                    for name, tensor in weights._asdict().items()
-                )
-            )
+            return type(weights)(*map(self._working, weights._fields, weights))
 
         self._attention = [working(AttentionWeights.of(block)) for block in self.encoder.attention]  # type: ignore[arg-type]
         self._ffn = [working(FeedForwardWeights.of(block)) for block in self.encoder.ffn]  # type: ignore[arg-type]
         self._made_from = versions
+
+    def _working(self, name: str, tensor: Tensor) -> Any:
+        if name in ("output_bias", "norm", "norm_bias"):  # no matrix product takes these: full precision costs nothing
+            return tensor.detach()
+        tensor = tensor.detach().to(self.dtype)
+        return self.ops.prepare(tensor) if tensor.ndim == 2 else tensor
 
 
 class _Layers(torch.autograd.Function):

@@ -38,6 +38,16 @@ class NormGradients(NamedTuple):
     bias: Tensor
 
 
+def prepare(weight: Tensor) -> Tensor:
+    """A weight as the products below take it."""
+    return weight
+
+
+def cut(weight: Tensor, rows: slice) -> Tensor:
+    """Some rows of a weight."""
+    return weight[rows]
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b."""
     return F.linear(x, weight, bias)
@@ -130,6 +140,13 @@ def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
     x.copy_(value.detach())
     grad.copy_(dx)
     return dx.sum(0)
+
+
+def quantize(x: Tensor, scale: Tensor, dtype: torch.dtype, turned: bool) -> Tensor:
+    """x / scale in 8 bits, [rows, width] or turned round to [width, rows]."""
+    limit = torch.finfo(dtype).max
+    values = (x.float() / scale).clamp(-limit, limit).to(dtype)
+    return values.T.contiguous() if turned else values
 
 
 def _scores(q: Tensor, k: Tensor) -> Tensor:

@@ -141,3 +141,29 @@ def gelu_backward_kernel(
         tl.store(x + offsets, value.to(x.dtype.element_ty), mask=mask)
         tl.store(grad + offsets, dx.to(grad.dtype.element_ty), mask=mask)
     tl.store(partial + tl.program_id(1) * width + columns, dbias, mask=in_row)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def quantize_kernel(
+    x: Any,
+    scale: Any,  # one number: what a stored 1 stands for
+    out: Any,  # [rows, width], or [width, rows] if transposed
+    num_rows: Any,
+    width: Any,
+    x_stride: Any,
+    limit: Any,  # the largest number that the 8-bit type holds
+    TRANSPOSED: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+) -> Any:
+    rows = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    columns = tl.program_id(1) * BLOCK_WIDTH + tl.arange(0, BLOCK_WIDTH)
+    mask = (rows < num_rows)[:, None] & (columns < width)[None, :]
+    offsets = rows.to(tl.int64)[:, None] * x_stride + columns[None, :]
+    value = tl.load(x + offsets, mask=mask, other=0.0).to(tl.float32) / tl.load(scale)
+    value = tl.minimum(tl.maximum(value, -limit), limit).to(out.dtype.element_ty)
+    if TRANSPOSED:
+        offsets = columns.to(tl.int64)[:, None] * num_rows + rows[None, :]
+        tl.store(out + offsets, tl.trans(value), mask=(columns < width)[:, None] & (rows < num_rows)[None, :])
+    else:
+        tl.store(out + rows.to(tl.int64)[:, None] * width + columns[None, :], value, mask=mask)

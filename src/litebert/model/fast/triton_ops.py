@@ -7,25 +7,60 @@ tries other block sizes.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from litebert.model.fast import attention_kernels, pointwise_kernels
-from litebert.model.fast.plain_ops import NormGradients, Packing
+from litebert.model.fast.plain_ops import (
+    NormGradients,
+    Packing,
+    cut,
+    linear,
+    linear_backward,
+    prepare,
+)
 
+__all__ = [
+    "add_norm",
+    "add_norm_backward",
+    "add_weight_gradient",
+    "attend",
+    "attend_backward",
+    "cut",
+    "gelu",
+    "gelu_backward",
+    "linear",
+    "linear_backward",
+    "prepare",
+    "quantize",
+]
+
+
+class Blocks(NamedTuple):
+    """How a kernel divides its work: rows and columns of a block, and Triton's two knobs."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int = 2
+
+
+# By head width. Blocks shrink to the longest sequence of a batch; see `_fitted`.
+ATTEND = {64: Blocks(128, 128, 8), 128: Blocks(128, 64, 8)}
+ATTEND_BACKWARD_QUERY = {64: Blocks(128, 64, 8), 128: Blocks(64, 64, 4)}
+ATTEND_BACKWARD_KEY = {64: Blocks(64, 128, 8), 128: Blocks(64, 64, 4)}
+WHOLE_WARPS = 8  # of the backward pass of sequences that fit into one block
+WHOLE_MAX = 128
+ADD_NORM_ELEMENTS = 4096  # of a block; its width is that of a row
+ADD_NORM_WARPS = 8
+ADD_NORM_BACKWARD_ELEMENTS = 2048
+ADD_NORM_BACKWARD_WARPS = 4
+GELU = Blocks(1, 2048, 8)
+GELU_BACKWARD = Blocks(8, 256, 8)
+QUANTIZE = Blocks(64, 64, 4)
 ROW_PROGRAMS = 1024  # programs that share the rows of a sum over tokens: a few for each multiprocessor
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b; cuBLAS adds the bias on the way out."""
-    return F.linear(x, weight, bias)
-
-
-def linear_backward(grad: Tensor, weight: Tensor) -> Tensor:
-    """The gradient of `linear`'s x."""
-    return grad @ weight
 
 
 def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
@@ -43,8 +78,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, T
     context = torch.empty if packing.whole else torch.zeros
     out = context(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(heads, queries, dtype=torch.float32, device=q.device)
-    block_q, block_k = _forward_blocks(packing, width)
-    grid = (_cdiv(packing.max_q, block_q), packing.q_starts.numel() - 1, heads)
+    blocks = _fitted(ATTEND, width, packing)
+    grid = (_cdiv(packing.max_q, blocks.rows), packing.q_starts.numel() - 1, heads)
     attention_kernels.forward_kernel[grid](
         q,
         k,
@@ -59,10 +94,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, T
         lse.stride(0),
         math.log2(math.e) / math.sqrt(width),
         D=width,
-        BLOCK_Q=block_q,
-        BLOCK_K=block_k,
-        num_warps=4 if block_q <= 64 else 8,
-        num_stages=2,
+        BLOCK_Q=blocks.rows,
+        BLOCK_K=blocks.columns,
+        num_warps=blocks.warps,
+        num_stages=blocks.stages,
     )
     return out, lse
 
@@ -83,7 +118,7 @@ def attend_backward(
     sequences = packing.q_starts.numel() - 1
     scale = 1 / math.sqrt(width)
     scale_log2 = math.log2(math.e) * scale
-    if packing.whole and packing.max_k <= 128 and width <= 64:
+    if packing.whole and packing.max_k <= WHOLE_MAX and width <= 64:
         sums = torch.zeros(sequences, 3, heads * width, dtype=torch.float32, device=q.device)
         attention_kernels.backward_whole_kernel[(sequences, heads)](
             q,
@@ -106,14 +141,14 @@ def attend_backward(
             scale_log2,
             D=width,
             BLOCK=max(16, _power_of_two(packing.max_k)),
-            num_warps=8,
+            num_warps=WHOLE_WARPS,
             num_stages=1,
         )
         dq_sum, dk_sum, dv_sum = sums.sum(0).unbind()
         return dq_sum, dk_sum, dv_sum
 
-    block = 64 if width > 64 else min(128, max(16, _power_of_two(max(packing.max_q, packing.max_k))))
-    q_blocks, k_blocks = _cdiv(packing.max_q, block), _cdiv(packing.max_k, block)
+    by_query, by_key = (_fitted(table, width, packing) for table in (ATTEND_BACKWARD_QUERY, ATTEND_BACKWARD_KEY))
+    q_blocks, k_blocks = _cdiv(packing.max_q, by_query.rows), _cdiv(packing.max_k, by_key.columns)
     q_sums = torch.zeros(sequences * q_blocks, heads * width, dtype=torch.float32, device=q.device)
     k_sums = torch.zeros(2, sequences * k_blocks, heads * width, dtype=torch.float32, device=q.device)
     delta = torch.empty_like(lse)
@@ -141,10 +176,10 @@ def attend_backward(
         scale,
         scale_log2,
         D=width,
-        BLOCK_Q=block,
-        BLOCK_K=min(block, 64),
-        num_warps=8 if block > 64 else 4,
-        num_stages=2,
+        BLOCK_Q=by_query.rows,
+        BLOCK_K=by_query.columns,
+        num_warps=by_query.warps,
+        num_stages=by_query.stages,
     )
     attention_kernels.backward_key_kernel[(k_blocks, sequences, heads)](
         q,
@@ -168,10 +203,10 @@ def attend_backward(
         scale,
         scale_log2,
         D=width,
-        BLOCK_Q=min(block, 64),
-        BLOCK_K=block,
-        num_warps=8 if block > 64 else 4,
-        num_stages=2,
+        BLOCK_Q=by_key.rows,
+        BLOCK_K=by_key.columns,
+        num_warps=by_key.warps,
+        num_stages=by_key.stages,
     )
     dk_sum, dv_sum = k_sums.sum(1).unbind()
     return q_sums.sum(0), dk_sum, dv_sum
@@ -185,7 +220,7 @@ def add_norm(
     out = torch.empty_like(residual)
     rstd = torch.empty(rows, dtype=torch.float32, device=residual.device)
     block_width = _power_of_two(width)
-    block_rows = max(1, 4096 // block_width)
+    block_rows = max(1, ADD_NORM_ELEMENTS // block_width)
     pointwise_kernels.add_norm_kernel[(_cdiv(rows, block_rows),)](
         residual,
         branch,
@@ -199,7 +234,7 @@ def add_norm(
         eps,
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
-        num_warps=8,
+        num_warps=ADD_NORM_WARPS,
     )
     return out, branch, rstd
 
@@ -210,7 +245,7 @@ def add_norm_backward(
     """Gradients of `add_norm` from one or two incoming ones (two: they are added)."""
     rows, width = grad.shape
     block_width = _power_of_two(width)
-    block_rows = max(1, 2048 // block_width)
+    block_rows = max(1, ADD_NORM_BACKWARD_ELEMENTS // block_width)
     per_program = _round_up(_cdiv(rows, ROW_PROGRAMS), block_rows)
     programs = _cdiv(rows, per_program)
     dsum = torch.empty_like(grad)
@@ -229,7 +264,7 @@ def add_norm_backward(
         TWO=grad2 is not None,
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
-        num_warps=4 if block_width <= 1024 else 8,
+        num_warps=ADD_NORM_BACKWARD_WARPS if block_width <= 1024 else 2 * ADD_NORM_BACKWARD_WARPS,
     )
     return NormGradients(dsum, *partial.sum(0).unbind())
 
@@ -237,15 +272,17 @@ def add_norm_backward(
 def gelu(x: Tensor, tanh: bool) -> Tensor:
     """The activation."""
     out = torch.empty_like(x)
-    block = 2048
-    pointwise_kernels.gelu_kernel[(_cdiv(x.numel(), block),)](x, out, x.numel(), TANH=tanh, BLOCK=block, num_warps=8)
+    grid = (_cdiv(x.numel(), GELU.columns),)
+    pointwise_kernels.gelu_kernel[grid](
+        x, out, x.numel(), TANH=tanh, BLOCK=GELU.columns, num_warps=GELU.warps, num_stages=GELU.stages
+    )
     return out
 
 
 def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
     """Overwrites x with gelu(x) and `grad` with the gradient of x; returns the sum of the latter over tokens."""
     rows, width = x.shape
-    block_rows, block_width = 8, min(256, _power_of_two(width))
+    block_rows, block_width = GELU_BACKWARD.rows, min(GELU_BACKWARD.columns, _power_of_two(width))
     column_programs = _cdiv(width, block_width)
     per_program = _round_up(_cdiv(rows, max(1, 4 * ROW_PROGRAMS // column_programs)), block_rows)
     row_programs = _cdiv(rows, per_program)
@@ -260,16 +297,41 @@ def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
         TANH=tanh,
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
-        num_warps=8,
+        num_warps=GELU_BACKWARD.warps,
+        num_stages=GELU_BACKWARD.stages,
     )
     return partial.sum(0)
 
 
-def _forward_blocks(packing: Packing, width: int) -> tuple[int, int]:
-    """Rows and columns of a block: no larger than the longest sequence needs."""
-    rows = min(128, max(16, _power_of_two(packing.max_q)))
-    columns = min(128 if width <= 64 else 64, max(16, _power_of_two(packing.max_k)))
-    return rows, columns
+def quantize(x: Tensor, scale: Tensor, dtype: torch.dtype, turned: bool) -> Tensor:
+    """x / scale in 8 bits, [rows, width] or turned round to [width, rows]."""
+    rows, width = x.shape
+    out = torch.empty((width, rows) if turned else (rows, width), dtype=dtype, device=x.device)
+    grid = (_cdiv(rows, QUANTIZE.rows), _cdiv(width, QUANTIZE.columns))
+    pointwise_kernels.quantize_kernel[grid](
+        x,
+        scale,
+        out,
+        rows,
+        width,
+        x.stride(0),
+        torch.finfo(dtype).max,
+        TRANSPOSED=turned,
+        BLOCK_ROWS=QUANTIZE.rows,
+        BLOCK_WIDTH=QUANTIZE.columns,
+        num_warps=QUANTIZE.warps,
+        num_stages=QUANTIZE.stages,
+    )
+    return out
+
+
+def _fitted(table: dict[int, Blocks], width: int, packing: Packing) -> Blocks:
+    """A table's blocks for heads of a width, no larger than the longest sequence needs."""
+    blocks = table[64 if width <= 64 else 128]
+    rows = min(blocks.rows, max(16, _power_of_two(packing.max_q)))
+    columns = min(blocks.columns, max(16, _power_of_two(packing.max_k)))
+    small = rows * columns <= 64 * 64
+    return Blocks(rows, columns, min(blocks.warps, 4) if small else blocks.warps, blocks.stages)
 
 
 def _cdiv(a: int, b: int) -> int:
