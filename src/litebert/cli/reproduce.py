@@ -64,10 +64,10 @@ def reproduce(
     if dry_run:
         _print_estimates(names, scale, options)
         return
-    from litebert.reproduce.cell import CellStopped
     from litebert.reproduce.page import write_outcomes
     from litebert.reproduce.reproduction import DataChoice
     from litebert.reproduce.reproduction import reproduce as run
+    from litebert.reproduce.stop import CellStopped
     from litebert.train.distributed import world_from_environment
 
     out = out or Path("reproductions") / f"{'-'.join(names)}-{scale}"
@@ -133,10 +133,10 @@ def _print_estimates(names: list[str], scale_name: str, options: Options) -> Non
     from rich.console import Console
     from rich.table import Table
 
+    from litebert.report.numbers import count
     from litebert.reproduce.budget import estimate
     from litebert.reproduce.scale import load_scale
     from litebert.reproduce.table import load_table
-    from litebert.report.numbers import count
 
     console = Console(highlight=False)
     scale = load_scale(scale_name)

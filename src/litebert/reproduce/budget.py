@@ -131,7 +131,10 @@ def estimate(table: Table, scale: Scale, options: Options) -> tuple[list[Estimat
         return [], "nothing to train: parameters are counted"
     on_gpu = scale.run.get("device", {}).get("device") != "cpu"
     if on_gpu:
-        per_step = {name: predict(c.model, 1, c.batch_tokens, 1, c.recipe.max_length).seconds_per_step for name, c in configs.items()}
+        per_step = {
+            name: predict(c.model, 1, c.batch_tokens, 1, c.recipe.max_length).seconds_per_step
+            for name, c in configs.items()
+        }
         source = "GPU hours, from the rates of `litebert plan` (H200)"
     else:
         slowest = max(configs, key=lambda name: _run_flops(configs[name]))

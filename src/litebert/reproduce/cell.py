@@ -15,7 +15,8 @@ import json
 import shutil
 import sys
 import traceback
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +27,20 @@ from litebert.files import write_atomic
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.evaluate import load_pretrained
 from litebert.pretraining.plan import time_micro_batch
+from litebert.pretraining.recipes import Objective
 from litebert.pretraining.run import pretrain
 from litebert.reproduce.downstream import score_downstream
 from litebert.reproduce.measure import Examples, layer_distances, pair_batches, score_examples
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.probe import probe_pairs
+from litebert.reproduce.stop import CellStopped
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import open_device
 from litebert.train.log import read_metrics
 
+OBJECTIVES: tuple[Objective, ...] = ("sop", "nsp")
 LAYER_METRICS = ("l2_roughness", "angle_roughness", "last_l2")
-
-
-class CellStopped(Exception):
-    """Somebody asked to stop while a cell was trained; its checkpoint is written."""
-
-    def __init__(self, signal: int):
-        super().__init__(f"stopped by signal {signal}")
-        self.signal = signal
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,9 @@ class Cell:
     after: str | None = None
     #: The shape to time for `speed`.
     speed_run: RunConfig | None = None
-    #: A folder with data sets for fine-tuning.
+    #: A folder with data sets for fine-tuning, and settings for that.
     tasks: str | None = None
+    finetune: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def needs_model(self) -> bool:
@@ -98,11 +95,10 @@ def read_examples(folder: Path) -> dict[str, Examples]:
 def missing_metrics(cell: Cell, folder: Path) -> tuple[str, ...]:
     """What is wanted and not yet measured."""
     result = read_result(folder)
-    there = result["metrics"]
-    tasks_done = cell.tasks is None or result["tasks"].get("folder") == cell.tasks
-    return tuple(
-        name for name in cell.wanted if (name not in there if METRICS[name].source != "task" else not tasks_done)
-    )
+    there = set(result["metrics"])
+    if cell.tasks is None or result["tasks"].get("folder") == cell.tasks:
+        there |= set(result["tasks"].get("asked", ()))
+    return tuple(name for name in cell.wanted if name not in there)
 
 
 def train_cell(cell: Cell, folder: Path, quiet: bool = True) -> None:
@@ -129,8 +125,11 @@ def measure_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     if any(METRICS[name].source == "model" for name in missing):
         _measure_model(cell, folder, missing, result)
     if any(METRICS[name].source == "task" for name in missing) and cell.tasks is not None:
-        scored = score_downstream(folder / "run" / "model", Path(cell.tasks), folder / "tasks", seed=cell.seed)
-        result["tasks"] = {"folder": cell.tasks, "missing": scored.missing, "spread": scored.spread}
+        model, tasks = folder / "run" / "model", Path(cell.tasks)
+        scored = score_downstream(model, tasks, folder / "tasks", cell.wanted, cell.finetune, cell.seed)
+        # Which were asked for, since a data set may be missing today and be there tomorrow.
+        asked = [name for name in cell.wanted if METRICS[name].source == "task"]
+        result["tasks"] = {"folder": cell.tasks, "asked": asked, "missing": scored.missing, "spread": scored.spread}
         result["metrics"] |= scored.scores
         _write(folder, result)
     return result
@@ -144,7 +143,9 @@ def _measure_model(cell: Cell, folder: Path, missing: set[str], result: dict[str
     kept = [TokenStore.open(path, tokenizer) for path in config.data.eval_stores]
     metrics: dict[str, float | None] = result["metrics"]
     examples = read_examples(folder)
-    batches = {objective: pair_batches(kept, tokenizer, config.recipe, objective, seed=cell.seed) for objective in OBJECTIVES}
+    batches = {
+        objective: pair_batches(kept, tokenizer, config.recipe, objective, seed=cell.seed) for objective in OBJECTIVES
+    }
     if missing & {"mlm", "sop", "nsp"}:
         found: dict[str, Examples | None] = {}
         found["mlm"], found["sop"] = score_examples(model, batches["sop"], cell.evaluation_tokens, device)
@@ -167,9 +168,6 @@ def _measure_model(cell: Cell, folder: Path, missing: set[str], result: dict[str
         result["layers"] = {"l2": layers.l2, "angle": layers.angle}
         metrics |= layers.metrics
         _write(folder, result)
-
-
-OBJECTIVES = ("sop", "nsp")
 
 
 def _measure_speed(config: RunConfig) -> float:

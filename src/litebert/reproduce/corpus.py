@@ -1,13 +1,14 @@
 """The text of a reproduction: token stores that the user names, or a corpus made by code for a smoke run.
 
 OUT/corpus/
-  held-out/           a store of documents that no run trains on; every model is scored on it
+  held-out*/          a store of documents that no run trains on; every model is scored on it
   vocabulary/ base/ more/    made by code, where no data were given
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -65,12 +66,13 @@ def given_corpus(
     stores = [TokenStore.open(path, vocabulary) for path in base]
     for path in more:
         TokenStore.open(path, vocabulary)
-    kept = folder / "held-out"
+    counts = [[len(store), store.num_tokens] for store in stores]
+    kept = folder / f"held-out-{zlib.crc32(repr((counts, held_out)).encode()):08x}"  # each corpus has its own
     if not (kept / "manifest.json").exists():
-        documents = (
+        documents: Iterable[Any] = (
             store.document(int(number))
             for store in stores
-            for number in held_out_documents(len(store), held_out).nonzero()[0]
+            for number in held_out_documents(len(store), int(held_out) if held_out >= 1 else held_out).nonzero()[0]
         )
         folder.mkdir(parents=True, exist_ok=True)
         TokenStore.write(kept, documents, vocabulary.fingerprint, vocabulary.vocab_size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -138,7 +139,7 @@ def layer_distances(model: PretrainingModel, batches: Batches, num_tokens: int, 
             states = encode(model, inputs, all_layers=True)
         real = int(batch.starts[batch.num_sequences])
         count += real
-        for number, (before, after) in enumerate(zip(states, states[1:], strict=False)):
+        for number, (before, after) in enumerate(pairwise(states)):
             before, after = before[:real].float(), after[:real].float()  # [T, H]
             sums[0, number] += float((after - before).norm(dim=-1).sum())
             cosine = torch.nn.functional.cosine_similarity(before, after, dim=-1).clamp(-1, 1)

@@ -39,6 +39,10 @@ class Plan:
         """Where a cell is worked on; tables of one reproduction share their cells."""
         return self.out / "cells" / cell.name
 
+    def ensemble_file(self, row: str) -> Path:
+        """Where the scores of an ensemble are kept."""
+        return self.out / "ensembles" / f"{self.table.name}-{row}.json"
+
 
 def make_plan(
     table: Table,
@@ -94,6 +98,7 @@ def _make_cell(
         after=before.name if before else None,
         speed_run=speed_run,
         tasks=str(options.tasks) if options.tasks else None,
+        finetune=scale.finetune,
     )
 
 
@@ -115,5 +120,7 @@ def _cell_name(row: Row, run: RunConfig, corpus: Corpus, before: Cell | None) ->
     content["init_from"] = before.name if before else None
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
     model = run.model
-    shape = f"{model.model_type}-h{model.hidden_size}-l{model.num_hidden_layers}-e{model.embedding_size}-{model.sharing}"
+    shape = (
+        f"{model.model_type}-h{model.hidden_size}-l{model.num_hidden_layers}-e{model.embedding_size}-{model.sharing}"
+    )
     return f"{shape}-{run.recipe.objective}-seed{run.seed}-{digest}"

@@ -1,4 +1,4 @@
-"""A table in print: the paper's numbers and ours one below the other, then the verdicts. Screen, Markdown, LaTeX, JSON."""
+"""A table in print, the paper's numbers above ours, and its verdicts: for the screen, as Markdown, LaTeX and JSON."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def our_cell(results: Results, row: str, column: str) -> str:
     return " / ".join(parts) or NOTHING
 
 
-def table_rows(results: Results) -> list[list[str]]:
+def table_rows(results: Results, columns: Sequence[str] | None = None) -> list[list[str]]:
     """Lines of the table: name, "paper" or "ours", then one text per column."""
     lines = []
-    columns = columns_of(results)
+    columns = columns_of(results) if columns is None else columns
     for name, row in results.table.rows.items():
         if row.paper:
             lines.append([name, "paper", *(paper_cell(row.paper, column) for column in columns)])
@@ -91,7 +91,9 @@ def notes_of(results: Results) -> list[str]:
     tasks = [name for name in dict.fromkeys(tasks) if name != METRICS["average"].task]
     if tasks and results.missing_tasks:
         notes.append(f"Data sets that are missing: {', '.join(results.missing_tasks)}.")
-    elif tasks and not any(results.of(row, n) for row in results.table.rows for n in results.table.columns if METRICS[n].source == "task"):
+    elif tasks and not any(
+        results.of(row, n) for row in results.table.rows for n in results.table.columns if METRICS[n].source == "task"
+    ):
         notes.append(f"Not measured, for want of data sets (--tasks FOLDER): {', '.join(tasks)}.")
     devices = {str(facts["device"]) for facts in results.facts.values() if facts.get("device")}
     if devices:
@@ -106,21 +108,35 @@ def verdict_title(verdict: Verdict) -> str:
 
 
 def to_screen(outcome: Outcome) -> Group:
-    """For a terminal, with colours."""
+    """For a terminal, with colours; what models are asked and how they do on tasks are two tables, so that both fit."""
     results = outcome.results
-    table = ScreenTable(box=None, padding=(0, 2, 0, 0), header_style="bold", title_justify="left")
-    table.add_column(results.table.varies if len(results.table.varies) < 24 else "row", no_wrap=True)
-    table.add_column("")
-    for column in columns_of(results):
-        table.add_column(title_of(column), justify="right")
-    for name, who, *cells in table_rows(results):
-        table.add_row(Text(name, "bold"), who, *cells, style="dim" if who == "paper" else "")
+    columns = columns_of(results)
+    tasks = [column for column in columns if METRICS[column].source == "task"]
+    others = [column for column in columns if column not in tasks]
+    blocks: list[ScreenTable | Text] = []
+    for part in (others, tasks):
+        if part:
+            blocks += [_screen_table(results, part), Text()]
     judged = ScreenTable.grid(padding=(0, 2, 0, 0))
     for verdict in outcome.verdicts:
         answer = Text(verdict.answer, STYLES[verdict.answer])
         judged.add_row(answer, Text.assemble(verdict_title(verdict), "\n", (verdict.evidence, "dim")))
-    notes = [Text(f"- {note}", "dim") for note in notes_of(results)]
-    return Group(Text(headline(results), "bold"), Text(), table, Text(), judged, Text(), *notes)
+    notes = ScreenTable.grid(padding=(0, 1, 0, 0))
+    for note in notes_of(results):
+        notes.add_row(Text("-", "dim"), Text(note, "dim"))
+    return Group(Text(headline(results), "bold"), Text(), *blocks, judged, Text(), notes)
+
+
+def _screen_table(results: Results, columns: Sequence[str]) -> ScreenTable:
+    table = ScreenTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(title_of(column), justify="right")
+    for name, who, *cells in table_rows(results, columns):
+        compact = [cell.replace(" ± ", "±").replace(" / ", "/") for cell in cells]
+        table.add_row(Text(name, "bold"), who, *compact, style="dim" if who == "paper" else "")
+    return table
 
 
 def to_markdown(outcome: Outcome) -> str:
@@ -162,7 +178,15 @@ def to_latex(outcome: Outcome) -> str:
 
 
 def _tex(text: str) -> str:
-    for plain, escaped in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("#", r"\#"), ("±", r"$\pm$"), ("–", "--")):
+    for plain, escaped in (
+        ("\\", r"\textbackslash{}"),
+        ("&", r"\&"),
+        ("%", r"\%"),
+        ("_", r"\_"),
+        ("#", r"\#"),
+        ("±", r"$\pm$"),
+        ("–", "--"),
+    ):
         text = text.replace(plain, escaped)
     return text
 

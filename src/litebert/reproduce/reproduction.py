@@ -17,9 +17,10 @@ from typing import Any
 import litebert
 from litebert.errors import ConfigError, DataError
 from litebert.files import write_atomic
-from litebert.reproduce.budget import Options, plan_steps
+from litebert.reproduce.budget import Options, plan_steps, wanted_metrics
 from litebert.reproduce.cell import load_cell
 from litebert.reproduce.corpus import Corpus, generated_corpus, given_corpus
+from litebert.reproduce.downstream import score_ensemble
 from litebert.reproduce.plan import Plan, make_plan
 from litebert.reproduce.results import Results, collect
 from litebert.reproduce.runner import Say, merge_cells, run_cells
@@ -68,7 +69,23 @@ def reproduce(
         raise ConfigError(f"--jobs: must be at least 1, got {jobs}")
     plans = prepare(tables, scale, out, options, data or DataChoice(), say)
     failures = run_cells(merge_cells(plan.cells for plan in plans), out / "cells", jobs, say)
+    if world_from_environment().is_main:
+        for plan in plans:
+            score_ensembles(plan)
     return [judged(plan, failures) for plan in plans]
+
+
+def score_ensembles(plan: Plan) -> None:
+    """Score the rows that are ensembles, where all their members are there and they have not been scored yet."""
+    for name, row in plan.table.rows.items():
+        file = plan.ensemble_file(name)
+        if row.ensemble_of is None or plan.tasks is None or file.exists():
+            continue
+        members = [plan.cell_folder(plan.cells[row.ensemble_of, seed]) / "tasks" for seed in range(plan.seeds)]
+        scores = score_ensemble(members, plan.tasks, str(plan.scale.finetune.get("device", {}).get("device", "auto")))
+        if scores:
+            file.parent.mkdir(exist_ok=True)
+            write_atomic(file, json.dumps(scores, indent=1))
 
 
 def judged(plan: Plan, failures: Mapping[str, str] | None = None) -> Outcome:
@@ -82,7 +99,7 @@ def prepare(
 ) -> list[Plan]:
     """Corpus, budget and cells of each table, written down so that the same command finds them again."""
     record = _read_record(out)
-    needs_text = any(make_plan_needs_text(table, options) for table in tables)
+    needs_text = any(wanted_metrics(table, options) for table in tables)
     corpus = _corpus(scale, out, data, say) if needs_text else Corpus(Path(), (), (Path(),), Path(), 0.0)
     vocabulary = Tokenizer.load(corpus.tokenizer).vocab_size if needs_text else None
     steps = _steps(record, tables, scale, options, vocabulary, say)
@@ -100,13 +117,6 @@ def prepare(
         out.mkdir(parents=True, exist_ok=True)
         write_atomic(out / RECORD, json.dumps(record, indent=1))
     return plans
-
-
-def make_plan_needs_text(table: Table, options: Options) -> bool:
-    """Whether anything is to be run for a table; parameters are only counted."""
-    from litebert.reproduce.budget import wanted_metrics
-
-    return bool(wanted_metrics(table, options))
 
 
 def load_plans(out: Path | str) -> list[Plan]:

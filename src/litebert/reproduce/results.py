@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any, NamedTuple
 
 from litebert.model.count import count_parameters
 from litebert.reproduce.cell import missing_metrics, read_examples, read_result
-from litebert.reproduce.downstream import score_ensemble
 from litebert.reproduce.measure import Examples
 from litebert.reproduce.metrics import METRICS, average_of
 from litebert.reproduce.plan import Plan
@@ -55,7 +55,9 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
     """Read what the cells of a plan have measured."""
     table, failures = plan.table, failures or {}
     values: dict[str, dict[str, dict[int, float]]] = {row: {} for row in table.rows}
-    found: dict[str, dict[Place, Any]] = {name: {} for name in ("examples", "spreads", "layers", "facts", "problems", "runs")}
+    found: dict[str, dict[Place, Any]] = {
+        name: {} for name in ("examples", "spreads", "layers", "facts", "problems", "runs")
+    }
     missing_tasks: set[str] = set()
     for (row, seed), cell in plan.cells.items():
         place, folder = Place(row, seed), plan.cell_folder(cell)
@@ -90,11 +92,10 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
 
 
 def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -> None:
-    for name, row in plan.table.rows.items():
-        if row.ensemble_of is not None and plan.tasks is not None:
-            folders = [plan.cell_folder(plan.cells[row.ensemble_of, seed]) / "tasks" for seed in range(plan.seeds)]
-            scores = score_ensemble(folders, plan.tasks)
-            values[name] |= {metric: {0: value} for metric, value in scores.items()}
+    for row in plan.table.rows:
+        if plan.ensemble_file(row).exists():
+            scores = json.loads(plan.ensemble_file(row).read_text(encoding="utf-8"))
+            values[row] |= {metric: {0: value} for metric, value in scores.items()}
 
 
 def _derive(table: Table, values: dict[str, dict[str, dict[int, float]]]) -> None:
@@ -106,7 +107,9 @@ def _derive(table: Table, values: dict[str, dict[str, dict[int, float]]]) -> Non
             own["params"] = {0: count_parameters(paper.model_of(row)).total / 1e6}
         reference = values.get(table.speed_reference, {}).get("speed", {})
         if reference and "speed" in own:
-            own["speed_up"] = {seed: speed / reference[seed] for seed, speed in own["speed"].items() if seed in reference}
+            own["speed_up"] = {
+                seed: speed / reference[seed] for seed, speed in own["speed"].items() if seed in reference
+            }
         tasks = tuple(metric for metric in table.columns if METRICS[metric].source == "task")
         for seed in sorted({seed for metric in tasks for seed in own.get(metric, {})}):
             scores = {metric: own[metric][seed] for metric in tasks if seed in own.get(metric, {})}

@@ -20,7 +20,6 @@ import litebert
 from litebert.pretraining.config import RunConfig
 from litebert.reproduce.cell import (
     Cell,
-    CellStopped,
     measure_cell,
     missing_metrics,
     record_failure,
@@ -28,6 +27,7 @@ from litebert.reproduce.cell import (
     train_cell,
     work_on,
 )
+from litebert.reproduce.stop import CellStopped
 from litebert.train.device import usable_cpus
 from litebert.train.distributed import World, world_from_environment
 from litebert.train.signals import stop_on_signals

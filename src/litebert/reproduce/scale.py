@@ -30,6 +30,8 @@ class Scale:
     vocabulary: int
     evaluation_tokens: int
     run: Mapping[str, Any]
+    #: Settings of fine-tuning, for the downstream columns.
+    finetune: Mapping[str, Any] = field(default_factory=dict)
     hidden: Mapping[int, int] = field(default_factory=dict)
     #: Of models at their usual depth, and of rows that are about depth.
     depth: Mapping[int, int] = field(default_factory=dict)

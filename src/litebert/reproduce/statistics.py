@@ -1,10 +1,10 @@
 """The tests behind the verdicts: a mean with its one-sided bounds, and the least effect that would have been seen.
 
-compare([2.1, 2.9, 2.4], margin=0.5)   -> Test(estimate=2.47, low=1.78, high=3.15, least_seen=0.94, ...)
+compare_seeds([2.1, 2.9, 2.4])   -> Test(estimate=2.47, low=1.79, high=3.15, least_seen=0.93, method="t over 3 seeds")
 
-Over seeds: Student's t on the per-seed contrasts (rows of one seed are scored on the same held-out examples, and each
-seed on others, so their spread holds the luck of training and of the examples). With one seed: the normal approximation over
-held-out sequences, which knows nothing of the luck of training.
+Over seeds: Student's t on the contrasts of each seed. The rows of one seed are scored on the same held-out examples, and
+each seed on others, so that their spread holds the luck of training and of the examples. With one seed: the normal
+approximation over held-out sequences, which knows nothing of the luck of training.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def compare_examples(estimate: float, error: float) -> Test:
     from scipy.special import ndtri
 
     critical, needed = float(ndtri(1 - ALPHA)), float(ndtri(1 - ALPHA) + ndtri(POWER))
-    return Test(estimate, estimate - critical * error, estimate + critical * error, needed * error, "one seed, z over examples")
+    return Test(
+        estimate, estimate - critical * error, estimate + critical * error, needed * error, "one seed, z over examples"
+    )
 
 
 def exact(estimate: float) -> Test:

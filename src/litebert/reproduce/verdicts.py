@@ -1,7 +1,7 @@
 """From numbers to a verdict per claim: it holds, it does not hold, or it cannot be told at this scale.
 
-Write d for the contrast minus its reference, with one-sided 95 % bounds low < d < high, and m for the claim's margin, the
-least difference that would matter.
+Write d for the contrast minus its reference, with one-sided 95 % bounds low < d < high, and m for the claim's margin,
+the least difference that would matter.
 
     above        holds: low > 0         does not hold: high < m         otherwise it cannot be told
     not above    holds: high < m        does not hold: low > 0          otherwise it cannot be told
@@ -96,7 +96,9 @@ def _test(claim: Claim, metric: str, results: Results) -> Test | str:
     seeds = sorted(set.intersection(*(set(values) for values in by_row.values())))
     if not seeds:
         return f"{METRICS[metric].title}: no seed has all of {', '.join(claim.of)}"
-    contrasts = [sum(weight * by_row[row][seed] for row, weight in claim.of.items()) - claim.reference for seed in seeds]
+    contrasts = [
+        sum(weight * by_row[row][seed] for row, weight in claim.of.items()) - claim.reference for seed in seeds
+    ]
     if METRICS[metric].source == "count":
         return exact(contrasts[0])
     if len(seeds) > 1:
@@ -108,7 +110,7 @@ def _test(claim: Claim, metric: str, results: Results) -> Test | str:
 
 
 def contrast_error(claim: Claim, metric: str, seed: int, results: Results) -> float | None:
-    """The standard error of a contrast within one seed, over held-out sequences, in percent; None if nothing tells it."""
+    """The standard error, in percent, of a contrast within one seed, over held-out sequences; None if unknown."""
     places = {row: Place(row, seed) for row in claim.of}
     if METRICS[metric].source == "task":
         spreads = [results.spreads.get(place, {}).get(metric) for place in places.values()]
