@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from litebert.errors import ConfigError
 from litebert.model.hub import find_folder, load_model
@@ -12,17 +13,28 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
 
 
+# As users name them -> the precision of the exported file; None: torch.
+RUNTIMES: dict[str, Literal["auto", "fp32", "int8"] | None] = {
+    "torch": None,
+    "onnx": "auto",
+    "onnx-fp32": "fp32",
+    "onnx-int8": "int8",
+}
+
+
 def load_parts(
     model: Path | str, runtime: str, device: str, threads: int, max_tokens: int
 ) -> tuple[Runtime, Tokenizer, Task | None]:
     """The runtime, the tokenizer and the task of a model folder, a Hub name or "default"."""
     folder = find_folder(model)
     tokenizer, task = Tokenizer.load(folder), load_task(folder)
-    if runtime == "onnx":
+    if runtime not in RUNTIMES:
+        raise ConfigError(f"runtime: {runtime!r} is not one of: {', '.join(RUNTIMES)}")
+    precision = RUNTIMES[runtime]
+    if precision is not None:
         from litebert.predict.onnx_runtime import OnnxRuntime
 
-        return OnnxRuntime(folder, threads=threads, max_tokens=max_tokens), tokenizer, task
-    if runtime != "torch":
-        raise ConfigError(f"runtime: {runtime!r} is not one of: torch, onnx")
+        exported = OnnxRuntime(folder, threads=threads, max_tokens=max_tokens, precision=precision)
+        return exported, tokenizer, task
     opened = open_device(DeviceConfig(device=device, threads=threads))
     return TorchRuntime(load_model(folder), opened, max_tokens), tokenizer, task

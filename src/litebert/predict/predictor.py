@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, overload
+from typing import Any, cast, overload
 
 from litebert.errors import ConfigError, InputError
 from litebert.predict.abilities import ABILITIES, abilities_of, begin, infer_task, refuse
@@ -45,7 +45,7 @@ class Predictor:
         self,
         model: Path | str = "default",
         *,
-        runtime: Literal["torch", "onnx"] = "torch",
+        runtime: str = "torch",  # or onnx (int8 where the exported folder has it), onnx-fp32, onnx-int8
         device: str = "auto",
         threads: int = 0,
         max_tokens: int = 8192,

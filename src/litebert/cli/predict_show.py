@@ -1,0 +1,157 @@
+"""Answers as a person likes to see them in a terminal: bars, marked spans, small maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from litebert.errors import InputError
+
+if TYPE_CHECKING:
+    from litebert.predict import results
+
+BAR = 24
+_SHADES = " ░▒▓█"
+
+
+def bar(share: float, width: int = BAR) -> Text:
+    """A share of 1 as a bar of eighths of a cell."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return Text(("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width), style="cyan")
+
+
+def show_masks(row: dict[str, Any], result: results.FilledMasks) -> RenderableType:
+    """Each mask with its candidates, and the joint fills."""
+    parts: list[RenderableType] = []
+    for number, mask in enumerate(result.masks, 1):
+        title = _around(result.text, mask.start, mask.end, "bold yellow")
+        if len(result.masks) > 1:
+            title = Text(f"{number}  ", style="dim") + title
+        parts += [title, _bars([(c.word, c.probability) for c in mask.candidates])]
+    if result.joint:
+        parts += [Text("together", style="dim"), _bars([(" ".join(f.words), f.probability) for f in result.joint])]
+    return Group(*parts)
+
+
+def show_order(row: dict[str, Any], result: results.SentenceOrder) -> RenderableType:
+    """The probability of each order."""
+    return _bars([("a, then b", result.probability), ("b, then a", 1 - result.probability)])
+
+
+def show_coherence(row: dict[str, Any], result: results.Coherence) -> RenderableType:
+    """The sentences with the score of each boundary between them."""
+    parts: list[RenderableType] = []
+    for number, sentence in enumerate(result.sentences):
+        parts.append(Text(sentence.text))
+        if number < len(result.boundaries):
+            score = result.boundaries[number]
+            style = "green" if score >= 0.5 else "red"
+            parts.append(Text.assemble("  ", ("│ ", style), bar(score, 12), (f" {score:6.1%}", style)))
+    return Group(*parts, Text(f"coherence {result.score:.1%}", style="bold"))
+
+
+def show_embeddings(found: list[tuple[dict[str, Any], results.Embedding]]) -> RenderableType:
+    """The size of a vector, and how similar several are to each other (cosine)."""
+    import numpy as np
+
+    vectors = np.stack([result.vector for _, result in found]).astype(np.float64)
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("", style="dim", justify="right")
+    table.add_column("text", overflow="ellipsis", no_wrap=True, max_width=40)
+    table.add_column("first values" if len(found) == 1 else "cosine to")
+    columns = range(min(len(found), 12)) if len(found) > 1 else ()
+    for number, (row, _) in enumerate(found):
+        cells = [f"{x:+.3f}" for x in vectors[number][:6]] if len(found) == 1 else []
+        cells += [f"{unit[number] @ unit[other]:+.2f}" for other in columns]
+        table.add_row(str(number + 1), Text(str(row["text"])), "  ".join(cells))
+    return Group(table, Text(f"{vectors.shape[1]} numbers each; --json prints them", style="dim"))
+
+
+def show_labels(row: dict[str, Any], result: results.Classification) -> RenderableType:
+    """The labels with their probabilities, or the number of a regression."""
+    text = Text(_short(str(row["text"])), style="bold")
+    if result.value is not None:
+        return Group(text, Text(f"  {result.value:.4f}"))
+    return Group(text, _bars(list(result.probabilities.items()), chosen=set(result.labels)))
+
+
+def show_tags(row: dict[str, Any], result: results.Tagging) -> RenderableType:
+    """The text with its entities marked; without entities, every word with its tag."""
+    text = Text(result.text)
+    labels = list(dict.fromkeys(entity.label for entity in result.entities))
+    colours = ("cyan", "magenta", "yellow", "green", "blue", "red")
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    for entity in result.entities:
+        colour = colours[labels.index(entity.label) % len(colours)]
+        text.stylize(f"bold reverse {colour}", entity.start, entity.end)
+        table.add_row(Text(entity.label, style=colour), Text(entity.text), f"{entity.probability:.1%}")
+    if not result.entities:
+        for word in result.words:
+            table.add_row(Text(word.tag, style="cyan"), Text(word.text), f"{word.probability:.1%}")
+    return Group(text, table)
+
+
+def show_answer(row: dict[str, Any], result: results.Answer) -> RenderableType:
+    """The context around the answer with the answer marked, and the candidates."""
+    head: Text
+    if result.start is None or result.end is None:
+        head = Text("no answer", style="bold red")
+    else:
+        head = _around(str(row["context"]), result.start, result.end, "bold reverse green")
+    rows = [(candidate.text, candidate.probability) for candidate in result.candidates]
+    if result.no_answer is not None:
+        rows.append(("(no answer)", result.no_answer))
+    return Group(Text(str(row["question"]), style="bold"), Padding(head, (0, 2)), _bars(rows))
+
+
+def show_choice(row: dict[str, Any], result: results.Choice) -> RenderableType:
+    """The options with their probabilities, the chosen one marked."""
+    pairs = list(zip(row["options"], result.probabilities, strict=True))
+    return Group(Text(_short(str(row["question"])), style="bold"), _bars(pairs, chosen={result.option}))
+
+
+def show_attention(result: results.Attention, application: int, head: int | None) -> RenderableType:
+    """A map of one head (or the mean of all) in one application: rows look at columns."""
+    layers, heads = result.weights.shape[:2]
+    if not -layers <= application < layers:
+        raise InputError(f"--application: {application} is not one of the {layers} (0 to {layers - 1})")
+    if head is not None and not 0 <= head < heads:
+        raise InputError(f"--head: {head} is not one of the {heads} (0 to {heads - 1})")
+    weights = result.weights[application].mean(0) if head is None else result.weights[application, head]
+    width = max(map(len, result.pieces))
+    lines = []
+    for piece, row in zip(result.pieces, weights, strict=True):
+        cells = "".join(_SHADES[min(4, int(weight / max(row.max(), 1e-9) * 4.999))] for weight in row)
+        best = result.pieces[int(row.argmax())]
+        lines.append(Text.assemble(piece.rjust(width), " ", (cells, "cyan"), f"  {best} {row.max():.0%}"))
+    shown = "mean of all heads" if head is None else f"head {head}"
+    title = Text(f"application {application % layers} of {layers}, {shown}", style="dim")
+    left = [Text(f"{result.left_out} tokens left out", style="dim")] if result.left_out else []
+    return Group(title, *lines, *left)
+
+
+def _bars(rows: list[tuple[str, float]], chosen: set[str] | None = None) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    table.add_column(max_width=48, overflow="ellipsis", no_wrap=True)
+    for name, share in rows:
+        style = "bold green" if chosen and name in chosen else ""
+        table.add_row(Text(name, style=style), bar(share), f"{share:6.1%}")
+    return table
+
+
+def _around(text: str, start: int, end: int, style: str, margin: int = 200) -> Text:
+    """A stretch of a text marked in its surroundings."""
+    before, after = text[max(0, start - margin) : start], text[end : end + margin]
+    return Text.assemble(
+        "…" if start > margin else "", before, (text[start:end], style), after, "…" if end + margin < len(text) else ""
+    )
+
+
+def _short(text: str, most: int = 200) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
