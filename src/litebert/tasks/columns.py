@@ -97,7 +97,7 @@ def find_columns(kind: Kind, table: Table, named: Mapping[str, str]) -> Columns:
         if role not in ROLES[kind]:
             known = ", ".join(ROLES[kind])
             raise DataError(
-                f"{role}={value}: {kind} has no such column{did_you_mean(role, ROLES[kind])} It has: {known}"
+                f"{role}={value}: {kind} has no such column{did_you_mean(role, ROLES[kind]) or '.'} It has: {known}"
             )
         found[role] = _split_names(table, value)
     for role, names in _NAMES[kind].items():

@@ -81,15 +81,15 @@ SOURCES = {
 }
 _IDS = ("index", "idx", "id")
 # Split -> what its file may be called, officially first.
-_FILES = {"train": ("train",), "dev": ("dev", "validation"), "test": ("test",)}
-_MNLI_FILES = {
+_FILES: dict[str, tuple[str, ...]] = {"train": ("train",), "dev": ("dev", "validation"), "test": ("test",)}
+_MNLI_FILES: dict[str, tuple[str, ...]] = {
     "train": ("train",),
     "matched": ("dev_matched", "validation_matched"),
     "mismatched": ("dev_mismatched", "validation_mismatched"),
     "test-matched": ("test_matched",),
     "test-mismatched": ("test_mismatched",),
 }
-_AX_FILES = {"test": ("diagnostic", "ax", "test")}
+_AX_FILES: dict[str, tuple[str, ...]] = {"test": ("diagnostic", "ax", "test")}
 
 
 def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encoding: str) -> TaskData:

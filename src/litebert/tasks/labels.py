@@ -40,7 +40,7 @@ def label_id(name: str, ids: Mapping[str, int], where: str, source: str) -> int:
     if number is None:
         known = ", ".join(list(ids)[:20]) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")
         raise DataError(
-            f"{where}: label {name!r} is not among those of {source}{did_you_mean(name, ids)} Known: {known}"
+            f"{where}: label {name!r} is not among those of {source}{did_you_mean(name, ids) or '.'} Known: {known}"
         )
     return number
 

@@ -52,7 +52,9 @@ class Table:
         """One column by its name; a wrong name shows those that exist."""
         if column not in self.columns:
             shown = ", ".join(map(repr, self.columns))
-            raise DataError(f"{self.path}: no column {column!r}{did_you_mean(column, self.columns)} It has: {shown}")
+            raise DataError(
+                f"{self.path}: no column {column!r}{did_you_mean(column, self.columns) or '.'} It has: {shown}"
+            )
         place = self.columns.index(column)
         return [row[place] for row in self.rows]
 
