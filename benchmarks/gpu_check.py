@@ -3,8 +3,8 @@
     python benchmarks/gpu_check.py [--steps 300] [--out result.json]
 
 First the loss and all gradients of one packed batch: plain layers in fp32 and bf16, the fast layers, the fast layers in
-FP8, each against fp32 on the CPU. Then the same training run, batch by batch, by each of them. CI has no GPU, so this is
-a script; what can run on a CPU is held by tests/model/fast. `--device cpu` checks the script itself.
+FP8, each against fp32 on the CPU. Then the same training run, batch by batch, by each of them. CI has no GPU, so this
+is a script; what can run on a CPU is held by tests/model/fast. `--device cpu` checks the script itself.
 """
 
 from __future__ import annotations
