@@ -11,7 +11,7 @@ from torch import nn
 from litebert.errors import InputError
 from litebert.model import encoder as encoder_module
 from litebert.model.config import ModelConfig, vary
-from litebert.model.encoder import Encoder, attend_packed
+from litebert.model.encoder import Encoder, attend_in_rows, attend_packed
 from litebert.model.heads import (
     AnswerModel,
     ClassificationModel,
@@ -215,3 +215,15 @@ def test_a_fully_masked_row_stays_finite():
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         Encoder(TINY)(**arguments)
+
+
+def test_packed_attention_by_way_of_rows():
+    """What a GPU does with dropout or in fp32: the same numbers as one sequence after the other."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 11, 2, 4)
+    starts = torch.tensor([0, 4, 5, 11, 11], dtype=torch.int32)
+    expected = attend_packed(starts, 6, 0.0)(query, key, value)
+    torch.testing.assert_close(attend_in_rows(query, key, value, starts, 6, 0.0), expected)
+    dropped = attend_in_rows(query, key, value, starts, 6, 0.5)
+    assert dropped.isfinite().all()
+    assert not torch.allclose(dropped, expected)

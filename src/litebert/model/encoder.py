@@ -220,10 +220,12 @@ def attend_packed(starts: Tensor, max_length: int, dropout: float) -> Attend:
     """Attention over [T, A, D], each sequence for itself, without padding."""
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        # The GPU's variable-length kernel takes half precision and no dropout.
-        if query.is_cuda and dropout == 0.0 and query.dtype in (torch.bfloat16, torch.float16):
-            return varlen_attn(query, key, value, starts, starts, max_length, max_length)  # type: ignore[return-value]
-        lengths = starts.diff().tolist()  # note: waits for the device; the CPU has nothing to wait for
+        if query.is_cuda:
+            # The GPU's variable-length kernel takes half precision and no dropout.
+            if dropout == 0.0 and query.dtype in (torch.bfloat16, torch.float16):
+                return varlen_attn(query, key, value, starts, starts, max_length, max_length)  # type: ignore[return-value]
+            return attend_in_rows(query, key, value, starts, max_length, dropout)
+        lengths = starts.diff().tolist()
         pieces = []
         for q, k, v in zip(*(x.split(lengths) for x in (query, key, value)), strict=True):  # [S, A, D] each
             if len(q):
@@ -233,6 +235,23 @@ def attend_packed(starts: Tensor, max_length: int, dropout: float) -> Attend:
         return torch.cat(pieces)
 
     return attend
+
+
+def attend_in_rows(
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, max_length: int, dropout: float
+) -> Tensor:
+    """Packed attention [T, A, D] by way of padded rows [N, max_length, A, D]; no length is asked of the device."""
+    num_tokens = len(query)
+    columns = torch.arange(max_length, device=query.device)
+    inside = columns < starts.diff()[:, None]  # [N, max_length]
+    places = (starts[:-1, None] + columns).clamp(max=num_tokens - 1).long()
+    query, key, value = (x[places].transpose(1, 2) for x in (query, key, value))  # [N, A, max_length, D]
+    # An empty sequence looks at anything rather than at nothing, which would be NaN; nobody reads it.
+    looked_at = (inside | (starts.diff() == 0)[:, None])[:, None, None, :]
+    rows = F.scaled_dot_product_attention(query, key, value, attn_mask=looked_at, dropout_p=dropout).transpose(1, 2)
+    tokens = torch.arange(num_tokens, device=starts.device, dtype=starts.dtype)
+    row = torch.searchsorted(starts[1:].contiguous(), tokens, right=True)
+    return rows[row, tokens - starts[row]]
 
 
 def initialize(module: nn.Module, std: float) -> None:
