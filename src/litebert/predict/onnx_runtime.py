@@ -109,7 +109,8 @@ class OnnxRuntime:
         if "attentions" in missing:
             raise InputError("the exported file gives no attention maps; export the model with --attentions")
         if missing:
-            raise InputError(f"a {self.head} model gives no {', '.join(sorted(missing))}")
+            article = "an" if self.head[0] in "ae" else "a"
+            raise InputError(f"{article} {self.head} model gives no {', '.join(sorted(missing))}")
 
 
 def open_session(path: Path, threads: int) -> Any:

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from small_models import small_model
+
+from litebert.model.hub import save_model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return save_model(small_model("classification"), tmp_path / "model")
+
+
+def test_export_writes_beside_the_model_and_says_what(cli, folder):
+    result = cli("export", folder, "--int8")
+    assert result.code == 0, result
+    assert (folder.parent / "model-onnx/model.int8.onnx").is_file()
+    lines = result.out.splitlines()
+    assert "classification head" in lines[0]
+    assert "fp32" in lines[1]
+    assert "int8 in 8 matrices" in lines[3]
+    assert lines[2].count("from torch") == lines[4].count("decisions equal") == 1
+
+
+def test_export_as_json(cli, folder, tmp_path):
+    result = cli("export", folder, "--to", "onnx", "--out", tmp_path / "x", "--json")
+    assert result.code == 0, result
+    report = json.loads(result.out)
+    assert report["folder"] == str(tmp_path / "x")
+    assert [file["name"] for file in report["files"]] == ["model.onnx"]
+    assert max(row["difference"] for row in report["files"][0]["check"]["differences"]) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--to", "onx"), "did you mean 'onnx'?"),
+        (("--to", "torch-export", "--int8"), "--int8: is for --to onnx only"),
+        (("--to", "onnx", "--check-data", "nowhere.txt"), "nowhere.txt: cannot be read"),
+    ],
+)
+def test_mistakes_are_named(cli, folder, arguments, message):
+    from small_vocabularies import english
+
+    english().save(folder)
+    result = cli("export", folder, *arguments)
+    assert result.code == 2
+    assert message in result.err
+    assert not (folder.parent / "model-onnx").exists()
+
+
+def test_no_such_model(cli, tmp_path):
+    result = cli("export", tmp_path / "nothing")
+    assert result.code == 2
+    assert "no such folder" in result.err
