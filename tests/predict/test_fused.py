@@ -50,6 +50,10 @@ def test_same_numbers_as_the_plain_encoder(kind, packs_weights, monkeypatch):
     places = torch.tensor([3, 30])
     torch.testing.assert_close(fused(**batch, positions=places).hidden, output.hidden[places])
     assert fused.hidden.shape == expected.hidden.shape
+    few = fused(**batch, positions=places, only_asked=True)
+    torch.testing.assert_close(few.hidden, output.hidden[places], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(few.pooled, output.pooled, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(fused(**batch, only_asked=True).pooled, output.pooled, rtol=1e-4, atol=1e-5)
     # The plain encoder, whose projections are views now, still works: attention maps come from it.
     torch.testing.assert_close(encoder(**batch).hidden, expected.hidden)
 

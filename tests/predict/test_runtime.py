@@ -89,6 +89,19 @@ def possible(output):
 
 
 @torch.inference_mode()
+def test_few_outputs_as_the_plain_model():
+    """Where only [CLS] and masked places are asked for, the last application is computed there alone."""
+    wants = ({"masked_lm"}, {"sentence"}, {"masked_lm", "sentence", "pooled"}, {"first"}, {"pooled", "first"})
+    runtime, model = runtime_of("pretraining"), small_model("pretraining")
+    for want in wants:
+        requests = random_requests(want)
+        for request, output in zip(requests, runtime.run(requests), strict=True):
+            for name, value in direct(model, request).items():
+                np.testing.assert_allclose(output[name], value, rtol=1e-4, atol=2e-5, err_msg=name)
+        assert runtime.encoder.hidden is None
+
+
+@torch.inference_mode()
 def test_requests_that_want_different_things_share_a_pass():
     runtime, model = runtime_of("pretraining"), small_model("pretraining")
     wants = [{"masked_lm"}, {"sentence"}, {"mean"}, {"masked_lm", "first"}, {"attentions"}, {"hidden"}, {"pooled"}]

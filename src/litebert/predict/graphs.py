@@ -45,23 +45,29 @@ class GraphedEncoder(FusedEncoder):
         self._graphs: dict[tuple[int, int, int], Graph | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
-    def encode(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, max_length: int) -> Tensor:
-        """The last hidden states of all tokens, [T, H]; what a graph gave holds until the next call."""
+    def encode(
+        self,
+        ids: Tensor,
+        segments: Tensor,
+        positions: Tensor,
+        starts: Tensor,
+        max_length: int,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        """The last hidden states, as in FusedEncoder; what a graph gave holds until the next call."""
         key = shape_of(len(ids), len(starts) - 1, max_length)
-        if key is None:
-            return super().encode(ids, segments, positions, starts, max_length)
-        if key not in self._graphs:
+        if key is not None and key not in self._graphs:
             self._graphs[key] = self._record(*key)
-        graph = self._graphs[key]
+        graph = None if key is None else self._graphs[key]
         if graph is None:
-            return super().encode(ids, segments, positions, starts, max_length)
+            return super().encode(ids, segments, positions, starts, max_length, rows)
         size = len(ids)
         places = [graph.ids[:size], graph.segments[:size], graph.positions[:size]]
         torch._foreach_copy_(places, [ids, segments, positions])  # one kernel for the three
         graph.starts.fill_(size)  # empty sequences behind the real ones
         graph.starts[: len(starts)].copy_(starts)
         graph.graph.replay()
-        return graph.hidden[:size]
+        return graph.hidden[:size] if rows is None else graph.hidden[rows]
 
     def _record(self, tokens: int, sequences: int, length: int) -> Graph | None:
         device = self.embeddings.word.weight.device

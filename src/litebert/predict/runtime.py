@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder, first_tokens
+from litebert.model.encoder import Encoder
 from litebert.model.heads import AnswerOutput, Model, PretrainingOutput
 from litebert.predict.batching import plan_packed
 from litebert.predict.fused import FusedEncoder
@@ -86,6 +86,10 @@ class TorchRuntime:
         with torch.inference_mode():
             self.encoder = _fuse(self.model.encoder, device)
         self.model.encoder = self.encoder  # type: ignore[assignment]
+        # Outputs that need the states of few tokens: [CLS], and those to predict.
+        self._few_rows = {"masked_lm", "sentence", "pooled", "first"}
+        if self.head in ("classification", "multiple-choice"):
+            self._few_rows.add("logits")
         self._lock = threading.Lock()  # one pass at a time: recorded graphs have one place for their input
 
     @torch.inference_mode()
@@ -127,31 +131,28 @@ class TorchRuntime:
             "max_length": int(lengths.max()),
         }
         wanted = frozenset().union(*(request.want for request in requests)) - {"attentions"}
-        if wanted <= ENCODER_OUTPUTS:
-            named = {}
+        if not self.device.is_cuda and wanted <= self._few_rows:  # choosing rows would wait for a GPU
+            inputs["only_asked"] = True
+        named: dict[str, Tensor] = {}
+        if wanted <= ENCODER_OUTPUTS | {"pooled"}:
             self.encoder(ids, **inputs)
         else:
-            inputs |= self._head_inputs(requests, starts, wanted)
-            named = _named_outputs(self.head, self.model(ids, **inputs))
-        hidden = self.encoder.hidden
-        assert hidden is not None
+            named = _named_outputs(self.head, self.model(ids, **inputs, **self._head_inputs(requests, starts)))
+        hidden, first = self.encoder.hidden, self.encoder.first
         if "pooled" in wanted:
-            named["pooled"] = self.encoder.pool(hidden, inputs["starts"])
-        if "hidden" in wanted:
+            named["pooled"] = self.encoder.pool()
+        if "first" in wanted and first is not None:
+            named["first"] = first
+        if "hidden" in wanted and hidden is not None:
             named["hidden"] = hidden
-        if "first" in wanted:
-            named["first"] = first_tokens(hidden, inputs["starts"])
-        if "mean" in wanted:
+        if "mean" in wanted and hidden is not None:
             rows = self._tensor(np.repeat(np.arange(len(requests)), lengths))
             sums = hidden.new_zeros(len(requests), hidden.shape[1], dtype=torch.float32)
-            sums.index_add_(0, rows, hidden.float())
-            named["mean"] = sums / self._tensor(lengths)[:, None]
+            named["mean"] = sums.index_add_(0, rows, hidden.float()) / self._tensor(lengths)[:, None]
         arrays = {name: _numpy(named[name]) for name in wanted}
         return _split(arrays, requests, starts, by_token=self.head == "token-classification")
 
-    def _head_inputs(
-        self, requests: Sequence[Request], starts: NDArray[np.int64], wanted: frozenset[str]
-    ) -> dict[str, Tensor | int]:
+    def _head_inputs(self, requests: Sequence[Request], starts: NDArray[np.int64]) -> dict[str, Tensor | int]:
         """What a head takes beside the encoder's input."""
         if self.head in ("pretraining", "masked-lm"):
             found = [starts[row] + r.positions for row, r in enumerate(requests) if r.positions is not None]
