@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.errors import DataError
 from litebert.model.config import ModelConfig
