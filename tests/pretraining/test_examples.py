@@ -180,7 +180,14 @@ def test_long_sentences_are_split_into_pairs_or_trimmed():
     store, split = plan(documents, named_recipe("paper"), make_key(9))
     used = sorted(token for first, second, _ in ranges(split) for token in first + second)
     assert used == list(range(store.num_tokens))
-    assert (split.order >= 0).all()
+    bounds = set(store.sentence_offsets.tolist())
+    kinds = set()
+    for first, second, order in ranges(split):
+        begin, cut, end = (first[0], second[0], second[-1] + 1) if order != 1 else (second[0], first[0], first[-1] + 1)
+        borders = [place in bounds for place in (begin, cut, end)]
+        assert (order >= 0) == (len(set(borders)) == 1)  # a mixture would tell the order
+        kinds.add(order >= 0)
+    assert kinds == {True, False}
     _, trimmed = plan(
         documents, named_recipe("paper", {"long_sentences": "trim", "short_probability": 0.0}), make_key(9)
     )
@@ -230,12 +237,15 @@ def test_stretches_of_a_long_document_keep_all_of_it():
 
 def test_a_cut_at_the_outer_ends_never_tells_the_order():
     """Of pairs with a label, both segments are whole sentences: what is cut off would give the order away."""
-    recipe = named_recipe("paper", {"max_length": 32, "long_sentences": "trim"})
-    store, examples = plan(random_documents(300, seed=2), recipe, make_key(3))
-    bounds = set(store.sentence_offsets.tolist())
-    found = ranges(examples)
-    labelled = [(first, second) for first, second, order in found if order >= 0]
-    assert len(labelled) > 100
-    assert len(labelled) < len(found)
-    for segment in (segment for pair in labelled for segment in pair):
-        assert {segment[0], segment[-1] + 1} <= bounds
+    for long_sentences in ("trim", "split"):
+        recipe = named_recipe("paper", {"max_length": 32, "long_sentences": long_sentences})
+        store, examples = plan(random_documents(300, seed=2), recipe, make_key(3))
+        bounds = set(store.sentence_offsets.tolist())
+        found = ranges(examples)
+        labelled = [(first, second) for first, second, order in found if order >= 0]
+        assert len(labelled) > 100
+        assert len(labelled) < len(found)
+        for pair in labelled:
+            borders = [place in bounds for segment in pair for place in (segment[0], segment[-1] + 1)]
+            assert all(borders) or not any(borders)
+            assert all(borders) or long_sentences == "split"

@@ -127,6 +127,9 @@ def lay_out(store: Store, stretches: Stretches, chosen: Integers, recipe: Recipe
     begin = stretches.start[chosen]
     lengths[starts] -= begin - store.sentence_offsets[first]
     lengths[starts + counts - 1] -= store.sentence_offsets[last + 1] - (begin + stretches.tokens[chosen])
+    whole_start, whole_end = np.ones(len(lengths), bool), np.ones(len(lengths), bool)
+    whole_start[starts] = begin == store.sentence_offsets[first]
+    whole_end[starts + counts - 1] = begin + stretches.tokens[chosen] == store.sentence_offsets[last + 1]
     first_sentence = np.append(starts, len(lengths))
     if recipe.long_sentences == "split" and lengths.max(initial=0) > recipe.max_content:
         # Halves of a sequence at most, so that two parts make a pair.
@@ -137,12 +140,16 @@ def lay_out(store: Store, stretches: Stretches, chosen: Integers, recipe: Recipe
         index = np.arange(len(owner)) - before[owner]
         ends = (index + 1) * lengths[owner] // parts[owner]
         lengths = ends - index * lengths[owner] // parts[owner]
+        whole_start = whole_start[owner] & (index == 0)
+        whole_end = whole_end[owner] & (index == parts[owner] - 1)
         first_sentence = np.append(before, len(lengths))[first_sentence]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     return Text(
         offsets=offsets,
         first=first_sentence,
         shift=begin - offsets[first_sentence[:-1]],
+        whole_start=whole_start,
+        whole_end=whole_end,
         stretch=chosen,
         document=stretches.document[chosen],
     )

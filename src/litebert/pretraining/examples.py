@@ -37,6 +37,9 @@ class Text:
     first: Integers
     #: [stretches] add to a place in the text to get the token's number in the store
     shift: Integers
+    #: [sentences] whether it begins and ends where a sentence of the store does, and not inside of one
+    whole_start: npt.NDArray[np.bool_]
+    whole_end: npt.NDArray[np.bool_]
     #: [stretches] the stretch's number in the store, and its document's
     stretch: Integers
     document: Integers
@@ -191,9 +194,14 @@ def _make_examples(
             swap = ~lone & happens(draw(keys, SWAP), 0.5)
             if recipe.truncation == "whole":
                 # Two sentences too long for a sequence lose their outer ends, which would tell the order: no label.
-                cut_off = ~random & (first.length + second.length > recipe.max_content)
-                swap &= ~cut_off
-                order[cut_off] = NO_ORDER
+                told = first.length + second.length > recipe.max_content
+                # So would one border inside a sentence and another at its end; three of a kind tell nothing.
+                borders = text.whole_start[begin] + 0 + text.whole_start[np.minimum(cut, finish - 1)]
+                borders += text.whole_end[finish - 1]
+                told |= ~lone & (borders > 0) & (borders < 3)
+                told &= ~random
+                swap &= ~told
+                order[told] = NO_ORDER
             order[swap] = 1
             first, second = (
                 _Segments(*(np.where(swap, b, a) for a, b in zip(first, second, strict=True))),
