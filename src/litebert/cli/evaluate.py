@@ -107,12 +107,14 @@ def _print_scores(scored: list[Scored]) -> None:
     for column in ("model", "split", "metric", "score", "95 % interval", "examples"):
         table.add_column(column, justify="left" if column in ("model", "split", "metric") else "right", overflow="fold")
     for one in scored:
+        model = one.name
         for e in one.evaluations:
+            split, count = e.split.name, f"{len(e.predictions):,}"
             if not e.scores:
-                table.add_row(one.name, e.split.name, "no labels", "", "", f"{len(e.predictions):,}")
+                table.add_row(model, split, "no labels", "", "", count)
             for name, metric in e.scores.items():
-                value, interval = show_value(metric.value, name), show_interval(metric, name)
-                table.add_row(one.name, e.split.name, name, value, interval, f"{len(e.predictions):,}")
+                table.add_row(model, split, name, show_value(metric.value, name), show_interval(metric, name), count)
+                model = split = count = ""  # said once
     Console(highlight=False).print(table)
 
 

@@ -87,22 +87,23 @@ def _print_recipes() -> None:
     from litebert.finetune.recipes import RECIPES
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("recipe", "lr", "batch", "length of run", "warm-up", "dropout", "max length", "learns"):
-        table.add_column(name, justify="left" if name in ("recipe", "learns") else "right", no_wrap=True)
-    for name in RECIPES:
+    for name in ("recipe", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):
+        table.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
+    for name, recipe in RECIPES.items():
+        if name.startswith("v2/") and recipe == RECIPES[name.replace("v2", "v1")]:
+            continue
         config = finetune_config({"recipe": name})
+        both = name.startswith("v1/") and recipe == RECIPES[name.replace("v1", "v2")]
         table.add_row(
-            name,
+            name.replace("v1/", "v1/ v2/") if both else name,
             f"{config.optim.lr:g}",
             str(config.batch),
             f"{config.steps:,} steps" if config.steps else f"{config.epochs:g} epochs",
             str(config.optim.warmup_steps) if config.optim.warmup_steps is not None else "10 %",
             "model's" if config.dropout is None else f"{config.dropout:g}",
             str(config.max_length or "task's"),
-            "the head" if config.optim.freeze == "encoder" else "everything",
         )
     console = Console(highlight=False)
     console.print(table)
-    console.print(
-        "v1 and v2 alone mean the row of the task. auto: cpu without a GPU, small for narrow models, else base."
-    )
+    console.print("v1 and v2 alone mean the row of the task in the paper's Table 14. frozen trains the head alone.")
+    console.print("auto: cpu where there is no GPU, small for narrow models, else base.")

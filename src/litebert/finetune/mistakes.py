@@ -61,12 +61,33 @@ def draw_confusion(task: Task, lines: Sequence[dict[str, Any]]) -> Markup | None
         element("tbody", body),
         class_="matrix",
     )
+    matrix = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Confusion matrix")
     note = f"The {MOST_CLASSES} most frequent of {MOST_CLASSES + left_out} classes." if left_out > 0 else None
     return element(
         "div",
-        element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Confusion matrix"),
+        element("div", matrix, _class_table(counts, [row for row in rows if row in task.labels]), class_="confusion"),
         element("p", note, class_="note") if note else None,
     )
+
+
+def _class_table(counts: Counter[tuple[str, str]], classes: Sequence[str]) -> Markup:
+    """Of each class: how much of what was called so is, how much of it was found, and both together."""
+    body = []
+    for name in classes:
+        right = counts[name, name]
+        said = sum(number for (_, column), number in counts.items() if column == name)
+        real = sum(number for (row, _), number in counts.items() if row == name)
+        shares = (right / said if said else 0.0, right / real if real else 0.0, 2 * right / max(said + real, 1))
+        cells = [element("td", f"{100 * share:.1f}", class_="number") for share in shares]
+        body.append(element("tr", element("th", name, scope="row"), cells, element("td", f"{real:,}", class_="number")))
+    head = [element("th", name, scope="col", class_="number") for name in ("precision", "recall", "F1", "count")]
+    table = element(
+        "table",
+        element("thead", element("tr", element("th", "Class", scope="col"), head)),
+        element("tbody", body),
+        class_="comparison classes",
+    )
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Scores per class")
 
 
 def _cell(row: str, column: str, number: int, total: int) -> Markup:
@@ -86,8 +107,8 @@ def draw_worst(task: Task, lines: Sequence[dict[str, Any]], most: int = 15) -> M
         element(
             "tr",
             element("td", _text(task, line)),
-            element("td", _value(task, line["gold"]), class_="gold"),
-            element("td", _value(task, line["prediction"]), " ", _sureness(task, line), class_="said"),
+            element("td", _value(task, line, "gold"), class_="gold"),
+            element("td", _value(task, line, "prediction"), " ", _sureness(task, line), class_="said"),
         )
         for line in found
     ]
@@ -104,12 +125,14 @@ def _sureness(task: Task, line: dict[str, Any]) -> Markup | None:
     return element("small", f"{100 * line['probability']:.0f}% sure") if "probability" in line else None
 
 
-def _value(task: Task, value: Any) -> str:
+def _value(task: Task, line: dict[str, Any], key: str) -> str:
+    value = line[key]
     if task.kind == "question-answering":
         answers = value if isinstance(value, list) else [value]
         return " / ".join(dict.fromkeys(answer for answer in answers if answer)) or "(no answer)"
     if task.kind == "token-classification":
-        return ", ".join(sorted({tag for tag in value if tag != "O"})) or "O"
+        pairs = zip(line["words"], value, line["gold"], line["prediction"], strict=True)
+        return ", ".join(f"{word}: {tag}" for word, tag, gold, said in pairs if gold != said)
     if isinstance(value, list):
         return ", ".join(value) or "(none)"
     return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -20,7 +20,7 @@ from litebert.report.html import Child, Markup, element
 from litebert.report.numbers import count, duration
 from litebert.report.page import assemble_page, draw_header, draw_section, write_html
 from litebert.report.runs import Run, read_runs
-from litebert.report.settings import draw_differences, draw_settings
+from litebert.report.settings import draw_settings
 from litebert.report.summary import state_of
 from litebert.tasks.metrics import Metric as Score
 from litebert.tasks.task import Task, load_task
@@ -34,6 +34,9 @@ NAMES = {
     "micro_f1": "micro F1",
     "entity_f1": "entity F1",
     "rmse": "error (RMSE)",
+    "answerable_f1": "F1 where there is an answer",
+    "answerable_exact_match": "exact match where there is one",
+    "unanswerable_accuracy": "rightly silent where there is none",
 }
 
 
@@ -83,9 +86,8 @@ def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
     task, scores = load_task(best / "best"), read_scores(best) or Scores()
     sections = [
         draw_section("Seeds", [draw_seeds(summary), draw_study_table(summary)], hide_title=True),
-        draw_section("What differs", draw_differences(runs)),
         *_curves(runs),
-        *_mistakes(best, task, scores, f" of the best run, {summary['best']}"),
+        *_mistakes(best, task, scores, f"Of the best run, {best.name}."),
         draw_section("What happened", draw_events(runs)),
         draw_section("Hardware and software", draw_provenance(runs)),
         draw_section("Config", draw_settings(runs)),
@@ -184,7 +186,7 @@ def _card(split: str, metrics: Mapping[str, Score], scores: Scores, run: Run, fi
     chosen = "the weights were chosen by this" if first else "not looked at in training"
     return element(
         "section",
-        element("h3", f"{name_of(main)} on {split}".capitalize()),
+        element("h3", _capital(f"{name_of(main)} on {split}")),
         element("p", element("strong", show_value(metrics[main].value, main)), element("span", chosen), class_="big"),
         _interval(metrics[main], main, levels),
         element("ul", rest, class_="bars wide") if rest else None,
@@ -222,6 +224,10 @@ def _interval(metric: Score, name: str, levels: Mapping[str, float]) -> list[Mar
     ]
 
 
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _percent(value: float) -> str:
     return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
 
@@ -232,14 +238,12 @@ def _percent(value: float) -> str:
 def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
     names = [str(run.facts.get("metric") or "") for run in runs]
     first = names[0] if names else ""
-    shown = list(
-        dict.fromkeys(name for run in runs for name in run.held_out.columns if name not in ("time", "seconds", "took"))
-    )
+    shown = [name for name in dict.fromkeys(n for run in runs for n in run.held_out.columns) if not _is_detail(name)]
     shown.sort(key=lambda name: name != first)
     scored = [
         Metric(
             name.replace("_", "-"),
-            f"{name_of(name)} on dev".capitalize(),
+            _capital(f"{name_of(name)} on dev"),
             "number" if goodness(name, 1.0) < 0 else "percent",
             "train_accuracy" if name == "accuracy" else "",
             held_out(name),
@@ -248,13 +252,18 @@ def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
         for name in shown
     ]
     row = [Metric("loss", "Loss", "number", "loss", log=True), *scored[:1]]
-    rest = [scored[i : i + 3] for i in range(1, len(scored), 3)]
-    rates = [
+    rest = [
+        *scored[1:],
         Metric("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
         Metric("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
         Metric("examples-per-second", "Examples per second", "count", "examples_per_second"),
     ]
-    return [row, *rest, rates]
+    return [row, *(rest[i : i + 3] for i in range(0, len(rest), 3))]
+
+
+def _is_detail(column: str) -> bool:
+    """What has no chart of its own: clocks, and the parts of a score."""
+    return column in ("time", "seconds", "took", "kind", "best_exact_match") or "answerable_" in column
 
 
 def _curves(runs: Sequence[Run]) -> list[Markup | None]:
@@ -267,7 +276,9 @@ def _mistakes(folder: Path, task: Task | None, scores: Scores, whose: str = "") 
     if task is None or not path.is_file():
         return []
     lines = [line for line in read_predictions(path) if "gold" in line]
+    confusion, errors = draw_confusion(task, lines), draw_worst(task, lines)
+    note = element("p", whose, class_="note") if whose else None
     return [
-        draw_section(f"What is taken for what{whose}", draw_confusion(task, lines)),
-        draw_section(f"The worst errors{whose}", draw_worst(task, lines)),
+        draw_section("What is taken for what", [note, confusion] if confusion else None),
+        draw_section("The worst errors", [note, errors] if errors else None),
     ]

@@ -144,7 +144,7 @@ class Run:
         self.progress = Progress(self.num_steps, saved.step if saved else 0, console=console, show=not quiet)
         if saved is not None:
             self._load(saved)
-        for note in (*device.notes, *data.notes):
+        for note in (*device.notes, *data.all_notes()):
             self.progress.note(note)
         self._began = time.monotonic() - self.seconds
         self.evaluating = 0.0  # seconds, which no rate counts

@@ -79,6 +79,12 @@ class Data:
         """What predictions are written for."""
         return [self._split(name, examples, everything=True) for name, examples in self._examples.test.items()]
 
+    def all_notes(self) -> list[str]:
+        """What was guessed, repaired or cut in training and dev data; each is told once."""
+        _ = self.train, self.dev
+        notes, self.notes = self.notes, []
+        return notes
+
     def _split(self, name: str, examples: list[Example], everything: bool = False) -> Split:
         if self._limit and not everything:
             examples = examples[: self._limit]
@@ -86,8 +92,8 @@ class Data:
         cut = sum(sequence.cut > 0 for sequence in features)
         if cut:
             self.notes.append(
-                f"{name}: {cut:,} of {len(features):,} inputs were longer than {self.task.max_length} tokens and cut "
-                "(--set max_length=N changes that)"
+                f"{name}: {cut:,} of {len(features):,} inputs have more than {self.task.max_length} tokens and are cut "
+                "(max_length)"
             )
         return Split(name, examples, features)
 
@@ -118,10 +124,7 @@ def read_data(config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig) 
 
 def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
     """The task with what the config changes: its length, up to what the model takes, and the head for no answer."""
-    longest = model.max_position_embeddings
-    if config.max_length is not None and config.max_length > longest:
-        raise ConfigError(f"max_length: {config.max_length} is more than the {longest} positions of the model")
-    length = min(config.max_length or task.max_length, longest)
+    length = min(config.max_length or task.max_length, model.max_position_embeddings)
     metrics = task.metrics
     if config.metric is not None:
         if config.metric not in metrics:
