@@ -52,7 +52,7 @@ def pretrain(
     if peers and importlib.util.find_spec("transformers") is None:
         console.print("transformers is not installed (pip install 'litebert[hf]'): only our side is measured")
         peers = []
-    device = open_device(DeviceConfig(fast_layers="auto" if fast_layers else "off", fp8=fp8, recompute=recompute))
+    device = open_device(DeviceConfig(fast_layers="on" if fast_layers else "off", fp8=fp8, recompute=recompute))
     if not device.compile and "compiled" in peers:
         peers.remove("compiled")  # no compiler here, or a CPU, where nobody waits for one
     names = models or (["albert-base"] if device.is_cuda else ["albert-tiny"])

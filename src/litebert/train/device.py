@@ -37,7 +37,9 @@ class DeviceConfig:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
     threads: int = 0  # 0: as many as the process may use
-    fast_layers: Literal["auto", "off"] = "auto"  # off: the plain layers of model/encoder.py on a GPU too
+    # The layers of model/fast on a GPU. Off until benchmarks/gpu_check.py has passed on one: the tests can only run its
+    # kernels in an interpreter.
+    fast_layers: Literal["on", "off"] = "off"
     fp8: bool = False  # 8-bit matrix products in the fast layers: pays from a hidden size of about 2,048
     recompute: bool = False  # fast layers keep only each layer's input: a fifth of the memory, a quarter more work
     deterministic: bool = False  # bit-equal results on a GPU, at a price; a CPU always gives them
@@ -93,7 +95,7 @@ def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -
     precision = _precision(config.precision, device, name)
     compiled, notes = _compilation(config.compile, device)
     # The kernels are Triton's, which a compiled run on a GPU has.
-    fast = compiled and device.type == "cuda" and precision == "bf16" and config.fast_layers == "auto"
+    fast = compiled and device.type == "cuda" and precision == "bf16" and config.fast_layers == "on"
     if config.fp8 and not (fast and torch.cuda.get_device_capability(device) >= (8, 9)):
         raise ConfigError(
             f"device.fp8: {name} cannot do it here; it needs a GPU with 8-bit products (Ada, Hopper or newer), "
