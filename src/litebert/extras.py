@@ -13,6 +13,7 @@ EXTRAS = {
     "hf": ("transformers",),
     "ray": ("ray",),
     "report": ("tensorboard",),
+    "baselines": ("gensim",),
     "onnx": ("onnx", "onnxruntime"),
     "serve": ("fastapi", "uvicorn"),
 }
