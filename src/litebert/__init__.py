@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TokenClassificationModel,
     )
     from litebert.model.hub import load_config, load_model, save_model
+    from litebert.predict.predictor import Predictor
     from litebert.pretraining.batches import Batches
     from litebert.pretraining.config import RunConfig, load_run_config
     from litebert.pretraining.evaluate import evaluate_model
@@ -65,6 +66,7 @@ _PUBLIC = {
         "TokenClassificationModel",
     ),
     "litebert.model.hub": ("load_config", "load_model", "save_model"),
+    "litebert.predict.predictor": ("Predictor",),
     "litebert.pretraining.batches": ("Batches",),
     "litebert.pretraining.config": ("RunConfig", "load_run_config"),
     "litebert.pretraining.evaluate": ("evaluate_model",),

@@ -1,0 +1,160 @@
+"""`litebert predict`: every ability through arguments, files and pipes, as a person and as a machine reads it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from small_models import LABELS, small_model
+from small_vocabularies import english
+
+import litebert.default
+from litebert.model.hub import save_model
+from litebert.predict.predictor import Predictor
+
+CHANGES = {"classification": {"labels": ("bad", "good")}, "token-classification": {"labels": LABELS}}
+CONTEXT = "The teacher walked to the café. Anna bought 1,000 apples in 2010."
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    base = tmp_path_factory.mktemp("models")
+
+    def make(head):
+        if not (base / head).exists():
+            save_model(small_model(head, **CHANGES.get(head, {})), base / head)
+            english().save(base / head)
+        return base / head
+
+    return make
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    def fill(text):
+        data = text if isinstance(text, bytes) else text.encode("utf-8")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return fill
+
+
+COMMANDS = {
+    "fill-mask": ("pretraining", ["anna [MASK]"], {"text": "anna [MASK]"}, "%"),
+    "sentence-order": (
+        "pretraining",
+        ["Anna slept.", "Ben slept."],
+        {"a": "Anna slept.", "b": "Ben slept."},
+        "b, then",
+    ),
+    "coherence": ("pretraining", ["Anna slept. Ben slept."], {"text": "Anna slept. Ben slept."}, "coherence "),
+    "embed": ("pretraining", ["anna slept"], {"text": "anna slept"}, "24 numbers"),
+    "classify": ("classification", ["anna slept"], {"text": "anna slept"}, "good"),
+    "tag": ("token-classification", ["anna slept"], {"text": "anna slept"}, "anna"),
+    "answer": ("span", ["who?", CONTEXT], {"question": "who?", "context": CONTEXT}, "who?"),
+    "choose": (
+        "multiple-choice",
+        [CONTEXT, "who?", "anna", "ben"],
+        {"passage": CONTEXT, "question": "who?", "options": ["anna", "ben"]},
+        "anna",
+    ),
+    "attention": ("pretraining", ["anna slept"], {"text": "anna slept"}, "application 1 of 2"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_ability(cli, folder, pipe, tmp_path, command):
+    head, arguments, fields, shown = COMMANDS[command]
+    model = ["--model", folder(head), "--device", "cpu", "--threads", 1]
+    expected = getattr(Predictor(folder(head), device="cpu", threads=1), command.replace("-", "_"))(**fields).as_dict()
+
+    done = cli("predict", command, *arguments, *model)
+    assert done.code == 0, done
+    assert shown in done.out
+
+    done = cli("predict", command, *arguments, *model, "--json")
+    assert json.loads(done.out) == expected
+
+    lines = tmp_path / "input.jsonl"
+    lines.write_text(json.dumps(fields) + "\n\n" + json.dumps(fields) + "\n", encoding="utf-8")
+    done = cli("predict", command, "--file", lines, *model, "--json")
+    assert len(done.out.splitlines()) == 2, done
+
+    plain = len(arguments) == 1
+    pipe(arguments[0] + "\n" if plain else json.dumps(fields))
+    done = cli("predict", command, *model, "--json")
+    assert json.loads(done.out) == expected
+
+
+def test_a_question_with_its_context_in_a_file(cli, folder, tmp_path):
+    (tmp_path / "page.txt").write_text(f"{CONTEXT}\n{CONTEXT}\n", encoding="utf-8")
+    done = cli("predict", "answer", "who?", "--file", tmp_path / "page.txt", "-m", folder("span"), "--json")
+    answer = json.loads(done.out)
+    assert f"{CONTEXT}\n{CONTEXT}\n"[answer["start"] : answer["end"]] == answer["text"]
+
+
+def test_a_whole_file_is_one_text(cli, folder, tmp_path):
+    (tmp_path / "essay.txt").write_text("Anna slept.\nBen slept.\n", encoding="utf-8")
+    done = cli(
+        "predict", "coherence", "--file", tmp_path / "essay.txt", "--whole", "-m", folder("pretraining"), "--json"
+    )
+    assert len(json.loads(done.out)["boundaries"]) == 1
+
+
+def test_several_texts_and_options(cli, folder):
+    done = cli("predict", "fill-mask", "a [MASK]", "b [MASK] [MASK]", "--top", 2, "-m", folder("pretraining"), "--json")
+    first, second = map(json.loads, done.out.splitlines())
+    assert (len(first["masks"]), len(second["masks"])) == (1, 2)
+    assert len(first["masks"][0]["candidates"]) == 2
+    done = cli("predict", "fill-mask", "b [MASK] [MASK]", "--joint", "-m", folder("pretraining"))
+    assert "together" in done.out
+    done = cli("predict", "classify", "anna", "--pair", "ben", "-m", folder("classification"))
+    assert "good" in done.out
+    done = cli("predict", "embed", "anna", "ben", "-m", folder("pretraining"))
+    assert "+1.00" in done.out
+    done = cli("predict", "attention", "anna", "--application", 0, "--head", 2, "-m", folder("pretraining"))
+    assert "application 0 of 2, head 2" in done.out
+    done = cli("predict", "sentence-order", "Anna.", "Ben.", "--symmetric", "-m", folder("pretraining"), "--json")
+    assert json.loads(done.out)["backward"] is not None
+
+
+MISTAKES = {
+    "no text": (["fill-mask"], "", "stdin: holds no text"),
+    "no mask": (["fill-mask", "anna"], None, "text: holds no [MASK]"),
+    "empty": (["embed", ""], None, "text: is empty"),
+    "half a pair": (["sentence-order", "Anna slept."], None, "b: missing"),
+    "not JSON": (["sentence-order"], "Anna slept.\n", "stdin, line 1: not JSON"),
+    "not an object": (["sentence-order"], "[1]\n", 'expected {"a": "...", "b": "..."}'),
+    "no field": (["sentence-order"], '\n{"a": "x"}\n', "stdin, line 2: no 'b'"),
+    "no string": (["sentence-order"], '{"a": "x", "b": 5}\n', "stdin, line 1: b: expected a str, got int"),
+    "not UTF-8": (["embed"], b"\xff\xfe\n", "stdin: not UTF-8"),
+    "bad line": (["fill-mask"], "a [MASK]\nb\n", "stdin, line 2: text: holds no [MASK]"),
+    "cannot": (["answer", "who?", "anna"], None, "litebert finetune --task question-answering"),
+    "head": (["attention", "anna", "--head", "7"], None, "--head: 7 is not one of the 3 (0 to 2)"),
+    "application": (["attention", "anna", "--application", "2"], None, "--application: 2 is not one of the 2"),
+    "runtime": (["embed", "anna", "--runtime", "tf"], None, "runtime: 'tf' is not one of"),
+    "both": (["embed", "anna", "--file", "x.txt"], None, "choose one"),
+    "no file": (["embed", "--file", "no.txt"], None, "no.txt: no such file"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_told_in_one_message(cli, folder, pipe, mistake):
+    arguments, piped, message = MISTAKES[mistake]
+    if piped is not None:
+        pipe(piped)
+    done = cli("predict", *arguments, "--model", folder("pretraining"))
+    assert done.code == 2, done
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_without_a_model_the_default_is_asked_for(cli, folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(litebert.default, "FOLDER", folder("pretraining"))
+    done = cli("predict", "fill-mask", "anna [MASK]", "--json")
+    assert json.loads(done.out)["masks"]
+    monkeypatch.setattr(litebert.default, "FOLDER", tmp_path)
+    done = cli("predict", "fill-mask", "anna [MASK]")
+    assert done.code == 2
+    assert "carries no model" in done.err
