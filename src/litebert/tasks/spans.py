@@ -112,9 +112,9 @@ def _distinct(
     ends = np.cumsum([len(each) for each in scores])
     take = 2 * n_best
     while True:
-        # Only the top is sorted; it has to grow where many spans read the same.
-        top = np.argpartition(-pairs, take)[:take] if take < len(pairs) else np.arange(len(pairs))
-        top = top[pairs[top] > -np.inf]
+        # Only the top is looked at, with all that equal its last; it has to grow where many spans read the same.
+        limit = np.partition(pairs, -take)[-take] if take < len(pairs) else -np.inf
+        top = np.flatnonzero((pairs >= limit) & (pairs > -np.inf))
         owner = np.searchsorted(ends, top, side="right")
         found = []
         for number in np.unique(owner):
@@ -128,6 +128,6 @@ def _distinct(
             text = context[start:end]
             if text.strip() and text not in spans and len(spans) < n_best:
                 spans[text] = Span(text, start, end, -score)
-        if len(spans) == n_best or len(top) < take:
+        if len(spans) == n_best or limit == -np.inf:
             return tuple(spans.values())
         take *= 4

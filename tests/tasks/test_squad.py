@@ -1,0 +1,106 @@
+"""SQuAD 1.1 and 2.0 from small files of the official shape, and answers that are not where the file says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from litebert.errors import DataError
+from litebert.tasks.answers import parse_answers, place_answer
+from litebert.tasks.read import read_task
+from litebert.tasks.task import head_of
+
+CONTEXT = "The 1973 oil crisis began in October 1973. It ended in March 1974."
+
+
+def squad(*qas, version="1.1"):
+    return json.dumps(
+        {"version": version, "data": [{"title": "t", "paragraphs": [{"context": CONTEXT, "qas": [*qas]}]}]}
+    )
+
+
+def qa(id, *answers, **more):
+    return {"id": id, "question": f"{id}?", "answers": [{"text": t, "answer_start": s} for t, s in answers], **more}
+
+
+def test_one_point_one(tmp_path):
+    (tmp_path / "train-v1.1.json").write_text(squad(qa("a", ("October 1973", 29))))
+    (tmp_path / "dev-v1.1.json").write_text(
+        "\ufeff" + squad(qa("b", ("1973", 4), ("October 1973", 29)), qa("c", ("It", 43)))
+    )
+    data = read_task("squad-1.1", folder=tmp_path)
+    assert (head_of(data.task), data.task.max_length, data.task.stride) == ("span", 384, 128)
+    assert data.train[0].answers == ("October 1973",)
+    assert data.train[0].where == f"{tmp_path}/train-v1.1.json:1"
+    assert [(e.id, e.starts, e.context == CONTEXT) for e in data.dev["dev"]] == [
+        ("b", (4, 29), True),
+        ("c", (43,), True),
+    ]
+    assert data.notes == []
+
+
+def test_two_point_zero_ignores_plausible_answers(tmp_path):
+    impossible = qa("no", is_impossible=True, plausible_answers=[{"text": "1973", "answer_start": 4}])
+    path = tmp_path / "dev-v2.0.json"
+    path.write_text(squad(qa("yes", ("1973", 4), is_impossible=False), impossible, version="v2.0"))
+    data = read_task("squad-2.0", folder=tmp_path)
+    assert head_of(data.task) == "answer"
+    assert [(e.id, e.impossible, e.answers) for e in data.dev["dev"]] == [("yes", False, ("1973",)), ("no", True, ())]
+    with pytest.raises(DataError, match=r"dev-v2\.0\.json:2: a question without an answer; this looks like squad-2\.0"):
+        read_task("squad-1.1", dev=path)
+
+
+def test_the_same_data_as_jsonl_in_the_hubs_columns(tmp_path):
+    row = {"id": "a", "title": "t", "context": CONTEXT, "question": "When?"}
+    path = tmp_path / "a.jsonl"
+    with path.open("w") as file:
+        file.write(json.dumps({**row, "answers": {"text": ["1973"], "answer_start": [4]}}) + "\n")
+        file.write(json.dumps({**row, "answers": {"text": [], "answer_start": []}}) + "\n")
+    data = read_task("squad-2.0", train=path, dev=path)
+    assert [(e.impossible, e.starts) for e in data.train] == [(False, (4,)), (True, ())]
+
+
+def test_moved_and_lost_answers_are_counted_with_their_place(tmp_path):
+    path = tmp_path / "train-v1.1.json"
+    path.write_text(squad(qa("a", ("1973", 6)), qa("b", ("1973", 40)), qa("c", ("1999", 4))))
+    data = read_task("squad-1.1", folder=tmp_path)
+    assert [e.starts for e in data.train] == [(4,), (37,)]
+    assert data.notes == [
+        "1 questions without an answer in their context left out of training",
+        f"2 answers moved to where their text stands, the first at {path}:1",
+        f"1 answers not in their context, the first at {path}:3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "not in the shape of SQuAD"),
+        ('{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 1}]}]}]}', "question 1: .*'question'"),
+        ('{"data": [{"paragraphs": []}]}', "holds no questions"),
+        ('{"data": [', r"dev\.json:1: not valid JSON"),
+    ],
+)
+def test_files_of_another_shape(tmp_path, text, message):
+    path = tmp_path / "dev.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_task("squad-1.1", dev=path)
+    with pytest.raises(DataError, match=r"no train-v1\.1\.json or dev-v1\.1\.json in there"):
+        read_task("squad-1.1", folder=tmp_path)
+
+
+@given(st.text("ab", min_size=1, max_size=12), st.text("ab", min_size=1, max_size=3), st.integers(0, 15))
+def test_an_answer_is_put_at_its_nearest_place(context, answer, start):
+    places = [i for i in range(len(context)) if context.startswith(answer, i)]
+    nearest = min(places, key=lambda place: (abs(place - start), place), default=-1)
+    assert place_answer(context, answer, start) == nearest
+
+
+def test_answers_of_a_cell():
+    assert parse_answers(None, "f:1") == parse_answers("", "f:1") == []
+    with pytest.raises(DataError, match="f:1: expected answers as text"):
+        parse_answers(7, "f:1")

@@ -1,0 +1,70 @@
+"""A task as task.json, and the head it needs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from litebert.errors import CheckpointError, ConfigError
+from litebert.model.heads import MODELS
+from litebert.tasks.examples import QuestionExample, TagExample, TextExample, is_labelled
+from litebert.tasks.own import METRICS
+from litebert.tasks.read import named_tasks
+from litebert.tasks.task import KINDS, Task, head_of, load_task, save_task
+
+
+@pytest.mark.parametrize(
+    "task", [*named_tasks().values(), Task("나", "classification", ("좋다", "싫다"), columns={"text": "문장"})]
+)
+def test_a_saved_task_is_read_back(tmp_path, task):
+    save_task(task, tmp_path)
+    assert load_task(tmp_path) == task
+    assert [path.name for path in tmp_path.iterdir()] == ["task.json"]
+    assert head_of(task) in MODELS
+    assert task.metrics or task.name == "나"
+
+
+def test_heads():
+    heads = {kind: head_of(Task("t", kind)) for kind in KINDS}
+    assert heads == {
+        "classification": "classification",
+        "regression": "classification",
+        "multi-label": "classification",
+        "token-classification": "token-classification",
+        "multiple-choice": "multiple-choice",
+        "question-answering": "span",
+    }
+    assert head_of(Task("t", "question-answering", answerable_head=True)) == "answer"
+    assert set(METRICS) == set(KINDS)
+
+
+def test_a_folder_without_or_with_a_damaged_task(tmp_path):
+    assert load_task(tmp_path) is None
+    path = tmp_path / "task.json"
+    for text, message in [
+        ("{", "cannot be read as a task"),
+        ("[]", "cannot be read as a task"),
+        (json.dumps({"format": 2}), "written by a newer litebert"),
+        (json.dumps({"format": 1, "name": "x", "kind": "guessing"}), "kind: 'guessing' is not one of"),
+        (json.dumps({"format": 1, "name": "x", "kind": "regression", "lables": []}), "did you mean 'labels'"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(CheckpointError, match=message):
+            load_task(tmp_path)
+
+
+def test_lengths_that_cannot_be():
+    with pytest.raises(ConfigError, match="max_length: 5 tokens leave no room"):
+        Task("t", "classification", max_length=5)
+    with pytest.raises(ConfigError, match="stride: must be at least 1"):
+        Task("t", "question-answering", stride=0)
+
+
+def test_is_labelled():
+    assert is_labelled(TextExample("0", "a", None, 0, "f"))
+    assert is_labelled(TextExample("0", "a", None, (), "f"))  # multi-label: none of them
+    assert not is_labelled(TextExample("0", "a", None, None, "f"))
+    assert not is_labelled(TagExample("0", ("a",), None, "f"))
+    assert is_labelled(QuestionExample("0", "q", "c", (), (), True, "f"))
+    assert not is_labelled(QuestionExample("0", "q", "c", (), (), False, "f"))
