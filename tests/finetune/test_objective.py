@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from toy_tasks import make_model, rows_of, write_rows
+from toy_tasks import rows_of, write_rows
 
 from litebert.finetune.batches import Shape, make_batch
 from litebert.finetune.config import finetune_config
@@ -26,19 +26,14 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory):
-    return make_model(tmp_path_factory.mktemp("toy") / "model")
-
-
-def prepare(case, model_folder, tmp_path):
+def prepare(case, toy_model, tmp_path):
     kind, seed = CASES[case]
     file = write_rows(tmp_path / "train.jsonl", rows_of(kind, 6, seed))
     config = finetune_config(
         {
             "task": kind,
             "data": {"train": str(file), "dev": str(file)},
-            "model": str(model_folder),
+            "model": str(toy_model),
             "max_length": 32,
             "classifier_dropout": 0.0,
         }
@@ -60,8 +55,8 @@ def loss_and_gradients(model, data, layout, shape=None):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_packed_padded_and_filled_batches_give_the_same_loss_and_gradients(case, model_folder, tmp_path):
-    model, data = prepare(case, model_folder, tmp_path)
+def test_packed_padded_and_filled_batches_give_the_same_loss_and_gradients(case, toy_model, tmp_path):
+    model, data = prepare(case, toy_model, tmp_path)
     rows = len(data.train.features)
     tokens = sum(len(sequence.ids) for sequence in data.train.features)
     plain = loss_and_gradients(model, data, "padded")
@@ -79,9 +74,9 @@ def test_packed_padded_and_filled_batches_give_the_same_loss_and_gradients(case,
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_loss_is_the_sum_of_plain_losses_of_single_sequences(case, model_folder, tmp_path):
+def test_the_loss_is_the_sum_of_plain_losses_of_single_sequences(case, toy_model, tmp_path):
     """One sequence at a time, through the model's own forward, with torch's own losses."""
-    model, data = prepare(case, model_folder, tmp_path)
+    model, data = prepare(case, toy_model, tmp_path)
     model.eval()
     expected = 0.0
     choices: dict[int, list] = {}

@@ -8,6 +8,8 @@ import random
 import string
 from pathlib import Path
 
+from litebert.config import merge
+from litebert.finetune.config import FinetuneConfig, finetune_config
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
@@ -115,3 +117,20 @@ def make_files(folder: Path, kind: str, train: int = 24, dev: int = 12, seed: in
         rows = rows_of(kind, count, seed + offset)
         files[split] = str(write_rows(folder / f"{split}.{suffix}", rows))
     return files
+
+
+def tiny_config(model: Path, files: dict[str, str], kind: str = "classification", **changes) -> FinetuneConfig:
+    """A run of a few steps."""
+    data = {
+        "task": kind,
+        "model": str(model),
+        "recipe": "base",
+        "data": {split: path for split, path in files.items() if split != "test"},
+        "optim": {"lr": 0.01},
+        "batch": 8,
+        "steps": 6,
+        "max_length": 40,
+        "device": {"device": "cpu", "threads": 1},
+        "log": {"report_every": 1, "evaluate_every": 2},
+    }
+    return finetune_config(merge(data, changes))

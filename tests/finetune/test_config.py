@@ -1,0 +1,106 @@
+"""Configs and recipes: the paper's numbers, precedence, and mistakes that name their key."""
+
+from __future__ import annotations
+
+import pytest
+
+from litebert.config import build, read_yaml, write_yaml
+from litebert.errors import ConfigError
+from litebert.finetune.config import FinetuneConfig, finetune_config
+from litebert.finetune.recipes import RECIPES, find_recipe, pick_recipe
+
+# Table 14 of the paper, as printed: learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up, length.
+PRINTED = """
+CoLA 1.00E-05 16 0 0.1 5336 320 512
+STS-B 2.00E-05 16 0 0.1 3598 214 512
+SST-2 1.00E-05 32 0 0.1 20935 1256 512
+MNLI 3.00E-05 128 0 0.1 10000 1000 512
+QNLI 1.00E-05 32 0 0.1 33112 1986 512
+QQP 5.00E-05 128 0.1 0.1 14000 1000 512
+RTE 3.00E-05 32 0.1 0.1 800 200 512
+MRPC 2.00E-05 32 0 0.1 800 200 512
+WNLI 2.00E-05 16 0.1 0.1 2000 250 512
+SQuAD-1.1 5.00E-05 48 0 0.1 3649 365 384
+SQuAD-2.0 3.00E-05 48 0 0.1 8144 814 512
+RACE 2.00E-05 32 0.1 0.1 12000 1000 512
+"""
+
+
+@pytest.mark.parametrize("line", PRINTED.strip().splitlines(), ids=lambda line: line.split()[0])
+def test_table_14(line):
+    task, *numbers = line.split()
+    for version in ("v1", "v2"):
+        config = finetune_config({"task": task.lower(), "recipe": version})
+        found = [
+            config.optim.lr,
+            config.batch,
+            config.dropout,
+            config.classifier_dropout,
+            config.steps,
+            config.optim.warmup_steps,
+            config.max_length,
+        ]
+        expected = [float(number) for number in numbers]
+        if (task, version) == ("RACE", "v2"):
+            expected[0], expected[2] = 1e-5, 0.0  # v1's setting diverges on v2 (the authors' README)
+        assert found == expected
+        assert config.optim.name == "adamw"
+        assert not config.optim.bias_correction
+
+
+def test_a_recipe_gives_way_to_what_is_said():
+    config = finetune_config({"task": "rte", "recipe": "v2", "batch": 8, "optim": {"lr": "5e-6"}})
+    assert (config.batch, config.optim.lr, config.optim.warmup_steps, config.recipe) == (8, 5e-6, 200, "v2")
+
+
+def test_epochs_of_ones_own_replace_the_steps_of_a_recipe():
+    config = finetune_config({"task": "rte", "recipe": "v2", "epochs": 2})
+    assert config.steps is None
+    assert config.num_steps(100) == 7  # 200 examples in batches of 32
+    assert config.learning_rate(7).warmup_steps == 1
+
+
+def test_a_row_can_be_borrowed_and_a_missing_one_says_so():
+    assert finetune_config({"task": "classification", "recipe": "v2/sst-2"}).steps == 20935
+    with pytest.raises(ConfigError, match=r"no row for the task 'classification'.*v2/sst-2"):
+        finetune_config({"task": "classification", "recipe": "v2"})
+    with pytest.raises(ConfigError, match="did you mean 'small'"):
+        find_recipe("smal", "cola")
+
+
+def test_auto_picks_by_model_and_machine():
+    assert pick_recipe(768, on_gpu=True) == "base"
+    assert pick_recipe(312, on_gpu=True) == "small"
+    assert pick_recipe(768, on_gpu=False) == "cpu"
+    assert finetune_config({}, auto="small").optim.lr == finetune_config({"recipe": "small"}).optim.lr
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_survives_its_file(name, tmp_path):
+    config = finetune_config({"recipe": name})
+    (tmp_path / "config.yaml").write_text(write_yaml(config), encoding="utf-8")
+    again = read_yaml(tmp_path / "config.yaml")
+    assert build(FinetuneConfig, again) == config
+    assert finetune_config(again) == config
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"epoch": 3}, "epoch: unknown key; did you mean 'epochs'"),
+        ({"optim": {"lr": -1}}, "optim.lr"),
+        ({"batch": 0}, "batch: must be at least 1"),
+        ({"steps": 0}, "steps: must be at least 1"),
+        ({"epochs": 0}, "epochs: must be above 0"),
+        ({"dropout": 1.0}, "dropout: must be at least 0 and below 1"),
+        ({"optim": {"freeze": "all"}}, "optim.freeze: 'all' is not one of"),
+        ({"optim": {"block_decay": 0}}, "optim: block_decay: must be above 0"),
+        ({"optim": {"head_factor": 0}}, "optim: head_factor: must be above 0"),
+        ({"log": {"evaluate_every": 0}}, "log: evaluate_every: must be at least 1"),
+        ({"data": {"limit": -1}}, "data: limit: must not be negative"),
+        ({"steps": 10, "optim": {"warmup_steps": 20}}, "optim.warmup_steps: 20 are more than the 10 steps"),
+    ],
+)
+def test_mistakes_name_their_key(data, message):
+    with pytest.raises(ConfigError, match=message):
+        finetune_config(data)
