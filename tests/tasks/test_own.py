@@ -30,7 +30,7 @@ def write_jsonl(folder, name, rows):
 
 def test_classification_from_csv(tmp_path):
     train = write(tmp_path, "train.csv", "id,review,sentiment\na1,good film,pos\na2,bad film,neg\n")
-    dev = write(tmp_path, "dev.csv", "id,review,sentiment\nb1,fine,pos\n")
+    dev = write(tmp_path, "dev.csv", "sentiment,review\npos,fine\n")  # another order, and no ids
     test = write(tmp_path, "test.csv", "id,review\nc1,hmm\n")
     data = read_task("classification", train=train, dev=dev, test=test)
     assert data.task.labels == ("neg", "pos")
@@ -38,7 +38,7 @@ def test_classification_from_csv(tmp_path):
     assert not data.task.pair
     assert data.task.columns == {"text": "review", "label": "sentiment", "id": "id"}
     assert data.train[0] == TextExample("a1", "good film", None, 1, f"{train}:2")
-    assert data.dev == {"dev": [TextExample("b1", "fine", None, 1, f"{dev}:2")]}
+    assert data.dev == {"dev": [TextExample("0", "fine", None, 1, f"{dev}:2")]}
     assert data.test["test"][0].label is None
     assert data.notes == [f"{train}: text = 'review', label = 'sentiment', id = 'id' (guessed)"]
 
@@ -133,6 +133,17 @@ def test_a_trained_model_brings_its_labels_and_columns(tmp_path):
     data = read_task("classification", dev=write(tmp_path, "b.csv", "other,kind,body\n9,red,z\n"), task=known)
     assert data.dev["dev"][0] == TextExample("0", "z", None, 1, str(tmp_path / "b.csv:2"))
     assert data.task is known
+
+
+def test_a_trained_model_reads_files_without_labels_or_header(tmp_path):
+    train = write(tmp_path, "a.csv", "text,labels\nx,red|big\ny,red\n")
+    known = read_task("multi-label", train=train).task
+    data = read_task("multi-label", test=write(tmp_path, "b.csv", "text\nz\n"), task=known)
+    assert [(e.a, e.label) for e in data.test["test"]] == [("z", None)]
+    train = write(tmp_path, "c.tsv", "1\tx\n0\ty\n")
+    known = read_task("classification", train=train, columns={"text": "2", "label": "1"}).task
+    data = read_task("classification", dev=write(tmp_path, "d.tsv", "1\tz\n"), task=known)
+    assert [(e.a, e.label) for e in data.dev["dev"]] == [("z", 1)]
 
 
 def test_labels_keep_their_order_and_their_spelling(tmp_path):

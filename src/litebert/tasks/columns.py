@@ -33,7 +33,7 @@ ROLES: dict[Kind, dict[str, bool]] = {
         "id": False,
     },
 }
-PREDICTED = ("label", "tags", "answers", "start", "impossible")
+PREDICTED = {"label", "tags", "answers", "start", "impossible"}
 
 # Names are compared without case, spaces and punctuation; the first that a file has is taken.
 _LABELS = """label labels class category target sentiment goldlabel intent topic y

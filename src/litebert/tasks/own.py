@@ -44,7 +44,10 @@ def read_own(
     known: Task | None = None,
 ) -> TaskData:
     """Files by split ("train", "dev", "test") -> their examples; `known` brings labels and columns of a saved model."""
-    tables = {split: _open(kind, path, columns or {}, encoding) for split, path in files.items()}
+    named = columns or (known.columns if known else {})
+    tables = {split: _open(kind, path, named, encoding) for split, path in files.items()}
+    if kind == "token-classification" and all(map(is_conll, files.values())):
+        columns = None  # their numbers have done their work
     return data_from_tables(kind, tables, columns, known)
 
 
@@ -58,16 +61,13 @@ def data_from_tables(
     first = tables.get("train") or next(iter(tables.values()))
     if known is None and "train" not in tables:
         raise DataError(f"{first.path}: labels come from the training file; give one, or a model that has been trained")
-    if kind == "token-classification" and first.columns[:1] == ("words",) and first.columns[1:] in ((), ("tags",)):
-        named = {}  # column numbers have done their work in read_conll
     roles = find_columns(kind, first, named)
     for split, table in tables.items():
-        for role, columns_of_role in roles.items():
-            if role not in PREDICTED:
-                for column in columns_of_role:
-                    table.values(column)
+        for role in roles:
+            if role not in PREDICTED and role != "id":
+                need_column(table, roles, role)
         if split != "test":
-            need_column(table, roles, "tags" if kind == "token-classification" else _predicted(kind))
+            need_column(table, roles, _predicted(kind))
     notes = [_describe(first, roles, named)]
     reader = _Reader(kind, roles, known, first, notes)
     splits = {split: reader.read(table) for split, table in tables.items()}
@@ -101,7 +101,7 @@ def _has(tables: Mapping[str, Table], names: str) -> bool:
 
 
 def _predicted(kind: Kind) -> str:
-    return "answers" if kind == "question-answering" else "label"
+    return {"question-answering": "answers", "token-classification": "tags"}.get(kind, "label")
 
 
 def _describe(table: Table, roles: Columns, named: Mapping[str, str]) -> str:
@@ -243,14 +243,14 @@ class _Reader:
 
     def _names(self, value: Any) -> list[str]:
         """The labels in one cell: ["a", "b"], "a|b" or ""."""
-        parts = value if isinstance(value, list | tuple) else _string(value).split(self.separator or None)
+        parts = value if isinstance(value, list | tuple) else _string(value).split(self.separator or "|")
         return [name for part in parts if (name := label_name(part)) is not None]
 
     def _separator(self, table: Table) -> str:
-        if len(self.roles["label"]) > 1:
+        if len(self.roles.get("label", ())) != 1 or self.roles["label"][0] not in table.columns:
             return ""
         text = "".join(value for value in table.values(self.roles["label"][0]) if isinstance(value, str))
-        return next((separator for separator in _SEPARATORS if separator in text), "|")
+        return next((separator for separator in _SEPARATORS if separator in text), "")
 
     def _first_option(self, table: Table) -> int:
         """Whether numbers of options count from 0 or from 1: nothing says 0 and something says the last + 1."""
