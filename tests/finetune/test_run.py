@@ -1,0 +1,243 @@
+"""Whole runs: learning, choosing, stopping and going on."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+
+import pytest
+import torch
+from toy_tasks import make_files, make_model, tiny_config
+
+from litebert.errors import ConfigError, DataError
+from litebert.finetune import run as run_module
+from litebert.finetune.run import FinetuningStoppedError, Run, finetune
+from litebert.model.hub import load_model
+from litebert.tasks.task import load_task
+from litebert.train import checkpoint
+from litebert.train.log import read_metrics
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return make_files(tmp_path_factory.mktemp("files"), "classification", train=40, dev=20)
+
+
+def lines(folder, kind):
+    found = [line for line in read_metrics(folder / "metrics.jsonl") if line["kind"] == kind]
+    return [{k: v for k, v in line.items() if k not in CLOCKS} for line in found]
+
+
+CLOCKS = ("time", "seconds", "took", "tokens_per_second", "examples_per_second")
+
+
+def assert_same_model(a, b):
+    first, second = load_model(a).state_dict(), load_model(b).state_dict()
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def test_a_run_leaves_a_scored_model_and_its_account(toy_model, files, tmp_path):
+    config = tiny_config(toy_model, files, steps=30, log={"evaluate_every": 10})
+    result = finetune(config, tmp_path, quiet=True)
+    assert result.completed
+    names = {path.name for path in tmp_path.iterdir()} - {".lock"}
+    assert names == {"baselines.json", "best", "config.yaml", "metrics.jsonl", "predictions", "run.json", "scores.json"}
+    best = {path.name for path in (tmp_path / "best").iterdir()}
+    assert {"README.md", "config.json", "model.safetensors", "task.json", "vocab.txt"} <= best
+    assert load_task(tmp_path / "best").labels == ("neg", "pos")
+    assert load_model(tmp_path / "best").config.labels == ("neg", "pos")
+    scores = [line["accuracy"] for line in lines(tmp_path, "eval")]
+    assert result.scores.value == max(scores)
+    assert result.scores.step == 10 * (scores.index(max(scores)) + 1)
+    low, high = result.scores.interval
+    assert low <= result.scores.value <= high
+    train = lines(tmp_path, "train")
+    assert [line["step"] for line in train] == list(range(1, 31))
+    assert train[-1]["loss"] < 0.5 * train[0]["loss"]
+    facts = json.loads((tmp_path / "run.json").read_text())
+    assert facts["completed"]
+    assert facts["kind"] == "finetune"
+    predictions = [json.loads(line) for line in (tmp_path / "predictions" / "dev.jsonl").read_text().splitlines()]
+    right = sum(line["prediction"] == line["gold"] for line in predictions) / len(predictions)
+    assert right == pytest.approx(result.scores.value)
+
+
+class KilledError(BaseException):
+    """Nothing of ours catches this, as nothing catches SIGKILL."""
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, files, tmp_path, monkeypatch, at):
+    # Dropout everywhere: what is random must come again.
+    config = tiny_config(toy_model, files, dropout=0.1, log={"checkpoint_every": 2})
+    whole = finetune(config, tmp_path / "whole", quiet=True)
+
+    real = Run._set_learning_rate
+
+    def killed(self):
+        if self.step == at:
+            raise KilledError
+        real(self)
+
+    monkeypatch.setattr(Run, "_set_learning_rate", killed)
+    with pytest.raises(KilledError):
+        finetune(config, tmp_path / "killed", quiet=True)
+    monkeypatch.undo()
+    assert checkpoint.steps(tmp_path / "killed") == ([at - at % 2] if at > 1 else [])
+    again = finetune(config, tmp_path / "killed", quiet=True)
+    assert again.scores == whole.scores
+    assert_same_model(tmp_path / "whole" / "best", tmp_path / "killed" / "best")
+    assert lines(tmp_path / "whole", "train") == lines(tmp_path / "killed", "train")
+    assert lines(tmp_path / "whole", "eval") == lines(tmp_path / "killed", "eval")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_save_and_stop(toy_model, files, tmp_path, monkeypatch, number):
+    config = tiny_config(toy_model, files)
+    real = Run._set_learning_rate
+
+    def signalled(self):
+        real(self)
+        if self.step == 2:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Run, "_set_learning_rate", signalled)
+    result = finetune(config, tmp_path / "run", quiet=True)
+    monkeypatch.undo()
+    assert (result.completed, result.step, result.signal) == (False, 3, number)
+    assert checkpoint.steps(tmp_path / "run") == [3]
+    resumed = finetune(config, tmp_path / "run", quiet=True)
+    assert resumed.scores == finetune(config, tmp_path / "whole", quiet=True).scores
+
+
+def test_a_complete_run_is_left_alone_and_another_config_refused(toy_model, files, tmp_path, monkeypatch):
+    config = tiny_config(toy_model, files)
+    first = finetune(config, tmp_path, quiet=True)
+    monkeypatch.setattr(run_module, "Run", None)  # nothing may be trained again
+    assert finetune(config, tmp_path, quiet=True).scores == first.scores
+    with pytest.raises(ConfigError, match=r"another config:\n  optim.lr: 0.01 -> 0.02"):
+        finetune(tiny_config(toy_model, files, optim={"lr": 0.02}), tmp_path, quiet=True)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        finetune(config, tmp_path, resume="never", quiet=True)
+
+
+def test_data_that_changed_is_noticed(toy_model, files, tmp_path):
+    data = make_files(tmp_path / "files", "classification", train=40, dev=20)
+    config = tiny_config(toy_model, data, log={"checkpoint_every": 2, "keep_checkpoints": True})
+    finetune(config, tmp_path / "run", quiet=True)
+    (tmp_path / "run" / "scores.json").unlink()
+    make_files(tmp_path / "files", "classification", train=40, dev=20, seed=7)
+    with pytest.raises(ConfigError, match="the data of the run there has changed"):
+        finetune(config, tmp_path / "run", quiet=True)
+
+
+def test_micro_batches_change_nothing(toy_model, files, tmp_path):
+    options = dict(classifier_dropout=0.0, optim={"lr": 0.001})
+    finetune(tiny_config(toy_model, files, **options), tmp_path / "one", quiet=True)
+    finetune(tiny_config(toy_model, files, **options, micro_batch_tokens=20), tmp_path / "many", quiet=True)
+    one, many = load_model(tmp_path / "one" / "best").state_dict(), load_model(tmp_path / "many" / "best").state_dict()
+    for name, tensor in one.items():
+        torch.testing.assert_close(many[name], tensor, atol=1e-5, rtol=1e-4)
+
+
+def test_a_frozen_encoder_keeps_its_weights_and_the_head_learns(toy_model, files, tmp_path):
+    finetune(tiny_config(toy_model, files, optim={"freeze": "encoder"}), tmp_path, quiet=True)
+    before, after = load_model(toy_model).state_dict(), load_model(tmp_path / "best").state_dict()
+    for name in after:
+        if name.startswith("encoder."):
+            assert torch.equal(before[name], after[name]), name
+    assert after["classifier.weight"].abs().sum() > 0
+    facts = json.loads((tmp_path / "run.json").read_text())
+    assert facts["learning_parameters"] == 2 * 16 + 2
+
+
+def test_from_three_labels_to_a_number_the_head_is_new_and_the_encoder_stays(toy_model, files, tmp_path):
+    """As MNLI's model begins STS-B."""
+    first = finetune(tiny_config(toy_model, files), tmp_path / "first", quiet=True)
+    scores = make_files(tmp_path / "scores", "regression")
+    second = tiny_config(first.model, scores, "regression", optim={"lr": 1e-8}, steps=1)
+    result = finetune(second, tmp_path / "second", quiet=True)
+    before, after = load_model(first.model), load_model(result.model)
+    assert after.classifier.weight.shape == (1, 16)
+    torch.testing.assert_close(after.encoder.pooler.weight, before.encoder.pooler.weight, atol=1e-6, rtol=0)
+
+
+def test_a_head_can_be_kept_where_the_labels_agree(toy_model, files, tmp_path):
+    first = finetune(tiny_config(toy_model, files), tmp_path / "first", quiet=True)
+    config = tiny_config(first.model, files, head="keep", optim={"lr": 1e-8}, steps=1)
+    result = finetune(config, tmp_path / "second", quiet=True)
+    kept, before = load_model(result.model).classifier.weight, load_model(first.model).classifier.weight
+    torch.testing.assert_close(kept, before, atol=1e-6, rtol=0)
+    tags = make_files(tmp_path / "tags", "token-classification")
+    with pytest.raises(ConfigError, match="head: keep"):
+        finetune(tiny_config(first.model, tags, "token-classification", head="keep"), tmp_path / "no", quiet=True)
+
+
+def test_early_stopping(toy_model, files, tmp_path):
+    config = tiny_config(toy_model, files, optim={"lr": 1e-9}, steps=20, patience=2)
+    result = finetune(config, tmp_path, quiet=True)
+    assert result.completed
+    assert result.step == 6  # the first evaluation is the best, two more are not better
+    assert result.scores.step == 2
+
+
+def test_a_loss_that_is_not_finite_is_left_out_and_ends_the_run_at_last(toy_model, files, tmp_path, monkeypatch):
+    real = run_module.PlainStep.__call__
+
+    def broken(self, batch, divisor):
+        return real(self, batch, divisor) * math.nan
+
+    monkeypatch.setattr(run_module.PlainStep, "__call__", broken)
+    config = tiny_config(toy_model, files, guard={"max_skips": 2}, steps=10)
+    with pytest.raises(FinetuningStoppedError, match="loss nan at step 2, after 2 skipped steps"):
+        finetune(config, tmp_path, quiet=True)
+    messages = [line["message"] for line in lines(tmp_path, "event")]
+    assert messages[0] == "loss nan at step 0: step skipped"
+
+
+def test_without_dev_the_last_weights_are_kept(toy_model, files, tmp_path):
+    result = finetune(tiny_config(toy_model, {"train": files["train"]}), tmp_path, quiet=True)
+    assert result.scores.value is None
+    assert result.model.is_dir()
+
+
+def test_the_metric_that_decides_can_be_chosen(toy_model, tmp_path):
+    files = make_files(tmp_path / "files", "regression")
+    config = tiny_config(toy_model, files, "regression", metric="rmse", steps=10)
+    result = finetune(config, tmp_path / "run", quiet=True)
+    errors = [line["rmse"] for line in lines(tmp_path / "run", "eval")]
+    assert result.scores.metric == "rmse"
+    assert result.scores.value == pytest.approx(min(errors))  # less is better
+    with pytest.raises(ConfigError, match="metric: regression has no 'accuracy'"):
+        finetune(tiny_config(toy_model, files, "regression", metric="accuracy"), tmp_path / "no", quiet=True)
+
+
+def test_mistakes_leave_no_folder_behind(toy_model, files, tmp_path):
+    with pytest.raises(DataError):
+        finetune(tiny_config(toy_model, {"train": "nowhere.csv"}), tmp_path / "run", quiet=True)
+    with pytest.raises(DataError, match="no training examples|labels come from"):
+        finetune(tiny_config(toy_model, {"dev": files["dev"]}), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_seed_is_another_run(toy_model, files, tmp_path):
+    for name, seed in (("a", 0), ("b", 1), ("c", 0)):
+        finetune(tiny_config(toy_model, files, seed=seed), tmp_path / name, quiet=True)
+    assert_same_model(tmp_path / "a" / "best", tmp_path / "c" / "best")
+    a, b = (load_model(tmp_path / name / "best").classifier.weight for name in "ab")
+    assert not torch.equal(a, b)
+
+
+def test_a_pooler_that_no_file_brought_learns_though_the_encoder_is_frozen(files, tmp_path):
+    from litebert.model.heads import MaskedLMModel
+    from litebert.model.hub import save_model
+
+    folder = make_model(tmp_path / "model")
+    save_model(MaskedLMModel(load_model(folder).config), folder)
+    finetune(tiny_config(folder, files, optim={"freeze": "encoder"}, steps=2), tmp_path / "run", quiet=True)
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["learning_parameters"] == (2 * 16 + 2) + (16 * 16 + 16)
