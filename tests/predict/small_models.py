@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import torch
 from small_vocabularies import english
 
@@ -53,3 +54,15 @@ def runtime_of(head: str, max_tokens: int = 8192, **changes) -> TorchRuntime:
 
 def predictor_of(head: str, task: Task | None = None, max_tokens: int = 8192, **changes) -> Predictor:
     return Predictor.of(runtime_of(head, max_tokens, **changes), english(), task, name=f"small-{head}")
+
+
+def packed(lengths, generator):
+    """Random sequences of these lengths as the encoder's packed input."""
+    total = sum(lengths)
+    return {
+        "input_ids": torch.randint(5, 100, (total,), generator=generator),
+        "segment_ids": torch.randint(0, 2, (total,), generator=generator),
+        "position_ids": torch.cat([torch.arange(length) for length in lengths]),
+        "starts": torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32),
+        "max_length": max(lengths),
+    }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from small_models import small_model
+from small_models import packed, small_model
 
 from litebert.predict.fused import FusedEncoder
-from litebert.predict.graphs import shape_of
 
 KINDS = {
     "all": {},
@@ -21,17 +19,6 @@ KINDS = {
     "relu": {"hidden_act": "relu"},
     "bert": {"model_type": "bert", "embedding_size": 24, "sharing": "none", "hidden_act": "gelu"},
 }
-
-
-def packed(lengths, generator):
-    total = sum(lengths)
-    return {
-        "input_ids": torch.randint(5, 100, (total,), generator=generator),
-        "segment_ids": torch.randint(0, 2, (total,), generator=generator),
-        "position_ids": torch.cat([torch.arange(length) for length in lengths]),
-        "starts": torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32),
-        "max_length": max(lengths),
-    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,11 +43,3 @@ def test_same_numbers_as_the_plain_encoder(kind, packs_weights, monkeypatch):
     torch.testing.assert_close(fused(**batch, only_asked=True).pooled, output.pooled, rtol=1e-4, atol=1e-5)
     # The plain encoder, whose projections are views now, still works: attention maps come from it.
     torch.testing.assert_close(encoder(**batch).hidden, expected.hidden)
-
-
-def test_graphs_come_in_steps():
-    assert shape_of(100, 3, 40) == (128, 4, 64)
-    assert shape_of(128, 1, 128) == (128, 1, 128)
-    assert shape_of(4096, 32, 128) == (4096, 64, 128)
-    assert shape_of(4097, 1, 512) is None
-    assert shape_of(16, 1, 513) is None

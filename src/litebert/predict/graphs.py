@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from litebert.model.encoder import Encoder
 from litebert.predict.fused import FusedEncoder
 
 TOKENS = (16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 2560, 3072, 4096)
@@ -20,11 +22,17 @@ SEQUENCES = (1, 4, 16, 64, 256)
 LENGTHS = (64, 128, 256, 512)
 
 
+class Replayable(Protocol):
+    """A torch.cuda.CUDAGraph, or what stands for one in a test."""
+
+    def replay(self) -> None: ...
+
+
 @dataclass
 class Graph:
     """A recorded pass with the places where its input and output lie."""
 
-    graph: torch.cuda.CUDAGraph
+    graph: Replayable
     ids: Tensor  # [T]
     segments: Tensor  # [T]
     positions: Tensor  # [T]
@@ -40,10 +48,10 @@ def round_up(value: int, steps: tuple[int, ...]) -> int | None:
 class GraphedEncoder(FusedEncoder):
     """A FusedEncoder on a GPU that replays recorded passes where a batch fits one, and runs plainly where not."""
 
-    def __init__(self, encoder: torch.nn.Module, compiled: bool = False):
-        super().__init__(encoder, compiled)  # type: ignore[arg-type]
+    def __init__(self, encoder: Encoder, compiled: bool = False):
+        super().__init__(encoder, compiled)
         self._graphs: dict[tuple[int, int, int], Graph | None] = {}
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool: Any = None  # one memory for all graphs, since one runs at a time
 
     def encode(
         self,
@@ -83,6 +91,7 @@ class GraphedEncoder(FusedEncoder):
                 for _ in range(3):
                     super().encode(*arguments)
             torch.cuda.current_stream(device).wait_stream(side)
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool):
                 hidden = super().encode(*arguments)
