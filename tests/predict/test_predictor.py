@@ -141,7 +141,7 @@ def test_a_job_that_fails_fails_alone(monkeypatch):
     next(broken._steps)
     results = predictor.run([good, too_long, broken])
     assert isinstance(results[0], Result)
-    assert isinstance(results[1], IndexError)
+    assert isinstance(results[1], InputError)
     assert isinstance(results[2], ZeroDivisionError)
     np.testing.assert_allclose(results[0].vector, predictor.embed("anna slept").vector, rtol=1e-5)
 

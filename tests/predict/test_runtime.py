@@ -8,6 +8,7 @@ import torch
 from small_models import LABELS, runtime_of, small_model
 from small_vocabularies import english
 
+from litebert.errors import InputError
 from litebert.model.hub import save_model
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
 
@@ -154,5 +155,12 @@ def test_as_transformers_on_a_padded_batch(head, names, tmp_path):
 
 def test_second_segment_of_a_model_that_knows_one():
     runtime = runtime_of("encoder", type_vocab_size=1)
-    (output,) = runtime.run(random_requests({"mean"})[:1])
+    (output,) = runtime.run(random_requests({"mean", "attentions"})[:1])
     assert np.isfinite(output["mean"]).all()
+
+
+@pytest.mark.parametrize("ids", [[], [10**6], [-1], [5] * 49], ids=["none", "unknown", "negative", "too many"])
+def test_what_no_model_can_take_is_refused(ids):
+    request = Request(np.array(ids, np.int32), np.zeros(len(ids), np.int8), frozenset({"mean"}))
+    with pytest.raises(InputError):
+        runtime_of("encoder").run([request])

@@ -12,7 +12,6 @@ from litebert.tasks.task import Task, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
 
-
 # As users name them -> the precision of the exported file; None: torch.
 RUNTIMES: dict[str, Literal["auto", "fp32", "int8"] | None] = {
     "torch": None,

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from litebert.errors import InputError
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.model.heads import AnswerOutput, Model, PretrainingOutput
@@ -72,7 +73,7 @@ class Runtime(Protocol):
 
 
 class TorchRuntime:
-    """A model in torch: fp32 on a CPU, bf16 on a GPU that has it."""
+    """A model in torch: fp32 on a CPU, bf16 on a GPU that has it. It takes the model over and changes its encoder."""
 
     def __init__(self, model: Model, device: Device, max_tokens: int = 8192):
         self.config = model.config
@@ -95,6 +96,8 @@ class TorchRuntime:
     @torch.inference_mode()
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order; safe to call from several threads."""
+        for request in requests:
+            self._check(request)
         results: list[Outputs] = [{} for _ in requests]
         packed = [i for i, request in enumerate(requests) if request.want - {"attentions"}]
         with self._lock:
@@ -112,11 +115,10 @@ class TorchRuntime:
         lengths = np.array([len(request) for request in requests])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         total = int(starts[-1])
-        segments = np.concatenate([request.segments for request in requests])
         table = np.concatenate(
             [
                 *(request.ids for request in requests),
-                np.minimum(segments, self.config.type_vocab_size - 1),
+                *(self._segments(request) for request in requests),
                 np.arange(total) - np.repeat(starts[:-1], lengths),
                 starts,
             ],
@@ -164,9 +166,21 @@ class TorchRuntime:
 
     def _attentions(self, request: Request) -> NDArray[np.float32]:
         """The maps of one sequence, by the plain encoder: the fast kernels never write them down."""
-        ids, segments = (self._tensor(x.astype(np.int64))[None] for x in (request.ids, request.segments))
+        ids, segments = (self._tensor(x.astype(np.int64))[None] for x in (request.ids, self._segments(request)))
         maps = self.encoder.plain(ids, segment_ids=segments, output_attentions=True).attentions
         return _numpy(torch.cat(maps))  # [L, A, S, S]
+
+    def _check(self, request: Request) -> None:
+        """Refuse what would end in an index error, or on a GPU in a dead process."""
+        most, ids = self.config.max_position_embeddings, request.ids
+        if not 0 < len(ids) <= most:
+            raise InputError(f"a sequence has {len(ids)} tokens, the model takes 1 to {most}")
+        if ids.min() < 0 or ids.max() >= self.config.vocab_size:
+            raise InputError(f"a sequence holds ids {ids.min()} to {ids.max()}, the model has {self.config.vocab_size}")
+
+    def _segments(self, request: Request) -> NDArray[np.int8]:
+        # A model with one kind of segment takes a pair for one text.
+        return np.minimum(request.segments, np.int8(min(127, self.config.type_vocab_size - 1)))
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device.device, non_blocking=True)
