@@ -12,6 +12,7 @@ import numpy as np
 from litebert.errors import InputError
 from litebert.predict import results
 
+TEXT_FIELDS = ("text", "pair", "a", "b", "question", "context", "passage")
 ABILITIES = ("fill_mask", "sentence_order", "coherence", "embed", "classify", "tag", "answer", "choose", "attention")
 
 
@@ -35,7 +36,7 @@ class FakePredictor:
     def job(self, ability, **arguments):
         if ability not in self.abilities:
             raise InputError(f"{self.name} cannot {ability}; litebert finetune makes a model that can")
-        texts = [value for value in arguments.values() if isinstance(value, str)]
+        texts = [value for name, value in arguments.items() if name in TEXT_FIELDS and value is not None]
         for text in texts:
             if not text.strip():
                 raise InputError("text: is empty")

@@ -153,6 +153,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
         lifespan=lifespan,
         docs_url=None,  # FastAPI's own page loads its code from elsewhere
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.service = service
     app.include_router(abilities)

@@ -90,6 +90,12 @@ class Gate:
             await self._pass(scope, receive, answer)
         except Refusal as refusal:
             await refusal.response()(scope, receive, answer)
+        except asyncio.CancelledError:
+            if not exchange.status:  # the end of the server's patience at its shutdown
+                await Refusal(503, "closing", "the server was stopped before it could answer").response()(
+                    scope, receive, answer
+                )
+            raise
         except Exception as error:
             log_event("failed", logging.ERROR, error, id=number, endpoint=path)
             if exchange.status:  # too late for another answer
@@ -128,23 +134,23 @@ class Gate:
         """The body, which must be small enough and come in time; None if the client went away."""
         limit = self._settings.request_bytes
         length = headers.get(b"content-length", b"0")
-        chunks, size = [], 0
+        size = int(length) if length.isdigit() and int(length) > limit else 0
+        chunks, more = [], True
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                more = not length.isdigit() or int(length) <= limit
-                size = 0 if more else int(length)
-                while more:
+                while more and size <= limit:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
                     chunks.append(message.get("body", b""))
                     size += len(chunks[-1])
-                    more = message.get("more_body", False) and size <= limit
+                    more = message.get("more_body", False)
         except TimeoutError:
             raise Refusal(408, "too_slow", f"the request took longer than {self._settings.timeout_s:g} s") from None
         if size > limit:
             del chunks
-            await self._drain(headers, receive)
+            if more:
+                await self._drain(headers, receive)
             self._metrics.refused.add(1, model="", reason="too_large")
             raise Refusal(413, "too_large", f"a request may have at most {limit:,} bytes; cut the text or send parts")
         return b"".join(chunks)

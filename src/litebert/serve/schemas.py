@@ -96,6 +96,9 @@ class Answer(Request):
     question: Texts
     context: Annotated[Texts, Field(description="Where the answer stands; any length.")]
     top: Annotated[int, Field(description="Candidates to return.", ge=1, le=20)] = 3
+    threshold: Annotated[
+        float | None, Field(description="No answer above this score; null: the model's own.", allow_inf_nan=False)
+    ] = None
 
     model_config = _example(question="who lives in oslo?", context="anna lives in oslo. her brother lives in rome.")
 

@@ -61,7 +61,10 @@ def serve(
         if not settings.is_loopback and not settings.api_key:
             log_event("open_to_others", advice="other machines can reach this server; --api-key asks for a key")
         announce(address)
-        asyncio.run(Server(config).serve(sockets=[listening]))
+        server = Server(config)
+        asyncio.run(server.serve(sockets=[listening]))
+        if server.force_exit:  # Ctrl-C a second time: not everything was finished
+            raise KeyboardInterrupt
 
 
 def open_socket(settings: ServeConfig) -> socket.socket:

@@ -1,0 +1,34 @@
+"""Servers that several tests share."""
+
+from __future__ import annotations
+
+import pytest
+from fake_predictor import FakePredictor
+from running import running
+from tiny_models import TASKS, write_models
+
+
+@pytest.fixture
+def fake():
+    return FakePredictor()
+
+
+@pytest.fixture(scope="session")
+def tiny_folders(tmp_path_factory):
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def tiny_predictors(tiny_folders):
+    """A real Predictor per kind of model."""
+    from litebert.predict.predictor import Predictor
+
+    assert set(tiny_folders) == set(TASKS)
+    return {name: Predictor(folder, device="cpu", threads=1) for name, folder in tiny_folders.items()}
+
+
+@pytest.fixture(scope="session")
+def tiny_server(tiny_predictors):
+    """A server with all of them."""
+    with running(tiny_predictors) as client:
+        yield client

@@ -1,0 +1,75 @@
+"""A real server for the tests: uvicorn on a free port of this machine, in a thread or in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from litebert.serve.app import create_app
+from litebert.serve.config import ServeConfig
+
+
+@contextlib.contextmanager
+def running(predictors, **settings):
+    """Serve predictors for a while: with running({"fake": FakePredictor()}) as client: client.get("/health")."""
+    app = create_app(predictors, ServeConfig(**settings))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started or not thread.is_alive())
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            client.app = app
+            yield client
+    finally:
+        for predictor in predictors.values():
+            if hasattr(predictor, "go"):
+                predictor.go.set()  # a failed test must not hang as well
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def process(*command, **environment):
+    """A command that prints `... at ADDRESS`: yields (process, address), and ends the process if it is still there."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **environment}
+    child = subprocess.Popen(
+        [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
+    )
+    try:
+        line = child.stdout.readline()
+        assert " at http" in line, (line, child.stderr.read() if child.poll() is not None else "")
+        yield child, line.split(" at ")[1].split()[0]
+    finally:
+        if child.poll() is None:
+            child.send_signal(signal.SIGKILL)
+        child.communicate()
+
+
+def at_once(count, call):
+    """The results of count calls made at the same time: at_once(3, lambda i: client.get("/health"))."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(call, range(count)))
+
+
+def wait_until(condition, seconds=20.0):
+    """Wait for a condition, and fail if it does not come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.005)
+
+
+HERE = Path(__file__).parent

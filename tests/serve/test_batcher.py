@@ -1,0 +1,195 @@
+"""Requests share batches; the queue is bounded; what was accepted is answered, or told why not."""
+
+from __future__ import annotations
+
+import threading
+
+import httpx
+import pytest
+from fake_predictor import FakePredictor
+from running import at_once, running, wait_until
+
+
+def embed(client, text, **fields):
+    return client.post("/embed", json={"text": text, **fields})
+
+
+def occupy(client, fake):
+    """One request that sits in the model (behind the warm-up, which runs first)."""
+    fake.entered.clear()
+    thread = threading.Thread(target=embed, args=(client, "occupied"))
+    thread.start()
+    return thread
+
+
+def served(fake):
+    """The batches that came from requests, as the texts in them."""
+    return [
+        [job.arguments["text"] for job in batch] for batch in fake.batches if batch[0].arguments.get("text") in TEXTS
+    ]
+
+
+TEXTS = {"occupied", *(f"text {i}" for i in range(40))}
+
+
+def test_requests_that_wait_together_run_together_and_nobody_gets_anothers_answer(fake):
+    with running({"fake": fake}) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.go.clear()
+        first = occupy(client, fake)
+        wait_until(fake.entered.is_set)
+        texts = [f"text {i}" for i in range(20)]
+
+        def ask(i):
+            return embed(client, [texts[i], texts[i] + "0" * i])
+
+        def release():
+            wait_until(lambda: len(client.app.state.service.batchers["fake"]._queue) == 20)
+            fake.go.set()
+
+        releasing = threading.Thread(target=release)
+        releasing.start()
+        answers = at_once(20, ask)
+        first.join()
+        releasing.join()
+    for i, answer in enumerate(answers):
+        lengths = [result["vector"][0] for result in answer.json()["results"]]
+        assert lengths == [len(texts[i]), len(texts[i]) + i]
+    assert len(fake.batches[-1]) == 40, "all twenty waiting requests went through the model at once"
+
+
+def test_a_batch_ends_at_its_budget_and_keeps_the_order_of_arrival(fake):
+    # Each text costs 4 tokens, so a budget of 10 takes two requests.
+    with running({"fake": fake}, batch_tokens=10) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.go.clear()
+        first = occupy(client, fake)
+        wait_until(fake.entered.is_set)
+        queue = client.app.state.service.batchers["fake"]._queue
+        threads = []
+        for i in range(6):
+            threads.append(threading.Thread(target=embed, args=(client, f"text {i}")))
+            threads[-1].start()
+            wait_until(lambda i=i: len(queue) == i + 1)
+        fake.go.set()
+        for thread in [first, *threads]:
+            thread.join()
+    assert served(fake)[1:] == [["text 0", "text 1"], ["text 2", "text 3"], ["text 4", "text 5"]]
+
+
+def test_abilities_share_a_batch(fake):
+    with running({"fake": fake}, batch_wait_ms=200) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        calls = [("/embed", {"text": "text 1"}), ("/attention", {"text": "text 2"})]
+        at_once(2, lambda i: client.post(calls[i][0], json=calls[i][1]).raise_for_status())
+    assert {job.ability for job in fake.batches[-1]} == {"embed", "attention"}
+
+
+def test_a_request_larger_than_the_budget_runs_alone(fake):
+    with running({"fake": fake}, batch_tokens=5) as client:
+        assert embed(client, "a b c d e f g h i j").status_code == 200
+
+
+@pytest.mark.parametrize("setting", [{"queue_requests": 3}, {"queue_tokens": 12, "request_tokens": 12}])
+def test_a_full_queue_refuses_with_429_and_loses_nothing(fake, setting):
+    # Each text costs 4 tokens: three fit either queue.
+    with running({"fake": fake}, **setting) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.go.clear()
+        first = occupy(client, fake)
+        wait_until(fake.entered.is_set)
+        answers: list[httpx.Response] = []
+        threads = [threading.Thread(target=lambda i=i: answers.append(embed(client, f"text {i}"))) for i in range(10)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(answers) == 7)
+        assert {answer.status_code for answer in answers} == {429}
+        for answer in answers:
+            assert answer.json()["error"]["code"] == "queue_full"
+            assert 1 <= int(answer.headers["retry-after"]) <= 60
+        assert 'litebert_refused_total{model="fake",reason="queue_full"} 7' in client.get("/metrics").text
+        assert 'litebert_queue_requests{model="fake"} 3' in client.get("/metrics").text
+        fake.go.set()
+        for thread in [first, *threads]:
+            thread.join()
+        assert [answer.status_code for answer in answers].count(200) == 3
+        assert 'litebert_queue_tokens{model="fake"} 0' in client.get("/metrics").text
+
+
+def test_a_request_that_cannot_start_in_time_is_503_and_never_runs(fake):
+    with running({"fake": fake}, timeout_s=0.3) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.go.clear()
+        first = occupy(client, fake)
+        wait_until(fake.entered.is_set)
+        late = embed(client, "text 1")
+        assert (late.status_code, late.json()["error"]["code"]) == (503, "overloaded")
+        assert int(late.headers["retry-after"]) >= 1
+        fake.go.set()
+        first.join()
+        assert embed(client, "text 2").status_code == 200
+    assert ["text 1"] not in served(fake)
+
+
+def test_a_request_that_does_not_finish_in_time_is_504(fake):
+    with running({"fake": fake}, timeout_s=0.2) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.go.clear()
+        late = embed(client, "text 1")
+        assert (late.status_code, late.json()["error"]["code"]) == (504, "timeout")
+        fake.go.set()
+        assert embed(client, "text 2").status_code == 200
+
+
+def test_a_job_that_fails_takes_no_other_down(fake):
+    with running({"fake": fake}, batch_wait_ms=200) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        texts = ["text 1", "explode", "explain"]
+        answers = at_once(3, lambda i: embed(client, texts[i]))
+        assert len(fake.batches[-1]) == 3
+        assert [answer.status_code for answer in answers] == [200, 503, 422]
+        assert answers[1].json()["error"]["code"] == "failed"
+        assert "found out late" in answers[2].json()["error"]["message"]
+        assert 'litebert_failures_total{model="fake"} 1' in client.get("/metrics").text
+
+
+def test_a_model_that_breaks_altogether_is_503_and_the_server_lives(fake):
+    def broken(jobs):
+        raise MemoryError("gone")
+
+    with running({"fake": fake}) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.run = broken
+        assert embed(client, "text 1").status_code == 503
+        del fake.run
+        assert embed(client, "text 1").status_code == 200
+
+
+def test_not_ready_before_the_warm_up_is_over(fake):
+    fake.go.clear()
+    with running({"fake": fake, "other": FakePredictor("other")}) as client:
+        answer = client.get("/ready")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "warming_up")
+        assert "fake" in answer.json()["error"]["message"]
+        assert client.get("/health").status_code == 200
+        fake.go.set()
+        wait_until(lambda: client.get("/ready").status_code == 200)
+    assert {batch[0].ability for batch in fake.batches} == set(fake.abilities), "every ability was tried once"
+
+
+def test_closing_finishes_what_waits(fake):
+    fake.seconds = 0.1
+    answers = []
+    with running({"fake": fake}, batch_tokens=4) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        url = client.base_url.join("/embed")
+        threads = [
+            threading.Thread(target=lambda i=i: answers.append(httpx.post(url, json={"text": f"text {i}"}, timeout=30)))
+            for i in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(client.app.state.service.batchers["fake"]._queue) >= 4)
+    for thread in threads:
+        thread.join()
+    assert [answer.status_code for answer in answers] == [200] * 6

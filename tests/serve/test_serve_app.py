@@ -1,0 +1,208 @@
+"""Every ability through HTTP gives what the Predictor gives, in the form that OpenAPI promises."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import httpx
+import pydantic
+import pytest
+from fake_predictor import FakePredictor
+from running import running
+
+from litebert.predict import results
+from litebert.serve import schemas
+from litebert.serve.app import abilities, create_app
+
+CALLS = {
+    "fill_mask": {"text": ["Anna [MASK] the old [MASK].", "[MASK] slept."], "top": 3},
+    "sentence_order": {"a": "Anna bought 1,000 apples.", "b": "Ben slept.", "symmetric": True},
+    "coherence": {"text": "Anna slept. Ben read the old book. The rain fell. A farmer walked to the café."},
+    "embed": {"text": ["Anna slept.", "Zoë slept. " * 40], "pooling": "mean"},
+    "classify": {"text": "The teacher slept on Monday.", "pair": "Ben read."},
+    "tag": {"text": "Anna and Zoë walked to the café on Monday."},
+    "answer": {"question": "Who slept?", "context": "Ben read the old book. Anna slept. " * 8, "top": 2},
+    "choose": {"passage": "Anna slept.", "question": "Who slept?", "options": ["Ben", "Anna", "A farmer"]},
+    "attention": {"text": "Anna read the old book.", "pair": "Ben slept."},
+}
+
+
+@pytest.mark.parametrize("ability", CALLS)
+def test_the_server_answers_what_the_predictor_answers(tiny_server, tiny_predictors, ability):
+    answer = tiny_server.post(schemas.path_of(ability), json=CALLS[ability])
+    assert answer.status_code == 200, answer.text
+    model = answer.json()["model"]
+    expected = getattr(tiny_predictors[model], ability)(**CALLS[ability])
+    expected = [each.as_dict() for each in (expected if isinstance(expected, list) else [expected])]
+    for mine, theirs in zip(answer.json()["results"], json.loads(json.dumps(expected)), strict=True):
+        assert_alike(mine, theirs, 1e-4 if ability == "attention" else 1e-5)
+
+
+def assert_alike(mine, theirs, tolerance):
+    """The same structure and words, and numbers that differ by rounding only."""
+    if isinstance(theirs, float):
+        assert mine == pytest.approx(theirs, abs=tolerance)
+    elif isinstance(theirs, dict):
+        assert list(mine) == list(theirs)
+        for key in theirs:
+            assert_alike(mine[key], theirs[key], tolerance)
+    elif isinstance(theirs, list):
+        assert len(mine) == len(theirs)
+        for one, other in zip(mine, theirs, strict=True):
+            assert_alike(one, other, tolerance)
+    else:
+        assert mine == theirs
+
+
+PAIRS = [
+    (schemas.Candidate, results.Candidate),
+    (schemas.Mask, results.Mask),
+    (schemas.JointFill, results.JointFill),
+    (schemas.FilledMasks, results.FilledMasks),
+    (schemas.SentenceOrderResult, results.SentenceOrder),
+    (schemas.Sentence, results.Sentence),
+    (schemas.CoherenceResult, results.Coherence),
+    (schemas.Embedding, results.Embedding),
+    (schemas.Classification, results.Classification),
+    (schemas.TaggedWord, results.TaggedWord),
+    (schemas.Entity, results.Entity),
+    (schemas.Tagging, results.Tagging),
+    (schemas.AnswerSpan, results.AnswerSpan),
+    (schemas.AnswerResult, results.Answer),
+    (schemas.Choice, results.Choice),
+    (schemas.AttentionResult, results.Attention),
+]
+
+
+@pytest.mark.parametrize(("schema", "result"), PAIRS, ids=lambda each: each.__name__)
+def test_schemas_name_the_fields_of_the_results(schema, result):
+    assert list(schema.model_fields) == [field.name for field in dataclasses.fields(result)]
+
+
+def test_every_kind_of_result_has_its_schema():
+    kinds = {each for each in vars(results).values() if dataclasses.is_dataclass(each)} - {results.Result}
+    assert kinds == {result for _, result in PAIRS}
+
+
+def test_requests_take_what_the_abilities_take():
+    """A parameter added to an ability should be reachable over HTTP."""
+    import inspect
+
+    from litebert.predict.abilities import ABILITIES
+
+    assert list(schemas.REQUESTS) == list(ABILITIES)
+    for name, ability in ABILITIES.items():
+        taken = [each for each in inspect.signature(ability.steps).parameters if each not in ("inputs", "task")]
+        offered = [each for each in schemas.REQUESTS[name].model_fields if each != "model"]
+        assert offered == taken, name
+
+
+def test_several_models(tiny_server):
+    models = tiny_server.get("/models").json()["models"]
+    assert models[0]["name"] == "pretraining"
+    by_default = {
+        ability: tiny_server.post(schemas.path_of(ability), json=CALLS[ability]).json()["model"] for ability in CALLS
+    }
+    # The first that has the ability.
+    assert by_default["embed"] == by_default["fill_mask"] == "pretraining"
+    assert (by_default["classify"], by_default["answer"]) == ("classification", "answer")
+    named = tiny_server.post("/embed", json={"text": "Anna", "model": "answer"}).json()
+    assert named["model"] == "answer"
+    other = tiny_server.post("/embed", json={"text": "Anna"}).json()
+    assert named["results"] != other["results"]
+
+
+def test_asking_a_model_for_what_it_cannot_do_names_the_command(tiny_server):
+    answer = tiny_server.post("/fill-mask", json={"text": "a [MASK]", "model": "answer"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_such_ability")
+    assert "litebert pretrain" in answer.json()["error"]["message"]
+    answer = tiny_server.post("/tag", json={"text": "a", "model": "pretraining"})
+    assert "litebert finetune" in answer.json()["error"]["message"]
+
+
+def test_an_unknown_model_is_404_with_a_hint(tiny_server):
+    answer = tiny_server.post("/embed", json={"text": "a", "model": "pretrainin"})
+    assert answer.status_code == 404
+    assert "did you mean 'pretraining'" in answer.json()["error"]["message"]
+
+
+def test_lists_are_answered_in_order_and_one_bad_input_is_named(tiny_server):
+    texts = ["Anna slept.", "Ben read the old book (twice).", "Zoë"]
+    together = tiny_server.post("/embed", json={"text": texts}).json()["results"]
+    for text, result in zip(texts, together, strict=True):
+        alone = tiny_server.post("/embed", json={"text": text}).json()["results"][0]
+        assert result["vector"] == pytest.approx(alone["vector"], abs=1e-5)
+    answer = tiny_server.post("/embed", json={"text": ["Anna", " ", "Ben"]})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].startswith("input 1: ")
+
+
+def test_limits_on_inputs_and_tokens():
+    with running({"fake": FakePredictor()}, request_inputs=3, request_tokens=50) as client:
+        assert client.post("/embed", json={"text": ["a"] * 3}).status_code == 200
+        answer = client.post("/embed", json={"text": ["a"] * 4})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_inputs")
+        answer = client.post("/embed", json={"text": "a " * 49})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_tokens")
+
+
+def test_openapi_describes_every_endpoint(tiny_server):
+    description = tiny_server.get("/openapi.json").json()
+    for ability, request in schemas.REQUESTS.items():
+        operation = description["paths"][schemas.path_of(ability)]["post"]
+        assert operation["description"]
+        assert {"200", "401", "404", "413", "422", "429", "503"} <= set(operation["responses"])
+        example = schemas.example_of(ability)
+        assert request.model_validate(example).inputs()
+        reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        assert description["components"]["schemas"][reference.split("/")[-1]]["examples"] == [example]
+    assert "HTTPValidationError" not in description["components"]["schemas"], "FastAPI's own form of errors is not ours"
+
+
+@pytest.mark.parametrize("ability", CALLS)
+def test_the_examples_of_the_documentation_work(tiny_server, ability):
+    answer = tiny_server.post(schemas.path_of(ability), json=schemas.example_of(ability))
+    assert answer.status_code == 200, answer.text
+
+
+def test_the_documentation_needs_no_network(tiny_server):
+    page = tiny_server.get("/docs").text
+    assert "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    for ability in schemas.REQUESTS:
+        assert f"</small> {schemas.path_of(ability)}</h2>" in page
+
+
+def test_answers_have_the_promised_form(tiny_server):
+    """What FastAPI would have checked, had the answer not been written by hand."""
+    seen = set()
+    for route in abilities.routes:
+        ability = route.path.strip("/").replace("-", "_")
+        answer = tiny_server.post(route.path, json=CALLS[ability])
+        pydantic.TypeAdapter(route.response_model).validate_json(answer.content, strict=True)
+        seen.add(ability)
+    assert seen == set(CALLS)
+
+
+def test_an_app_needs_a_model():
+    from litebert.errors import ConfigError
+
+    with pytest.raises(ConfigError, match="at least one model"):
+        create_app({})
+
+
+def test_any_asgi_server_can_run_the_app(fake):
+    """create_app alone is enough: the lifespan starts and ends the threads."""
+    import asyncio
+
+    async def talk():
+        app = create_app({"fake": fake})
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client,
+        ):
+            answers = await asyncio.gather(*(client.post("/embed", json={"text": "x" * i}) for i in range(1, 9)))
+        return [answer.json()["results"][0]["vector"][0] for answer in answers]
+
+    assert asyncio.run(talk()) == [1, 2, 3, 4, 5, 6, 7, 8]

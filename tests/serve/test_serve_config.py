@@ -1,0 +1,48 @@
+"""Settings that cannot be are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from litebert.config import build, override
+from litebert.errors import ConfigError
+from litebert.serve.config import ServeConfig
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("port=-1", "port"),
+        ("port=70000", "port"),
+        ("queue_requests=0", "queue_requests"),
+        ("batch_tokens=0", "batch_tokens"),
+        ("timeout_s=0", "timeout_s"),
+        ("timeout_s=nan", "timeout_s"),
+        ("batch_wait_ms=-1", "batch_wait_ms"),
+        ("request_tokens=100000", "request_tokens"),
+        ("api_key=''", "api_key"),
+        ("api_key=clé", "api_key"),
+        ("time_out=3", "timeout_s"),
+    ],
+)
+def test_impossible_settings_are_named(setting, key):
+    with pytest.raises(ConfigError, match=key):
+        build(ServeConfig, override({}, [setting]))
+
+
+def test_a_key_that_no_header_can_carry():
+    with pytest.raises(ConfigError, match="api_key"):
+        ServeConfig(api_key="a\nb")
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("example.org", False)],
+)
+def test_loopback(host, loopback):
+    assert ServeConfig(host=host).is_loopback is loopback
+
+
+def test_only_this_machine_by_default():
+    assert ServeConfig().is_loopback
+    assert ServeConfig().api_key is None

@@ -1,0 +1,121 @@
+"""Whole processes: what they accept they finish, and they say why they cannot start."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+from running import HERE, process, wait_until
+
+from litebert.cli.serve import name_models
+from litebert.errors import ConfigError
+
+
+def test_sigterm_lets_accepted_requests_finish():
+    with process(HERE / "serve_fake.py", 0.25, "batch_tokens=4") as (child, address):
+        wait_until(lambda: httpx.get(f"{address}/ready").status_code == 200)
+        answers = []
+        threads = [
+            threading.Thread(
+                target=lambda i=i: answers.append(httpx.post(f"{address}/embed", json={"text": "x" * i}, timeout=30))
+            )
+            for i in range(1, 7)
+        ]
+        for thread in threads:
+            thread.start()
+        # All six were accepted, and at most one is done.
+        wait_until(lambda: queued(address) >= 4)
+        child.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{address}/health")  # no new ones
+        for thread in threads:
+            thread.join()
+        assert child.wait(20) == 0
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert sorted(answer.json()["results"][0]["vector"][0] for answer in answers) == [1, 2, 3, 4, 5, 6]
+
+
+def queued(address):
+    lines = httpx.get(f"{address}/metrics").text.splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("litebert_queue_requests{"))
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    with process(HERE / "serve_fake.py", 20) as (child, address):
+        answers = []
+        ask = threading.Thread(
+            target=lambda: answers.append(httpx.post(f"{address}/embed", json={"text": "a"}, timeout=30))
+        )
+        ask.start()
+        wait_until(lambda: queued(address) == 1)  # behind the warm-up, which takes 20 s
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert child.wait(10) == 130
+        ask.join()
+    assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "closing")
+
+
+def test_a_taken_port_is_said(cli):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = cli("serve", "--port", port)
+    assert result.code == 2
+    assert f"127.0.0.1:{port}" in result.err
+    assert "--port" in result.err
+
+
+@pytest.mark.parametrize("module", ["fastapi", "uvicorn"])
+def test_without_the_extra_its_name_is_said(cli, monkeypatch, module):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == module else find(name, *rest))
+    result = cli("serve")
+    assert result.code == 2
+    assert 'pip install "litebert[serve]"' in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "queue=3"], "queue_requests"),
+        (["--set", "timeout_s=soon"], "timeout_s"),
+        (["a=x", "a=y"], "two models are called 'a'"),
+        (["=x"], "NAME=FOLDER"),
+        (["nowhere-at-all"], "nowhere-at-all"),
+        (["--port", "99999"], "port"),
+    ],
+)
+def test_mistakes_on_the_command_line(cli, arguments, words):
+    result = cli("serve", *arguments, *(["--port", "0"] if "--port" not in arguments else []))
+    assert result.code == 2, result
+    assert words in result.err
+
+
+def test_names_of_models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "lr=3").mkdir(parents=True)
+    assert name_models([]) == {"default": "default"}
+    assert name_models(["runs/sst2/", "qa=runs/squad"]) == {"sst2": "runs/sst2/", "qa": "runs/squad"}
+    assert name_models(["runs/lr=3"]) == {"lr=3": "runs/lr=3"}
+    with pytest.raises(ConfigError, match="two models"):
+        name_models(["a/best", "b/best"])
+
+
+def test_the_command_serves_a_model_folder(tiny_folders):
+    folder = tiny_folders["classification"]
+    with process("-m", "litebert", "serve", f"mood={folder}", "--port", "0", "--threads", "1") as (child, address):
+        answer = httpx.post(f"{address}/classify", json={"text": "Anna slept."}, timeout=60)
+        assert answer.status_code == 200
+        assert answer.json()["model"] == "mood"
+        assert set(answer.json()["results"][0]["probabilities"]) == {"sad", "calm", "glad"}
+        child.terminate()
+        assert child.wait(20) == 0
