@@ -1,0 +1,190 @@
+"""The commands: every kind of task from files to a scored model, seeds and sweeps, ensembles, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from toy_tasks import make_files, make_model, rows_of, write_rows
+
+from litebert.finetune.results import read_scores
+
+SETTINGS = ("batch=8", "steps=6", "max_length=40", "optim.lr=0.01", "log.evaluate_every=3", "device.threads=1")
+# kind, seed of the files (an odd one has questions without an answer), files that servers take
+KINDS = {
+    "classification": ("classification", 0, ["classification-test.tsv"]),
+    "regression": ("regression", 0, ["regression-test.tsv"]),
+    "multi-label": ("multi-label", 0, ["multi-label-test.tsv"]),
+    "token-classification": ("token-classification", 0, ["token-classification-test.tsv"]),
+    "multiple-choice": ("multiple-choice", 0, ["multiple-choice-test.json"]),
+    "question-answering": ("question-answering", 0, ["question-answering-test-predictions.json"]),
+    "no-answer": ("question-answering", 1, ["question-answering-test-null-odds.json"]),
+}
+
+
+def command(kind, files, model, out, *more):
+    arguments = ["finetune", "--task", kind, "--model", model, "--out", out]
+    for split, path in files.items():
+        arguments += [f"--{split}", path]
+    for setting in SETTINGS:
+        arguments += ["--set", setting]
+    return [*arguments, *more]
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_every_kind_from_files_to_scores(cli, toy_model, tmp_path, case):
+    kind, seed, submissions = KINDS[case]
+    files = make_files(tmp_path / "files", kind, seed=seed)
+    done = cli(*command(kind, files, toy_model, tmp_path / "run"))
+    assert done.code == 0, done
+    scores = read_scores(tmp_path / "run")
+    assert list(scores.splits) == ["dev", "test"]
+    assert f"model:  {tmp_path / 'run' / 'best'}" in done.out
+    assert (tmp_path / "run" / "report.html").is_file()
+    written = {path.name for path in (tmp_path / "run" / "predictions").iterdir()}
+    assert {"dev.jsonl", "test.jsonl", *submissions} <= written
+
+    # The saved model scores the same when it is opened again.
+    again = cli("evaluate", tmp_path / "run" / "best", "--data", files["dev"], "--json", "--device", "cpu")
+    assert again.code == 0, again
+    (row,) = json.loads(again.out)
+    metric = f"best_{scores.metric}" if case == "no-answer" else scores.metric  # it has kept the best threshold
+    expected = scores.splits["dev"][metric].value
+    assert row["scores"][scores.metric]["value"] == pytest.approx(expected, abs=1e-6)
+    assert row["examples"] == 12
+
+
+def test_seeds_and_rates_in_one_command_that_skips_what_is_done(cli, toy_model, tmp_path, monkeypatch):
+    files = make_files(tmp_path / "files", "classification")
+    sweep = command("classification", files, toy_model, tmp_path / "study", "--lr", "1e-2,1e-3")
+    first = cli(*sweep, "--seeds", "1")
+    assert first.code == 0, first
+    changed = (tmp_path / "study" / "lr-0.01-seed-0" / "scores.json").stat().st_mtime_ns
+    done = cli(*sweep, "--seeds", "2")
+    assert done.code == 0, done
+    assert (tmp_path / "study" / "lr-0.01-seed-0" / "scores.json").stat().st_mtime_ns == changed
+    summary = json.loads((tmp_path / "study" / "summary.json").read_text())
+    assert [run["name"] for run in summary["runs"]] == [
+        "lr-0.01-seed-0",
+        "lr-0.01-seed-1",
+        "lr-0.001-seed-0",
+        "lr-0.001-seed-1",
+    ]
+    by_lr = {}
+    for run in summary["runs"]:
+        by_lr.setdefault(run["lr"], []).append(run["splits"]["dev"]["accuracy"]["value"])
+    for setting in summary["settings"]:
+        assert setting["median"] == pytest.approx(sum(by_lr[setting["lr"]]) / 2)
+        assert (setting["min"], setting["max"]) == (min(by_lr[setting["lr"]]), max(by_lr[setting["lr"]]))
+    assert summary["completed"]
+    assert "median" in done.out
+    best = tmp_path / "study" / "best" / "model.safetensors"
+    assert best.read_bytes() == (tmp_path / "study" / summary["best"] / "best" / "model.safetensors").read_bytes()
+    page = cli("report", tmp_path / "study", "--out", tmp_path / "page.html")
+    assert page.code == 0, page
+    assert "lr-0.001-seed-1" in (tmp_path / "page.html").read_text()
+
+    # And the models of a study as an ensemble.
+    models = [tmp_path / "study" / run["name"] / "best" for run in summary["runs"][:2]]
+    together = cli("evaluate", *models, "--data", files["test"], "--predictions", tmp_path / "said", "--json")
+    assert together.code == 0, together
+    rows = json.loads(together.out)
+    assert [row["model"] for row in rows] == [*map(str, models), "ensemble"]
+    lines = [json.loads(line) for line in (tmp_path / "said" / "test.jsonl").read_text().splitlines()]
+    right = sum(line["prediction"] == line["gold"] for line in lines) / len(lines)
+    assert rows[-1]["scores"]["accuracy"]["value"] == pytest.approx(right)
+    assert (tmp_path / "said" / "classification-test.tsv").is_file()
+
+
+def test_an_official_folder_with_a_table_14_recipe(cli, toy_model, tmp_path):
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    labels = {"pos": "1", "neg": "0"}
+    for name, seed in (("train", 0), ("dev", 2)):
+        rows = rows_of("classification", 16, seed)
+        body = "".join(f"{row['text']} \t{labels[row['label']]}\n" for row in rows)
+        (folder / f"{name}.tsv").write_text("sentence\tlabel\n" + body, encoding="utf-8")
+    arguments = ["finetune", "--task", "sst-2", "--data", folder, "--model", toy_model, "--recipe", "v2"]
+    settings = ["--set", "steps=4", "--set", "optim.warmup_steps=1", "--set", "device.threads=1"]
+    done = cli(*arguments, *settings, "--out", tmp_path / "run")
+    assert done.code == 0, done
+    assert "recipe v2: lr 1e-05, batch 32, 4 steps" in done.out
+    assert read_scores(tmp_path / "run").metric == "accuracy"
+    scored = cli("evaluate", tmp_path / "run" / "best", "--task", "sst-2", "--data", folder)
+    assert scored.code == 0, scored
+    assert "accuracy" in scored.out
+
+
+def test_korean_files_and_named_columns(cli, tmp_path):
+    """A vocabulary without a word of the text gives unknown pieces, but nothing breaks on the way."""
+    model = make_model(tmp_path / "model")
+    rows = [
+        {"번호": i, "리뷰": ["재미있는 영화", "지루한 영화"][i % 2], "감성": ["긍정", "부정"][i % 2]} for i in range(12)
+    ]
+    files = {split: write_rows(tmp_path / f"{split}.csv", rows) for split in ("train", "dev")}
+    done = cli(
+        *command("classification", files, model, tmp_path / "run", "--column", "text=리뷰", "--column", "label=감성")
+    )
+    assert done.code == 0, done
+    line = json.loads((tmp_path / "run" / "predictions" / "dev.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert line["gold"] == "긍정"
+    assert "긍정" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "classificaton"], "no task 'classificaton'; did you mean 'classification'"),
+        (["--column", "text=review"], "no column 'review'"),
+        (["--column", "text"], "--column text: expected role=name"),
+        (["--lr", "fast"], "--lr fast: expected numbers"),
+        (["--seeds", "0"], "--seeds: must be at least 1"),
+        (["--recipe", "v3"], "no recipe 'v3'"),
+        (["--set", "epoch=3"], "epoch: unknown key; did you mean 'epochs'"),
+        (["--model", "nowhere/at/all"], "nowhere/at/all: no such folder"),
+        (["--resume", "yes"], "--resume: 'yes' is not one of"),
+        (["--dev", "none.csv"], "none.csv"),
+    ],
+)
+def test_mistakes_end_with_one_message(cli, toy_model, tmp_path, arguments, message):
+    files = make_files(tmp_path / "files", "classification")
+    done = cli(*command("classification", files, toy_model, tmp_path / "run", *arguments))
+    assert done.code == 2, done
+    assert message in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_label_that_training_never_saw(cli, toy_model, tmp_path):
+    files = make_files(tmp_path / "files", "classification")
+    rows = [*rows_of("classification", 3), {"text": "a film", "label": "meh"}]
+    files["dev"] = str(write_rows(tmp_path / "dev.csv", rows))
+    done = cli(*command("classification", files, toy_model, tmp_path / "run"))
+    assert done.code == 2, done
+    assert "dev.csv:5: label 'meh' is not among those of" in done.err
+
+
+def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
+    assert "say what to score on" in cli("evaluate", toy_model).err
+    data = make_files(tmp_path, "classification")["dev"]
+    assert "does not say what it was trained for" in cli("evaluate", toy_model, "--data", data).err
+    assert "leave out --task" in cli("evaluate", toy_model, "--text", data, "--data", data).err
+
+
+def test_evaluate_refuses_a_model_of_other_labels(cli, toy_model, tmp_path):
+    files = make_files(tmp_path / "a", "classification")
+    assert cli(*command("classification", files, toy_model, tmp_path / "run")).code == 0
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "run" / "best", other)
+    task = json.loads((other / "task.json").read_text())
+    (other / "task.json").write_text(json.dumps({**task, "labels": ["no", "yes"]}))
+    done = cli("evaluate", tmp_path / "run" / "best", other, "--data", files["dev"])
+    assert done.code == 2, done
+    assert "was trained for classification with the labels no, yes" in done.err
+
+
+def test_the_list_of_recipes(cli):
+    done = cli("finetune", "--list")
+    assert done.code == 0, done
+    for word in ("small", "cpu", "frozen", "v1/ v2/sst-2", "20,935 steps", "v2/race"):
+        assert word in done.out
