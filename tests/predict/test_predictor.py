@@ -9,9 +9,12 @@ from small_vocabularies import english
 
 import litebert.default
 from litebert.errors import CheckpointError, ConfigError, InputError
+from litebert.export.onnx_file import export_onnx
 from litebert.model.hub import load_config, load_model, save_model
+from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
 from litebert.predict.results import Result
+from litebert.predict.runtime import TorchRuntime
 from litebert.tasks.task import Task, save_task
 from litebert.text.tokenizer import Tokenizer
 
@@ -183,6 +186,16 @@ def test_a_folder_knows_its_task(tmp_path):
 def test_a_folder_of_transformers_says_it_by_its_config(tmp_path, head, changes, kind, labels):
     predictor = Predictor(save(tmp_path / "model", head, **changes), device="cpu", threads=1)
     assert (predictor.task.kind, predictor.task.labels) == (kind, labels)
+
+
+def test_the_runtime_is_what_the_folder_has(tmp_path):
+    folder = save(tmp_path / "model", "encoder")
+    export_onnx(folder, tmp_path / "exported")
+    in_torch = Predictor(folder, device="cpu", threads=1)
+    in_onnx = Predictor(tmp_path / "exported", threads=1)
+    assert isinstance(in_torch.runtime, TorchRuntime)
+    assert isinstance(in_onnx.runtime, OnnxRuntime)
+    np.testing.assert_allclose(in_onnx.embed("anna").vector, in_torch.embed("anna").vector, rtol=1e-3, atol=1e-5)
 
 
 def test_wrong_models():

@@ -23,7 +23,7 @@ predict_app = typer.Typer(
 app.add_typer(predict_app, name="predict")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="A model folder, a Hub name, or the package's default.")]
-Runtime = Annotated[str, typer.Option(help="torch, or onnx (onnx-fp32, onnx-int8) for an exported folder.")]
+Runtime = Annotated[str, typer.Option(help="auto, torch, or for an exported folder onnx, onnx-fp32, onnx-int8.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0: all that the process may use.")]
 File = Annotated[Path | None, typer.Option("--file", "-f", help="One text per line, or JSON lines with the fields.")]
@@ -40,7 +40,7 @@ def fill_mask(
     file: File = None,
     whole: Whole = False,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -59,7 +59,7 @@ def sentence_order(
     symmetric: Annotated[bool, typer.Option("--symmetric", help="Score both orders and weigh the answers.")] = False,
     file: File = None,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -78,7 +78,7 @@ def coherence(
     file: File = None,
     whole: Whole = False,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -98,7 +98,7 @@ def embed(
     file: File = None,
     whole: Whole = False,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -122,7 +122,7 @@ def classify(
     file: File = None,
     whole: Whole = False,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -141,7 +141,7 @@ def tag(
     file: File = None,
     whole: Whole = False,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -163,7 +163,7 @@ def answer(
     ] = None,
     file: File = None,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -188,7 +188,7 @@ def choose(
     options: Annotated[list[str] | None, typer.Argument(help="Two or more options.")] = None,
     file: File = None,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,
@@ -210,7 +210,7 @@ def attention(
     max_tokens: Annotated[int, typer.Option(help="Only the first so many tokens.")] = 128,
     file: File = None,
     model: Model = "default",
-    runtime: Runtime = "torch",
+    runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
     as_json: Json = False,

@@ -7,6 +7,7 @@ from typing import Literal
 
 from litebert.errors import ConfigError
 from litebert.model.hub import find_folder, load_model
+from litebert.predict.exported import MANIFEST_FILE
 from litebert.predict.runtime import Runtime, TorchRuntime
 from litebert.tasks.task import Task, load_task
 from litebert.text.tokenizer import Tokenizer
@@ -27,8 +28,11 @@ def load_parts(
     """The runtime, the tokenizer and the task of a model folder, a Hub name or "default"."""
     folder = find_folder(model)
     tokenizer, task = Tokenizer.load(folder), load_task(folder)
+    if runtime == "auto":
+        exported_only = (folder / MANIFEST_FILE).is_file() and not has_weights(folder)
+        runtime = "onnx" if exported_only else "torch"
     if runtime not in RUNTIMES:
-        raise ConfigError(f"runtime: {runtime!r} is not one of: {', '.join(RUNTIMES)}")
+        raise ConfigError(f"runtime: {runtime!r} is not one of: auto, {', '.join(RUNTIMES)}")
     precision = RUNTIMES[runtime]
     if precision is not None:
         from litebert.predict.onnx_runtime import OnnxRuntime
@@ -37,3 +41,8 @@ def load_parts(
         return exported, tokenizer, task
     opened = open_device(DeviceConfig(device=device, threads=threads))
     return TorchRuntime(load_model(folder), opened, max_tokens), tokenizer, task
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds weights for torch."""
+    return any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
