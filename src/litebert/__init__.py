@@ -12,6 +12,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from litebert.errors import CheckpointError, ConfigError, DataError, InputError, LitebertError, MissingExtraError
+    from litebert.finetune.config import FinetuneConfig, finetune_config
+    from litebert.finetune.evaluate import evaluate_task
+    from litebert.finetune.study import run_study
     from litebert.model.config import PRESETS, ModelConfig, preset
     from litebert.model.convert import convert_model
     from litebert.model.count import count_parameters
@@ -50,6 +53,10 @@ _PUBLIC = {
         "LitebertError",
         "MissingExtraError",
     ),
+    # The function itself is litebert.finetune.finetune: its package has the name here.
+    "litebert.finetune.config": ("FinetuneConfig", "finetune_config"),
+    "litebert.finetune.evaluate": ("evaluate_task",),
+    "litebert.finetune.study": ("run_study",),
     "litebert.model.config": ("PRESETS", "ModelConfig", "preset"),
     "litebert.model.convert": ("convert_model",),
     "litebert.model.count": ("count_parameters",),
