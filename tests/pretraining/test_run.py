@@ -23,6 +23,7 @@ from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config
+from litebert.pretraining.objective import score
 from litebert.pretraining.run import TrainingStoppedError, pretrain
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
@@ -254,7 +255,6 @@ def test_signals_save_and_exit_cleanly(corpus, tmp_path, number):
 
 def poison(monkeypatch, steps: set[int], value: float = float("nan")) -> None:
     """Make the loss of some steps bad, each time they are tried."""
-    original = run_module.score
     seen = {"step": 0}
     enter = run_module.Run._enter_stage
 
@@ -263,11 +263,11 @@ def poison(monkeypatch, steps: set[int], value: float = float("nan")) -> None:
         enter(self)
 
     def bad(output, inputs):
-        totals = original(output, inputs)
+        totals = score(output, inputs)
         return totals._replace(mlm_loss=totals.mlm_loss * value) if seen["step"] in steps else totals
 
     monkeypatch.setattr(run_module.Run, "_enter_stage", remember)
-    monkeypatch.setattr(run_module, "score", bad)
+    monkeypatch.setattr(run_module, "scorer", lambda device: bad)
 
 
 def test_a_nan_step_is_skipped_and_said(corpus, tmp_path, monkeypatch):

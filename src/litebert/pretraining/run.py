@@ -21,7 +21,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -32,15 +32,14 @@ from litebert.errors import CheckpointError, ConfigError, LitebertError
 from litebert.files import write_atomic
 from litebert.model.count import count_parameters
 from litebert.model.hub import save_model
-from litebert.pretraining.assembly import Batch
 from litebert.pretraining.card import write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
 from litebert.pretraining.evaluate import Scores, evaluate_batches
+from litebert.pretraining.feed import Feed
 from litebert.pretraining.meter import Meter, StepTotals
-from litebert.pretraining.objective import Inputs, run_model, scorer, to_device
+from litebert.pretraining.objective import run_model, scorer
 from litebert.pretraining.samples import fill_samples
 from litebert.pretraining.setup import Data, load_tokenizer, make_model, make_optimizer, settle
-from litebert.pretraining.stream import Stream
 from litebert.train import checkpoint
 from litebert.train.device import Device, measure_peak, open_device, speed_up
 from litebert.train.distributed import (
@@ -159,7 +158,7 @@ class Run:
             write_facts(folder, self._facts(), completed=False)
         wait_for_all(world)
         self.model.encoder.set_depth(self.depth)
-        self.stream = self._open_stream()
+        self.feed = self._open_feed()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -170,8 +169,7 @@ class Run:
             while not self._finished():
                 self._enter_stage()
                 if self.guard.is_bad(self.step):  # the run was rolled back because of this batch: leave it out
-                    for _ in range(self.micro_batches):
-                        next(self.stream)
+                    self.feed.take()
                     self.step += 1
                     continue
                 totals, norm, self.seconds, stopping = self._forward_backward(stop.requested)
@@ -210,13 +208,13 @@ class Run:
         """One global batch: gradients of the mean losses, whatever the number of micro-batches and processes."""
         if self.config.model.hidden_dropout_prob or self.config.model.attention_probs_dropout_prob:
             seed_everything(self.config.seed, self.step, self.world.rank)
-        batches = [cast(Batch, next(self.stream)) for _ in range(self.micro_batches)]
+        batches = self.feed.take()
         device = self.device.device
         counts = torch.tensor(
             [
-                sum(int((batch.labels >= 0).sum()) for batch in batches),
-                sum(int((batch.order >= 0).sum()) for batch in batches),
-                sum(int(batch.starts[batch.num_sequences]) for batch in batches),
+                batches.masked,
+                batches.pairs,
+                batches.tokens,
                 # Every process must stop, and read the clock, at the same step: these two ride along.
                 float(stop_requested),
                 time.monotonic() - self._clock_began if self.world.is_main else 0.0,
@@ -227,14 +225,15 @@ class Run:
         counts = sum_totals(counts, self.world)
         mlm_count, sentence_count = counts[:2].clamp(min=1).float().unbind()
         sums = torch.zeros(6, device=device)
-        for batch in batches:
-            inputs: Inputs = to_device(batch, device, self.length)
+        for inputs in batches.inputs:
             with self.device.autocast():
                 totals = self.score(run_model(self.model, inputs), inputs)
             (totals.mlm_loss / mlm_count + totals.sentence_loss / sentence_count).backward()
             sums += totals.stacked()
         sums = sum_gradients(self.parameters, sums, self.world)
         norm = clip_gradients(self.parameters, self.config.optim.clip or math.inf)
+        if self.step + 1 < self.config.steps:
+            self.feed.prepare()  # while the device is still busy
         values = torch.cat([sums, counts, norm[None]]).tolist()  # note: the one place where a step waits for the GPU
         scores, (_, _, tokens, stopping, seconds), norm_value = values[:6], values[6:11], values[11]
         return StepTotals(int(tokens), *scores), norm_value, seconds, stopping > 0
@@ -244,9 +243,9 @@ class Run:
         if (depth, length) == (self.depth, self.length):
             return
         if length != self.length:
-            self.stream.close()
+            self.feed.close()
             self.length = length
-            self.stream = self._open_stream()
+            self.feed = self._open_feed()
         if depth != self.depth:
             self.depth = depth
             self.model.encoder.set_depth(depth)
@@ -375,9 +374,9 @@ class Run:
                 self.log.event(self.step, message)
         self._evaluated = None
         self._clock_began = time.monotonic() - self.seconds
-        self.stream.close()
+        self.feed.close()
         self.model.encoder.set_depth(self.depth)
-        self.stream = self._open_stream()
+        self.feed = self._open_feed()
 
     def log_events_after(self, step: int) -> list[str]:
         """Messages that a rollback to `step` would drop from the log, though people want to read them."""
@@ -404,15 +403,14 @@ class Run:
 
     def close(self) -> None:
         """Let go of workers and files."""
-        self.stream.close()
+        self.feed.close()
         if self.log is not None:
             self.log.close()
 
     # -- small things --------------------------------------------------------------------------------------------------
 
-    def _open_stream(self) -> Stream:
-        batches = self.data.training(self.length)
-        return batches.iterate(
+    def _open_feed(self) -> Feed:
+        stream = self.data.training(self.length).iterate(
             self.step,
             rank=self.world.rank,
             world=self.world.size,
@@ -420,6 +418,7 @@ class Run:
             workers=self.config.data.workers,
             prefetch=max(4, 2 * self.micro_batches),
         )
+        return Feed(stream, self.micro_batches, self.device.device, self.length)
 
     def _event(self, message: str) -> None:
         self.progress.note(f"step {self.step:,}  {message}", "yellow")
