@@ -29,7 +29,6 @@ from litebert.pretraining.evaluate import load_pretrained
 from litebert.pretraining.plan import time_micro_batch
 from litebert.pretraining.recipes import Objective
 from litebert.pretraining.run import pretrain
-from litebert.reproduce.downstream import score_downstream
 from litebert.reproduce.measure import Examples, layer_distances, pair_batches, score_examples
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.probe import probe_pairs
@@ -125,6 +124,9 @@ def measure_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     if any(METRICS[name].source == "model" for name in missing):
         _measure_model(cell, folder, missing, result)
     if any(METRICS[name].source == "task" for name in missing) and cell.tasks is not None:
+        # Fine-tuning brings much that a cell without tasks need not wait for.
+        from litebert.reproduce.downstream import score_downstream
+
         model, tasks = folder / "run" / "model", Path(cell.tasks)
         scored = score_downstream(model, tasks, folder / "tasks", cell.wanted, cell.finetune, cell.seed)
         # Which were asked for, since a data set may be missing today and be there tomorrow.

@@ -79,8 +79,9 @@ def given_corpus(
     return Corpus(Path(tokenizer), tuple(base), tuple(more), kept, held_out)
 
 
-def generated_corpus(folder: Path, vocab_size: int, documents: int = GENERATED_DOCUMENTS) -> Corpus:
+def generated_corpus(folder: Path, vocab_size: int, documents: int | None = None) -> Corpus:
     """Stories made by code, half of them as additional data; no sentence kept aside stands in the others."""
+    documents = documents or GENERATED_DOCUMENTS
     folder.mkdir(parents=True, exist_ok=True)
     parts: dict[str, tuple[int, int, Literal["train", "held-out"]]] = {
         "base": (documents, 1, "train"),

@@ -20,7 +20,6 @@ from litebert.files import write_atomic
 from litebert.reproduce.budget import Options, plan_steps, wanted_metrics
 from litebert.reproduce.cell import load_cell
 from litebert.reproduce.corpus import Corpus, generated_corpus, given_corpus
-from litebert.reproduce.downstream import score_ensemble
 from litebert.reproduce.plan import Plan, make_plan
 from litebert.reproduce.results import Results, collect
 from litebert.reproduce.runner import Say, merge_cells, run_cells
@@ -81,6 +80,8 @@ def score_ensembles(plan: Plan) -> None:
         file = plan.ensemble_file(name)
         if row.ensemble_of is None or plan.tasks is None or file.exists():
             continue
+        from litebert.reproduce.downstream import score_ensemble
+
         members = [plan.cell_folder(plan.cells[row.ensemble_of, seed]) / "tasks" for seed in range(plan.seeds)]
         scores = score_ensemble(members, plan.tasks, str(plan.scale.finetune.get("device", {}).get("device", "auto")))
         if scores:

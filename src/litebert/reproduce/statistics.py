@@ -2,8 +2,8 @@
 
 compare_seeds([2.1, 2.9, 2.4])   -> Test(estimate=2.47, low=1.79, high=3.15, least_seen=0.93, method="t over 3 seeds")
 
-Over seeds: Student's t on the contrasts of each seed. The rows of one seed are scored on the same held-out examples, and
-each seed on others, so that their spread holds the luck of training and of the examples. With one seed: the normal
+Over seeds: Student's t on the contrasts of each seed. The rows of one seed are scored on the same held-out examples,
+and each seed on others, so that their spread holds the luck of training and of the examples. With one seed: the normal
 approximation over held-out sequences, which knows nothing of the luck of training.
 """
 

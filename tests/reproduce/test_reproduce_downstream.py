@@ -1,0 +1,79 @@
+"""Downstream columns: fine-tuned on the data sets at hand, and those that are missing are named."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from litebert.model.config import ModelConfig
+from litebert.model.heads import PretrainingModel
+from litebert.model.hub import save_model
+from litebert.reproduce.downstream import SCORES, find_data_set, score_downstream, score_ensemble
+from litebert.reproduce.metrics import METRICS, average_of
+from litebert.text.tokenizer import Tokenizer
+
+SETTINGS = {
+    "steps": 6,
+    "batch": 8,
+    "max_length": 16,
+    "device": {"device": "cpu", "threads": 1},
+    "log": {"num_evaluations": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "glue" / "SST-2").mkdir(parents=True)
+    draw = random.Random(0)
+    for split, count in (("train", 40), ("dev", 20)):
+        lines = [f"{draw.choice(['a good film', 'a bad film'])}\t{draw.randint(0, 1)}" for _ in range(count)]
+        (folder / "glue" / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\n" + "\n".join(lines) + "\n")
+    (folder / "squad").mkdir()
+    (folder / "squad" / "dev-v2.0.json").write_text("{}")  # no training set: of no use
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(corpus, tmp_path_factory):
+    tokenizer = Tokenizer.load(corpus.tokenizer)
+    shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    folder = tmp_path_factory.mktemp("model")
+    save_model(
+        PretrainingModel(ModelConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **shape)), folder
+    )
+    tokenizer.save(folder)
+    return folder
+
+
+def test_scores_and_what_is_missing(model, tasks, tmp_path):
+    wanted = ("sst2", "squad2_f1", "squad2_em", "mnli", "average")
+    scored = [score_downstream(model, tasks, tmp_path / str(seed), wanted, SETTINGS, seed=seed) for seed in (0, 1)]
+    assert set(scored[0].scores) == {"sst2"}
+    assert scored[0].missing == ("SQuAD 2.0", "MNLI")
+    assert scored[0].scores["sst2"] % 5 == pytest.approx(0, abs=1e-6)  # of 20 examples, in percent
+    assert 0 < scored[0].spread["sst2"] < 50
+    together = score_ensemble([tmp_path / "0", tmp_path / "1"], tasks, device="cpu")
+    assert set(together) == {"sst2"}
+    assert together["sst2"] % 5 == pytest.approx(0, abs=1e-6)
+
+
+def test_data_sets_are_found_where_they_lie(tasks, tmp_path):
+    assert find_data_set("sst-2", tasks) == tasks / "glue" / "SST-2"
+    assert find_data_set("sst-2", tasks / "glue") == tasks / "glue" / "SST-2"
+    assert find_data_set("squad-2.0", tasks) is None
+    (tmp_path / "race" / "train" / "middle").mkdir(parents=True)
+    assert find_data_set("race", tmp_path) == tmp_path / "race"
+    assert find_data_set("race", tasks) is None
+
+
+def test_every_task_column_has_a_task():
+    columns = {name for name, metric in METRICS.items() if metric.source == "task"} - {"average"}
+    assert columns == set(SCORES)
+
+
+def test_the_two_numbers_of_a_squad_count_as_one():
+    scores = {"squad1_f1": 90.0, "squad1_em": 80.0, "sst2": 95.0}
+    assert average_of(scores, tuple(scores)) == pytest.approx((85 + 95) / 2)
+    assert average_of({}, ("sst2",)) is None

@@ -1,0 +1,145 @@
+"""Tables in print and as a page: the right numbers in the right cells, in every form."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+
+from litebert.reproduce.page import draw_page
+from litebert.reproduce.plot import draw_dots, draw_interval
+from litebert.reproduce.render import notes_of, our_cell, paper_cell, to_json, to_latex, to_markdown, to_screen
+from litebert.reproduce.reproduction import Outcome
+from litebert.reproduce.results import Place, Results
+from litebert.reproduce.table import load_table
+from litebert.reproduce.verdicts import judge_table
+
+
+def outcome_of(name, values, **more) -> Outcome:
+    results = Results(load_table(name), "cpu", 3, values, **more)
+    return Outcome(results, tuple(judge_table(results)))
+
+
+@pytest.fixture
+def table5():
+    values = {
+        "none": {"mlm": {0: 20.0, 1: 21.0, 2: 22.0}},
+        "nsp": {
+            "mlm": {0: 20.0, 1: 21.0, 2: 22.0},
+            "nsp": {0: 60.0, 1: 61.0, 2: 62.0},
+            "sop": {0: 51.0, 1: 50.0, 2: 50.0},
+        },
+        "sop": {"sop": {0: 80.0, 1: 82.0, 2: 84.0}, "sst2": {0: 90.0}, "squad1_f1": {0: 88.0}, "squad1_em": {0: 80.0}},
+    }
+    return outcome_of("table5", values, problems={Place("sop", 1): "out of <memory> & more"})
+
+
+@pytest.fixture
+def figure1():
+    layers = {
+        Place(row, seed): {"l2": [1.0, 2.0 + rough, 1.0, 2.0], "angle": [10.0, 20.0, 15.0, 12.0]}
+        for row, rough in (("bert-large", 2.0), ("albert-large", 0.0))
+        for seed in range(3)
+    }
+    return outcome_of("figure1", {row: {"last_l2": {0: 0.5}} for row in ("bert-large", "albert-large")}, layers=layers)
+
+
+def test_cells(table5):
+    results = table5.results
+    assert our_cell(results, "sop", "sop") == "82.0 ± 2.0"
+    assert our_cell(results, "sop", "squad1_f1") == "88.0 / 80.0"
+    assert our_cell(results, "none", "sop") == "–"
+    assert paper_cell(results.table.rows["sop"].paper, "squad1_f1") == "89.3/82.3"
+    assert paper_cell({"params": 12.0}, "params") == "12M"
+
+
+def test_markdown_has_the_paper_above_ours(table5):
+    lines = to_markdown(table5).splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("| **sop** | paper"))
+    heads = [cell.strip() for cell in lines[2].strip("|").split("|")]
+    paper, ours = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[start : start + 2])
+    assert (paper[heads.index("SOP")], ours[heads.index("SOP")]) == ("86.5", "82.0 ± 2.0")
+    assert (paper[heads.index("SST-2")], ours[heads.index("SST-2")]) == ("90.3", "90.0")
+    assert all(len(line.split("|")) == len(lines[2].split("|")) for line in lines[3 : start + 2])
+    assert any(
+        line.startswith("| **holds** | Trained on SOP, a model solves SOP [SOP] | 82.0 (+32.0 points)")
+        for line in lines
+    )
+
+
+def test_latex_is_escaped(table5):
+    text = to_latex(table5)
+    assert text.count("{") == text.count("}")
+    assert r"82.0 $\pm$ 2.0" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len({line.count("&") for line in rows}) == 1
+    body = text[: text.index("%")] if "%" in text else text
+    assert not re.search(r"(?<!\\)[#_]", body)
+
+
+def test_json_holds_every_seed_and_test(table5):
+    data = json.loads(json.dumps(to_json(table5)))
+    assert data["rows"]["sop"]["ours"]["sop"] == [80.0, 82.0, 84.0]
+    assert data["rows"]["sop"]["paper"]["nsp"] == 78.9
+    verdict = next(v for v in data["verdicts"] if v["claim"] == "Trained on SOP, a model solves SOP")
+    assert verdict["answer"] == "holds"
+    assert verdict["test"]["low"] < 32 < verdict["test"]["high"]
+    assert verdict["test"]["least_seen"] > 0
+
+
+def test_the_screen_fits_80_columns(table5):
+    console = Console(width=80, file=io.StringIO(), highlight=False)
+    console.print(to_screen(table5))
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert re.search(r"sop\s+paper\s+54\.0\s+78\.9\s+86\.5", text)
+    assert re.search(r"ours\s+–\s+–\s+82\.0±2\.0", text)
+
+
+def test_what_is_missing_is_said(table5):
+    notes = " ".join(notes_of(table5.results))
+    assert "sop, seed 1: out of <memory>" in notes
+    nothing = outcome_of("table7", {})
+    assert "Not measured, for want of data sets (--tasks FOLDER): SQuAD 1.1, SQuAD 2.0, MNLI" in " ".join(
+        notes_of(nothing.results)
+    )
+    some = outcome_of("table7", {}, missing_tasks=("RACE",))
+    assert "Data sets that are missing: RACE." in notes_of(some.results)
+
+
+def test_the_page_is_whole_and_escaped(table5, figure1):
+    page = draw_page([table5, figure1])
+    assert "2 tables of the ALBERT paper" in page
+    assert "out of &lt;memory&gt; &amp; more" in page
+    assert "82.0 ± 2.0" in page
+    assert page.count('class="forest"') == sum(v.test is not None for o in (table5, figure1) for v in o.verdicts)
+    assert not re.search(r"(src|href)=", page)
+    assert "L2 distance" in page
+
+
+def test_figure1_has_a_line_per_row_and_a_thin_one_per_seed(figure1):
+    page = draw_page([figure1])
+    assert page.count("curve thin run-0") == 2 * 3  # L2 and angle
+    assert len(re.findall(r'class="curve run-1"', page)) >= 2
+
+
+def test_dots_stand_where_their_values_are(table5):
+    drawn = draw_dots(table5.results, "sop")
+    circles = [float(y) for y in re.findall(r'<circle[^>]*cy="([\d.]+)"', drawn)]
+    assert len(circles) == 6
+    low, high = circles[:3], circles[3:]  # nsp near 50, sop near 80: further up
+    assert max(high) < min(low)
+    assert high[0] - high[1] == pytest.approx(high[1] - high[2], abs=0.2)
+    assert drawn.count('class="printed"') == 2
+    assert draw_dots(table5.results, "nsp") is None  # one row alone compares nothing
+
+
+def test_an_interval_lies_on_the_side_of_its_verdict(table5):
+    verdict = next(v for v in table5.verdicts if v.answer == "holds" and v.metric == "sop")
+    drawn = draw_interval(verdict)
+    zero = float(re.search(r'class="zero"', drawn) and re.search(r'<line x1="([\d.]+)"[^>]*class="zero"', drawn)[1])
+    start = float(re.search(r'<line x1="([\d.]+)"[^>]*class="interval', drawn)[1])
+    assert start > zero

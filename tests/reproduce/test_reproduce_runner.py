@@ -1,0 +1,177 @@
+"""The runner: finished cells are skipped, broken ones go on, a failing one does not stop the rest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from litebert.pretraining import run as pretraining_run
+from litebert.reproduce import cell as cell_module
+from litebert.reproduce.budget import Options
+from litebert.reproduce.cell import is_trained, load_cell, missing_metrics, read_result, save_cell
+from litebert.reproduce.plan import make_plan
+from litebert.reproduce.results import collect
+from litebert.reproduce.runner import merge_cells, run_cells
+from litebert.reproduce.stop import CellStopped
+from litebert.reproduce.table import make_table
+
+
+@pytest.fixture
+def plan(tiny_table, tiny_scale, corpus, tmp_path):
+    return make_plan(tiny_table, tiny_scale, corpus, tmp_path / "out", Options(seeds=1), vocabulary=300)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(pretraining_run, "measure_peak", lambda device: 1e9)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def work(plan, said, **options):
+    return run_cells(merge_cells([plan.cells]), plan.out / "cells", say=said.append, **options)
+
+
+def refuse(*_, **__):
+    raise AssertionError("this was finished already")
+
+
+def fail_for(objective, original):
+    def pretrain(config, out, **options):
+        if config.recipe.objective == objective:
+            raise RuntimeError("CUDA out of memory: tried to allocate\nmuch")
+        return original(config, out, **options)
+
+    return pretrain
+
+
+def test_finished_cells_are_skipped(plan, said, monkeypatch):
+    assert work(plan, said) == {}
+    results = collect(plan)
+    assert set(results.of("sop", "mlm")) == {0}
+    assert results.facts["sop", 0]["steps"] == 6
+    assert not results.problems
+    folder = plan.cell_folder(plan.cells["sop", 0])
+    assert not (folder / "run" / "checkpoints").exists()
+    monkeypatch.setattr(cell_module, "pretrain", refuse)
+    monkeypatch.setattr(cell_module, "score_examples", refuse)
+    assert work(plan, said) == {}
+    assert said[-1] == "2 of 2 cells are finished already"
+
+
+def test_a_cell_is_measured_again_only_for_what_is_new(plan, said, tiny_table, tiny_scale, corpus, monkeypatch):
+    work(plan, said)
+    wider = make_plan(
+        make_table("figure1", {**TABLE, "measure": ["mlm", "l2_roughness"]}),
+        tiny_scale,
+        corpus,
+        plan.out,
+        Options(seeds=1),
+        vocabulary=300,
+    )
+    monkeypatch.setattr(cell_module, "pretrain", refuse)
+    monkeypatch.setattr(cell_module, "score_examples", refuse)
+    assert wider.cells["sop", 0].name == plan.cells["sop", 0].name
+    assert missing_metrics(wider.cells["sop", 0], plan.cell_folder(wider.cells["sop", 0])) == ("l2_roughness",)
+    assert work(wider, said) == {}
+    assert len(collect(wider).layers["sop", 0]["l2"]) == 2
+
+
+TABLE = {"title": "t", "varies": "v", "measure": ["mlm"], "rows": {"sop": {"model": "albert-base"}}}
+
+
+def test_a_broken_cell_goes_on_to_the_same_numbers(plan, said, monkeypatch, tmp_path, tiny_table, tiny_scale, corpus):
+    whole = make_plan(tiny_table, tiny_scale, corpus, tmp_path / "whole", Options(seeds=1), vocabulary=300)
+    work(whole, said)
+
+    calls, original = [], pretraining_run.evaluate_batches
+
+    def broken(*arguments):
+        calls.append(1)
+        if len(calls) == 2:  # at the end of the first run, after the checkpoint of step 4
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(pretraining_run, "evaluate_batches", broken)
+    with pytest.raises(KeyboardInterrupt):
+        work(plan, said)
+    first = plan.cell_folder(plan.cells["nsp", 0])
+    assert not is_trained(first)
+    assert (first / "run" / "checkpoints").exists()
+    assert work(plan, said) == {}
+    lines = [json.loads(line) for line in (first / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert any("resumed at step 4" in str(line.get("message")) for line in lines)
+    for name, cell in plan.cells.items():
+        again, once = (read_result(p.cell_folder(cell))["metrics"] for p in (plan, whole))
+        assert again == once, name
+
+
+def test_a_failing_cell_is_reported_and_does_not_stop_the_rest(plan, said, monkeypatch):
+    original = cell_module.pretrain
+    monkeypatch.setattr(cell_module, "pretrain", fail_for("nsp", original))
+    failures = work(plan, said)
+    failed = plan.cells["nsp", 0].name
+    assert failures == {failed: "CUDA out of memory: tried to allocate"}
+    assert "Traceback" in (plan.cell_folder(plan.cells["nsp", 0]) / "error.txt").read_text()
+    assert any("FAILED: CUDA out of memory" in line for line in said)
+    results = collect(plan, failures)
+    assert results.problems == {("nsp", 0): "CUDA out of memory: tried to allocate"}
+    assert results.of("sop", "sop")
+    monkeypatch.setattr(cell_module, "pretrain", original)
+    assert work(plan, said) == {}  # tried again
+    assert not collect(plan).problems
+
+
+def test_a_row_that_begins_with_a_failed_one_is_not_tried(tiny_scale, corpus, tmp_path, said, monkeypatch):
+    rows = {"deep": {"layers": 3, "after": "shallow"}, "shallow": {"layers": 1}}
+    table = make_table("table11", {**TABLE, "row": {"model": "albert-large"}, "rows": dict(reversed(rows.items()))})
+    plan = make_plan(table, tiny_scale, corpus, tmp_path, Options(seeds=1), vocabulary=300)
+    deep = plan.cells["deep", 0]
+    assert deep.after == plan.cells["shallow", 0].name
+    original = cell_module.pretrain
+    monkeypatch.setattr(cell_module, "pretrain", fail_for("sop", original))
+    assert work(plan, said)[deep.name] == f"begins with the model of {deep.after}, which failed"
+    monkeypatch.setattr(cell_module, "pretrain", original)
+    assert work(plan, said) == {}
+    notes = plan.cell_folder(deep) / "run" / "config.yaml"
+    assert str(plan.cell_folder(plan.cells["shallow", 0]) / "run" / "model") in notes.read_text()
+
+
+def test_several_cells_at_once_in_processes_of_their_own(plan, said):
+    cells = merge_cells([plan.cells])
+    bad = cells[0]
+    folder = plan.out / "cells"
+    broken = type(bad)(**{**vars(bad), "run": type(bad.run)(**{**vars(bad.run), "init_from": "nowhere/at-all"})})
+    failures = run_cells([broken, cells[1]], folder, jobs=2, say=said.append)
+    assert list(failures) == [bad.name]
+    assert "nowhere/at-all" in failures[bad.name]
+    assert not missing_metrics(cells[1], folder / cells[1].name)
+    assert load_cell(folder / cells[1].name).run.device.threads >= 1
+
+
+def test_a_request_to_stop_gets_through(plan, said, monkeypatch):
+    def stopped(config, out, **_):
+        return pretraining_run.RunResult(out, 3, completed=False, signal=15)
+
+    monkeypatch.setattr(cell_module, "pretrain", stopped)
+    with pytest.raises(CellStopped) as caught:
+        work(plan, said)
+    assert caught.value.signal == 15
+
+
+def test_cells_are_written_and_read_back(plan, tmp_path):
+    cell = plan.cells["sop", 0]
+    save_cell(cell, tmp_path / "cell")
+    assert load_cell(tmp_path / "cell") == cell
+
+
+def test_tables_share_cells_and_want_more_of_them(plan):
+    cell = plan.cells["sop", 0]
+    more = type(cell)(**{**vars(cell), "wanted": ("mlm", "nsp_probe"), "tasks": "tasks"})
+    (merged,) = merge_cells([{("a", 0): cell}, {("b", 0): more}])
+    assert merged.wanted == ("mlm", "sop", "nsp_probe")
+    assert merged.tasks == "tasks"
