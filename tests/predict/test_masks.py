@@ -171,7 +171,14 @@ def test_strange_texts_are_filled(text):
     assert text[mask.start : mask.end] == "[MASK]"
 
 
-def test_options():
+def test_rows_of_the_model_without_a_piece_are_no_candidates():
+    size = english().vocab_size
+    result = predictor_of("pretraining", vocab_size=size + 30).fill_mask("a [MASK]", top=size + 30)
+    assert len(result.masks[0].candidates) == size
+    assert sum(c.probability for c in result.masks[0].candidates) == pytest.approx(1)
+
+
+def test_options(monkeypatch):
     predictor = predictor_of("pretraining")
     size = english().vocab_size
     assert len(predictor.fill_mask("a [MASK]", top=10**9).masks[0].candidates) == size
@@ -183,5 +190,10 @@ def test_options():
             predictor.fill_mask("a [MASK]", top=top)
     with pytest.raises(InputError, match=r"joint: .* 2 to 16"):
         predictor.fill_mask("a [MASK]", joint=True)
+    monkeypatch.setattr("litebert.predict.masks.MOST_BEAMS", 20)
+    with pytest.raises(InputError, match="at most 20 beams"):
+        predictor.fill_mask("[MASK] [MASK]", top=10**6, joint=True)
+    with pytest.raises(InputError, match="more than 100,000"):
+        predictor.fill_mask("[MASK] " * 900, top=size)
     with pytest.raises(InputError, match="too far apart"):
         predictor.fill_mask("[MASK] " + "anna " * 100 + "[MASK]", joint=True)

@@ -17,7 +17,8 @@ from litebert.text.tokenizer import Tokenizer
 
 MOST_MASKS = 1000
 LONG_TEXT, SURROUNDINGS = 2000, 200  # in characters
-MOST_JOINT = 16  # a joint fill costs one pass per mask and beam
+MOST_CANDIDATES = 100_000
+MOST_JOINT, MOST_BEAMS = 16, 200  # masks of a joint fill, which costs one sequence per mask and beam
 
 
 def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> Steps[FilledMasks]:
@@ -25,10 +26,8 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
     check_count(top, "top")
     tokenizer = inputs.tokenizer
     top = min(top, tokenizer.vocab_size)
-    mask = tokenizer.specials.mask
-    if mask != "[MASK]" and isinstance(text, str):
-        mask = mask if mask in text else "[MASK]"
-    ids = inputs.encode(text, allow_special=(mask,)) if isinstance(text, str) else inputs.encode(text)
+    mask = tokenizer.specials.mask  # as the vocabulary spells it
+    ids = inputs.encode(text, allow_special=(mask,))
     places = np.flatnonzero(ids == tokenizer.mask_id)
     if not places.size:
         raise InputError(f"text: holds no {mask}; write {mask} where a word is to be found")
@@ -36,8 +35,12 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
     assert len(spans) == len(places), (len(spans), len(places))
     if len(places) > MOST_MASKS:
         raise InputError(f"text: holds {len(places):,} masks, at most {MOST_MASKS:,} are filled at once; cut it")
+    if len(places) * top > MOST_CANDIDATES:
+        raise InputError(f"top: {len(places):,} masks with {top:,} candidates each are more than {MOST_CANDIDATES:,}")
     if joint and not 2 <= len(places) <= MOST_JOINT:
         raise InputError(f"joint: is for texts of 2 to {MOST_JOINT} masks, this one has {len(places)}")
+    if joint and top > MOST_BEAMS:
+        raise InputError(f"top: a joint fill follows at most {MOST_BEAMS} beams, not {top}")
 
     windows = _windows_around(ids, places, inputs.max_length - 2)
     if joint and len(windows) > 1:
@@ -46,10 +49,10 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
     masks: list[Mask] = []
     for (_, _, group), output in zip(windows, outputs, strict=True):
         for number, logits in zip(group, output["masked_lm"], strict=True):
-            log_probs = log_softmax(logits)
+            log_probs = _log_probs(logits, tokenizer)
             candidates = []
             for best in best_of(log_probs, top):
-                filled = _fill_one(text, spans[number], best, tokenizer)
+                filled = _fill_near(text, [spans[number]], [best], tokenizer)
                 probability = float(np.exp(log_probs[best]))
                 piece = tokenizer.piece(best)
                 candidates.append(Candidate(readable(piece), piece, probability, filled))
@@ -63,7 +66,7 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
             JointFill(
                 tuple(readable(tokenizer.piece(piece)) for piece in pieces),
                 float(np.exp(log_prob)),
-                _fill(text, spans, pieces, tokenizer),
+                _fill_near(text, spans, pieces, tokenizer),
             )
             for pieces, log_prob in beams
         )
@@ -74,7 +77,7 @@ def _search(
     inputs: Inputs, ids: Ids, places: NDArray[np.int64], beams: int, first: NDArray[np.float32]
 ) -> Steps[list[tuple[list[int], float]]]:
     """The best fills from left to right: each mask given those before it, the later ones still masked."""
-    log_probs = log_softmax(first)
+    log_probs = _log_probs(first, inputs.tokenizer)
     found = [([piece], float(log_probs[piece])) for piece in best_of(log_probs, beams)]
     for step in range(1, len(places)):
         requests = []
@@ -85,10 +88,15 @@ def _search(
         outputs = yield requests
         longer = []
         for (pieces, score), output in zip(found, outputs, strict=True):
-            log_probs = log_softmax(output["masked_lm"][0])
+            log_probs = _log_probs(output["masked_lm"][0], inputs.tokenizer)
             longer += [([*pieces, piece], score + float(log_probs[piece])) for piece in best_of(log_probs, beams)]
         found = sorted(longer, key=lambda beam: -beam[1])[:beams]
     return found
+
+
+def _log_probs(logits: NDArray[np.float32], tokenizer: Tokenizer) -> NDArray[np.float64]:
+    # Some models have more rows than pieces, to fill up a round number: these stand for nothing.
+    return log_softmax(logits[: tokenizer.vocab_size])
 
 
 def _request(inputs: Inputs, ids: Ids, places: NDArray[np.int64]) -> Request:
@@ -119,12 +127,12 @@ def _mask_spans(text: str, mask: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _fill_one(text: str, span: tuple[int, int], piece: int, tokenizer: Tokenizer) -> str:
-    """The text with one mask filled; of a long one only the surroundings, so that many masks cost no gigabytes."""
+def _fill_near(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], tokenizer: Tokenizer) -> str:
+    """The text with masks filled; of a long one only the surroundings, so that many masks cost no gigabytes."""
     if len(text) > LONG_TEXT:
-        begin, end = max(0, span[0] - SURROUNDINGS), span[1] + SURROUNDINGS
-        text, span = text[begin:end], (span[0] - begin, span[1] - begin)
-    return _fill(text, [span], [piece], tokenizer)
+        begin, end = max(0, spans[0][0] - SURROUNDINGS), spans[-1][1] + SURROUNDINGS
+        text, spans = text[begin:end], [(first - begin, last - begin) for first, last in spans]
+    return _fill(text, spans, pieces, tokenizer)
 
 
 def _fill(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], tokenizer: Tokenizer) -> str:
