@@ -22,7 +22,7 @@ def reproduce(
     tables: Annotated[
         list[str] | None, typer.Argument(help="table1 ... table13, figure1, figure2; or all.", metavar="TABLE...")
     ] = None,
-    scale: Annotated[str, typer.Option(help="paper, gpu-hour or cpu.")] = "cpu",
+    scale: Annotated[str, typer.Option(help="paper, gpu-hour, gpu-minutes or cpu.")] = "cpu",
     minutes: Annotated[
         float | None, typer.Option("--minutes-per-row", help="Training time of each run of a row (one per seed).")
     ] = None,

@@ -39,6 +39,7 @@ from litebert.train.device import open_device
 from litebert.train.log import read_metrics
 
 OBJECTIVES: tuple[Objective, ...] = ("sop", "nsp")
+ROWS_ON_GPU = 16  # of 1,024 tokens, so that a GPU has something to do
 LAYER_METRICS = ("l2_roughness", "angle_roughness", "last_l2")
 
 
@@ -145,21 +146,25 @@ def _measure_model(cell: Cell, folder: Path, missing: set[str], result: dict[str
     kept = [TokenStore.open(path, tokenizer) for path in config.data.eval_stores]
     metrics: dict[str, float | None] = result["metrics"]
     examples = read_examples(folder)
+    rows = ROWS_ON_GPU if device.is_cuda else 1
     batches = {
-        objective: pair_batches(kept, tokenizer, config.recipe, objective, seed=cell.seed) for objective in OBJECTIVES
+        objective: pair_batches(kept, tokenizer, config.recipe, objective, seed=cell.seed, rows=rows)
+        for objective in OBJECTIVES
     }
     if missing & {"mlm", "sop", "nsp"}:
         found: dict[str, Examples | None] = {}
         found["mlm"], found["sop"] = score_examples(model, batches["sop"], cell.evaluation_tokens, device)
-        _, found["nsp"] = score_examples(model, batches["nsp"], cell.evaluation_tokens, device)
+        if "nsp" in missing:
+            _, found["nsp"] = score_examples(model, batches["nsp"], cell.evaluation_tokens, device)
         metrics |= {name: scored.accuracy if scored else None for name, scored in found.items()}
         examples |= {name: scored for name, scored in found.items() if scored}
         _write(folder, result, examples)
     for objective in OBJECTIVES:
         if f"{objective}_probe" in missing:
             stores = [TokenStore.open(path, tokenizer) for path in config.data.stores]
+            held_out = config.data.held_out
             training = pair_batches(
-                stores, tokenizer, config.recipe, objective, seed=cell.seed, held_out=config.data.held_out
+                stores, tokenizer, config.recipe, objective, seed=cell.seed, held_out=held_out, rows=rows
             )
             scored = probe_pairs(model, training, batches[objective], cell.evaluation_tokens, device)
             metrics[f"{objective}_probe"] = scored.accuracy

@@ -48,8 +48,12 @@ def pair_batches(
     *,
     seed: int = 0,
     held_out: float = 0.0,
+    rows: int = 1,
 ) -> Batches:
-    """Batches of full-length pairs labelled for an objective, whatever the model was trained for."""
+    """Batches of full-length pairs labelled for an objective, whatever the model was trained for.
+
+    `rows` of 1,024 tokens go through the model at a time; the sequences are the same for any number of them.
+    """
     pairs = dataclasses.replace(
         recipe, objective=objective, pairs_without_objective=False, short_probability=0.0, one_sentence="skip"
     )
@@ -58,7 +62,7 @@ def pair_batches(
         stores,
         tokenizer,
         pairs,
-        tokens_per_batch=row,
+        tokens_per_batch=rows * row,
         row_tokens=row,
         seed=seed,
         held_out=int(held_out) if held_out >= 1 else held_out,
@@ -67,7 +71,8 @@ def pair_batches(
 
 def walk(batches: Batches, num_tokens: int, device: Device) -> Iterator[tuple[Batch, Inputs]]:
     """The first batches, about `num_tokens` tokens of them and at most one epoch."""
-    count = max(1, min(num_tokens // batches.row_tokens, batches.steps_per_epoch))
+    size = batches.rows_per_batch * batches.row_tokens
+    count = max(1, min(num_tokens // size, batches.steps_per_epoch))
     for number in range(count):
         batch = batches.batch(number)
         assert isinstance(batch, Batch)

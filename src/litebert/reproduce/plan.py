@@ -103,7 +103,7 @@ def _make_cell(
 
 
 def _speed_run(scale: Scale, row: Row, run: RunConfig) -> RunConfig:
-    """One micro-batch of the shape to time, without dropout (which would time our slow path), on the run's device."""
+    """One micro-batch of the shape to time, without dropout, so that only the shapes differ, on the run's device."""
     timed = scale.run_of(replace(row, dropout=0.0))
     return replace(timed, batch_tokens=timed.micro_batch_tokens, device=run.device)
 

@@ -1,0 +1,100 @@
+"""The paper's tables on one GPU in about 25 minutes: what `docs/results/reproduction/` was made with.
+
+    python benchmarks/reproduce_gpu.py all --text wiki-en-00.txt.xz --vocabulary spiece.model --work work
+    python benchmarks/reproduce_gpu.py sharing --work work --jobs 8 --limit 560 --pack results.tar.gz
+    python benchmarks/reproduce_gpu.py all --smoke --work work                           (a smoke run on a CPU)
+
+Each part can be stopped (--limit seconds, Ctrl-C) and called again: finished runs are skipped, the others go on.
+
+    corpus     a token store from text files                                             about a minute on 16 cores
+    speed      Table 2: training steps of the paper's full shapes, twice in turn
+    sharing    Tables 3, 4, 5: 34 runs of 6 x 256, many of them shared by the tables
+    depth      Table 11 and Figure 1: 18 + 6 runs of up to 24 x 320
+    width      Table 12: 8 runs of up to 3 x 1920
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS: dict[str, list[str]] = {
+    "speed": ["table2", "--measure", "speed_up", "--seeds", "2"],
+    "sharing": ["table3", "table4", "table5"],
+    "depth": ["table11", "figure1"],
+    "width": ["table12", "--seeds", "2"],
+}
+# Everything that shows a result, and nothing that only a further run needs.
+PACKED = (".json", ".jsonl", ".yaml", ".txt", ".npz", ".md", ".tex", ".html")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["corpus", *PARTS, "all"])
+    parser.add_argument("--work", type=Path, required=True, help="a folder for stores and results")
+    parser.add_argument("--text", nargs="*", default=[], help="text files, one paragraph per line")
+    parser.add_argument("--vocabulary", help="spiece.model or a tokenizer folder")
+    parser.add_argument("--jobs", type=int, default=8, help="runs at the same time")
+    parser.add_argument("--steps", type=int, help="steps of each run instead of the scale's")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which everything is stopped")
+    parser.add_argument("--pack", type=Path, help="write the results, without models, into this .tar.gz")
+    parser.add_argument("--smoke", action="store_true", help="tiny runs on generated text on a CPU")
+    arguments = parser.parse_args()
+    deadline = time.monotonic() + arguments.limit
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    if arguments.part in ("corpus", "all") and not arguments.smoke:
+        build = ["corpus", "build", *arguments.text, "--format", "paragraphs"]
+        run([*build, "--tokenizer", arguments.vocabulary, "--out", str(arguments.work / "store")], deadline)
+        (arguments.work / "vocabulary.txt").write_text(str(Path(arguments.vocabulary).resolve()))
+    for part in PARTS if arguments.part == "all" else [arguments.part]:
+        if part != "corpus":
+            run(["reproduce", *PARTS[part], *options(arguments, part)], deadline)
+    if arguments.pack:
+        pack(arguments.work, arguments.pack)
+
+
+def options(arguments: argparse.Namespace, part: str) -> list[str]:
+    """What all parts have in common; one folder, so that tables share their runs."""
+    chosen = ["--out", str(arguments.work / "results")]
+    if arguments.smoke:
+        chosen += ["--scale", "cpu", "--steps", str(arguments.steps or 2), "--jobs", str(arguments.jobs)]
+        return chosen if part == "speed" else [*chosen, "--seeds", "1"]
+    vocabulary = (arguments.work / "vocabulary.txt").read_text()
+    chosen += ["--scale", "gpu-minutes", "--data", str(arguments.work / "store"), "--tokenizer", vocabulary]
+    chosen += ["--jobs", str(arguments.jobs)]
+    return [*chosen, "--steps", str(arguments.steps)] if arguments.steps else chosen
+
+
+def run(command: list[str], deadline: float) -> None:
+    """One litebert command; at the deadline it is asked to stop, writes its checkpoints, and so do we."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    began = time.monotonic()
+    print("$ litebert", *command, flush=True)
+    process = subprocess.Popen([sys.executable, "-m", "litebert", *command], env={**os.environ, "PYTHONPATH": path})
+    try:
+        code = process.wait(max(1.0, deadline - began))
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.send_signal(signal.SIGTERM)
+        code = process.wait()
+    print(f"exit code {code} after {time.monotonic() - began:.0f} s", flush=True)
+
+
+def pack(work: Path, target: Path) -> None:
+    """Results, logs and configs of all runs in one archive."""
+    with tarfile.open(target, "w:gz") as archive:
+        for path in sorted((work / "results").rglob("*")):
+            inside = path.relative_to(work / "results")
+            if path.suffix in PACKED and not {"model", "corpus", "checkpoints"} & set(inside.parts):
+                archive.add(path, inside)
+    print(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
