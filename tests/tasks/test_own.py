@@ -367,3 +367,46 @@ def test_no_answer_asks_for_the_head_that_knows_it(tmp_path):
     nowhere = write(tmp_path, "b.csv", "question,context,answer\nWhere?,In Rome.,Paris\n")
     with pytest.raises(DataError, match=r"b\.csv:2: no question of the training file has its answer in its context"):
         read_task("question-answering", train=nowhere)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells of the wrong type
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "message"),
+    [
+        ("classification", {"text": ["a"], "label": 1}, "expected text, got"),
+        ("multiple-choice", {"question": {}, "options": ["x", "y"], "label": 0}, "expected text, got"),
+        ("multiple-choice", {"question": "q", "options": True, "label": 0}, "1 options where"),
+        ("multiple-choice", {"question": "q", "options": [["x"], "y"], "label": 0}, "expected text, got"),
+        ("token-classification", {"tokens": [["a"]], "tags": ["O"]}, "expected text, got"),
+        ("question-answering", {"question": "q", "context": "c", "answers": {"text": ["c"]}, "id": "x"}, None),
+        ("question-answering", {"question": "q", "context": "c", "answers": {"text": [""]}}, None),
+        ("question-answering", {"question": "q", "context": [], "answers": "c"}, "expected text, got"),
+        (
+            "question-answering",
+            {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": []}},
+            "expected answers as text",
+        ),
+        (
+            "question-answering",
+            {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": [[0]]}},
+            "column 'answer_start': expected a number",
+        ),
+    ],
+)
+def test_a_cell_of_the_wrong_type_names_its_row(tmp_path, kind, row, message):
+    good = {
+        "classification": {"text": "a", "label": 0},
+        "multiple-choice": {"question": "q", "options": ["x", "y"], "label": 1},
+        "token-classification": {"tokens": ["a", "b"], "tags": ["O", "B-X"]},
+        "question-answering": {"question": "q", "context": "c", "answers": "c"},
+    }[kind]
+    train = write_jsonl(tmp_path, "good.jsonl", [good, {**good, "label": 1}])
+    dev = write_jsonl(tmp_path, "bad.jsonl", [good, row])
+    if message is None:
+        assert len(read_task(kind, train=train, dev=dev).dev["dev"]) == 2
+        return
+    with pytest.raises(DataError, match=rf"bad\.jsonl:2: {message}"):
+        read_task(kind, train=train, dev=dev)

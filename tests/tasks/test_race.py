@@ -79,6 +79,9 @@ def test_files_of_another_shape(race):
         DataError, match=r"1\.txt:1, question 1: expected 4 options and an answer A to D, got 4 and 'E'"
     ):
         read_task("race", folder=race)
+    file.write_text(json.dumps({**passage("high1.txt", "A"), "questions": [["?"]]}))
+    with pytest.raises(DataError, match=r"1\.txt:1, question 1: expected text, got \['\?'\]"):
+        read_task("race", folder=race)
     file.write_text("{}")
     with pytest.raises(DataError, match=r"1\.txt:1: not RACE's JSON with article, questions"):
         read_task("race", folder=race)
@@ -86,3 +89,7 @@ def test_files_of_another_shape(race):
         read_task("race", folder=race / "dev")
     with pytest.raises(DataError, match=r"no \*\.txt in its middle"):
         read_task("race-middle", dev=race / "dev" / "high")
+    table = race / "a.jsonl"
+    table.write_text('{"article": "A", "question": "Q"}\n')
+    with pytest.raises(DataError, match=r"a\.jsonl:1: no options; RACE has article"):
+        read_task("race", dev=table)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.tasks.cells import number_cell, text_cell
 from litebert.tasks.examples import Example, QuestionExample
 
 NO_START = -1
@@ -67,12 +68,17 @@ def parse_answers(value: Any, where: str) -> list[tuple[str, int | None]]:
     if isinstance(value, Mapping):
         texts, starts = value.get("text"), value.get("answer_start")
         if isinstance(texts, str):
-            return [(texts, None if starts is None else int(starts))]
-        if isinstance(texts, list):
-            return [(str(text), starts[i] if isinstance(starts, list) else None) for i, text in enumerate(texts)]
-    if isinstance(value, list):
+            texts, starts = [texts], [starts]
+        if isinstance(texts, list) and (starts is None or (isinstance(starts, list) and len(starts) == len(texts))):
+            pairs = zip(texts, starts or [None] * len(texts), strict=True)
+            return [(text_cell(text, where), _start(start, where)) for text, start in pairs if text]
+    elif isinstance(value, list):
         return [answer for item in value for answer in parse_answers(item, where)]
     raise DataError(f'{where}: expected answers as text or {{"text": [...], "answer_start": [...]}}, got {value!r:.80}')
+
+
+def _start(value: Any, where: str) -> int | None:
+    return None if value is None else int(number_cell(value, where, "answer_start"))
 
 
 def trainable(questions: list[Example], notes: list[str]) -> list[Example]:

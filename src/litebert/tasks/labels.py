@@ -43,13 +43,3 @@ def label_id(name: str, ids: Mapping[str, int], where: str, source: str) -> int:
             f"{where}: label {name!r} is not among those of {source}{did_you_mean(name, ids) or '.'} Known: {known}"
         )
     return number
-
-
-def truth(value: Any, where: str, column: str) -> bool:
-    """A yes or no as files spell it: 1, "0", "True", false."""
-    text = str(value).strip().casefold()
-    if text in ("1", "1.0", "true", "yes"):
-        return True
-    if text in ("0", "0.0", "false", "no", "", "none", "nan"):
-        return False
-    raise DataError(f"{where}: column {column!r}: expected 0 or 1, got {value!r}")

@@ -8,7 +8,6 @@ The training file decides the labels; a label that only another file has is an e
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.tasks.answers import Repairs, make_question, parse_answers, trainable
+from litebert.tasks.cells import number_cell, text_cell, truth_cell, words_cell
 from litebert.tasks.columns import PREDICTED, Columns, find_columns, need_column
 from litebert.tasks.conll import is_conll, read_conll
 from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample
-from litebert.tasks.labels import label_id, label_name, order_labels, order_tags, truth
+from litebert.tasks.labels import label_id, label_name, order_labels, order_tags
 from litebert.tasks.squad import is_squad, squad_table
 from litebert.tasks.tables import Table, format_of, parse_json, read_table, read_text
 from litebert.tasks.task import Kind, Task, TaskData
@@ -161,41 +161,41 @@ class _Reader:
         return examples
 
     def _text(self, cells: dict[str, list[Any]], id: str, where: str) -> TextExample:
-        pair = _string(cells["pair"][0]) if "pair" in cells else None
+        pair = text_cell(cells["pair"][0], where) if "pair" in cells else None
         label: int | float | tuple[int, ...] | None = None
         if "label" in cells:
             label = self._label(cells["label"], where)
-        return TextExample(id, _string(cells["text"][0]), pair, label, where)
+        return TextExample(id, text_cell(cells["text"][0], where), pair, label, where)
 
     def _label(self, cells: list[Any], where: str) -> int | float | tuple[int, ...]:
         if self.kind == "multi-label":
             if len(self.roles["label"]) > 1:
                 flags = zip(self.roles["label"], cells, strict=True)
-                names = [column for column, value in flags if truth(value, where, column)]
+                names = [column for column, value in flags if truth_cell(value, where, column)]
             else:
-                names = self._names(cells[0])
+                names = self._names(cells[0], where)
             return tuple(sorted({label_id(name, self.ids, where, self.source) for name in names}))
         if self.kind == "regression":
-            return _number(cells[0], where, self.roles["label"][0])
+            return number_cell(cells[0], where, self.roles["label"][0])
         name = label_name(cells[0])
         if name is None:
             raise DataError(f"{where}: no label in column {self.roles['label'][0]!r}")
         return label_id(name, self.ids, where, self.source)
 
     def _tags(self, cells: dict[str, list[Any]], id: str, where: str) -> TagExample:
-        words = _words(cells["words"][0])
+        words = words_cell(cells["words"][0], where)
         if not words:
             raise DataError(f"{where}: no words")
         tags = None
         if cells.get("tags", [None])[0] is not None:
-            names = _words(cells["tags"][0])
+            names = words_cell(cells["tags"][0], where)
             if len(names) != len(words):
                 raise DataError(f"{where}: {len(words)} words and {len(names)} tags; each word needs one")
             tags = tuple(label_id(name, self.ids, where, self.source) for name in names)
         return TagExample(id, words, tags, where)
 
     def _choice(self, cells: dict[str, list[Any]], id: str, where: str) -> ChoiceExample:
-        options = _options(cells["options"])
+        options = _options(cells["options"], where)
         self.num_choices = self.num_choices or len(options)
         if len(options) != self.num_choices or self.num_choices < 2:
             raise DataError(
@@ -204,18 +204,18 @@ class _Reader:
         label = None
         if "label" in cells:
             label = _option_number(cells["label"][0], options, self.first_option, where)
-        passage = _string(cells["passage"][0]) if "passage" in cells else ""
-        return ChoiceExample(id, passage, _string(cells["question"][0]), options, label, where)
+        passage = text_cell(cells["passage"][0], where) if "passage" in cells else ""
+        return ChoiceExample(id, passage, text_cell(cells["question"][0], where), options, label, where)
 
     def _question(self, cells: dict[str, list[Any]], id: str, where: str) -> QuestionExample:
         answers = parse_answers(cells.get("answers", [None])[0], where)
         if len(answers) == 1 and "start" in cells and cells["start"][0] not in (None, ""):
-            answers = [(answers[0][0], int(_number(cells["start"][0], where, self.roles["start"][0])))]
+            answers = [(answers[0][0], int(number_cell(cells["start"][0], where, self.roles["start"][0])))]
         impossible = "answers" in cells and not answers
         if "impossible" in cells:  # such a column decides: without it, no answer in the file means that there is none
-            impossible = truth(cells["impossible"][0], where, self.roles["impossible"][0])
+            impossible = truth_cell(cells["impossible"][0], where, self.roles["impossible"][0])
         answers = [] if impossible else answers
-        question, context = _string(cells["question"][0]), _string(cells["context"][0])
+        question, context = (text_cell(cells[role][0], where) for role in ("question", "context"))
         return make_question(id, question, context, answers, impossible, where, self.repairs)
 
     def _labels(self, train: Table) -> tuple[str, ...]:
@@ -223,10 +223,10 @@ class _Reader:
             if len(self.roles["label"]) > 1:
                 return self.roles["label"]
             values = train.values(self.roles["label"][0])
-            labels = order_labels(name for value in values for name in self._names(value))
+            labels = order_labels(name for value in values for name in self._names(value, train.path))
         elif self.kind == "token-classification":
             values = train.values(self.roles["tags"][0])
-            labels = order_tags(tag for value in values for tag in _words(value))
+            labels = order_tags(tag for value in values for tag in words_cell(value, train.path))
         elif self.kind == "classification":
             column = self.roles["label"][0]
             labels = order_labels(name for value in train.values(column) if (name := label_name(value)) is not None)
@@ -241,9 +241,9 @@ class _Reader:
             raise DataError(f"{train.path}: only one label ({', '.join(labels) or 'none'}); there is nothing to learn")
         return labels
 
-    def _names(self, value: Any) -> list[str]:
+    def _names(self, value: Any, where: str) -> list[str]:
         """The labels in one cell: ["a", "b"], "a|b" or ""."""
-        parts = value if isinstance(value, list | tuple) else _string(value).split(self.separator or "|")
+        parts = value if isinstance(value, list | tuple) else text_cell(value, where).split(self.separator or "|")
         return [name for part in parts if (name := label_name(part)) is not None]
 
     def _separator(self, table: Table) -> str:
@@ -258,46 +258,27 @@ class _Reader:
         if column is None or column not in table.columns:
             return 0
         numbers = {int(str(v)) for v in table.values(column) if re.fullmatch(r"\d+", str(v).strip())}
-        options = {len(_options([row[table.columns.index(c)] for c in self.roles["options"]])) for row in table.rows}
+        places = [table.columns.index(name) for name in self.roles["options"]]
+        options = {len(_options([row[place] for place in places], table.path)) for row in table.rows}
         if not numbers or 0 in numbers or max(numbers) < max(options):
             return 0
         self.notes.append(f"{table.path}: the options in column {column!r} count from 1")
         return 1
 
 
-def _string(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return value if isinstance(value, str) else str(value)
-
-
-def _number(value: Any, where: str, column: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise DataError(f"{where}: column {column!r}: expected a number, got {value!r}")
-    return number
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    """A list of words, or words with spaces between."""
-    return tuple(_string(value).split()) if not isinstance(value, list | tuple) else tuple(map(_string, value))
-
-
-def _options(cells: list[Any]) -> tuple[str, ...]:
+def _options(cells: list[Any], where: str) -> tuple[str, ...]:
+    """Options in columns of their own, or all in one: ["x", "y"], {"text": ["x", "y"]} or "x|y"."""
     options = cells[0] if len(cells) == 1 else cells
-    if isinstance(options, Mapping):  # {"text": [...], "label": ["A", "B"]}
+    if isinstance(options, Mapping):
         options = options.get("text", list(options.values()))
-    if isinstance(options, str):
-        options = options.split("|")
-    return tuple(_string(option).strip() for option in options or ())
+    if not isinstance(options, list | tuple):
+        options = text_cell(options, where).split("|")
+    return tuple(text_cell(option, where).strip() for option in options)
 
 
 def _option_number(value: Any, options: tuple[str, ...], first: int, where: str) -> int:
     """Which option is right, given as a number, a letter or the option itself."""
-    text = _string(value).strip()
+    text = text_cell(value, where).strip()
     if re.fullmatch(r"\d+", text) and text not in options:
         number = int(text) - first
     elif len(text) == 1 and "A" <= text.upper() <= "Z" and text not in options:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.tasks.cells import text_cell, words_cell
 from litebert.tasks.examples import ChoiceExample, Example
 from litebert.tasks.tables import Table, read_table, read_text
 from litebert.tasks.task import Task, TaskData
@@ -92,15 +93,15 @@ def _questions(path: Path, level: str, encoding: str) -> Iterator[Row]:
 
 
 def _example(where: str, row: Mapping[str, Any]) -> ChoiceExample:
-    try:
-        options = tuple(row["options"])
-        passage, question, answer = row["article"], row["question"], row.get("answer")
-    except KeyError as error:
-        raise DataError(f"{where}: no column {error}; RACE has article, question, options and answer") from None
-    label = None if answer in (None, "") else "ABCD".find(str(answer))
+    missing = {"article", "question", "options"} - row.keys()
+    if missing:
+        raise DataError(f"{where}: no {' and no '.join(sorted(missing))}; RACE has article, question, options, answer")
+    options, answer = words_cell(row["options"], where), row.get("answer")
+    label = None if answer in (None, "") else {"A": 0, "B": 1, "C": 2, "D": 3}.get(str(answer), -1)
     if label == -1 or len(options) != 4:
         raise DataError(f"{where}: expected 4 options and an answer A to D, got {len(options)} and {answer!r}")
     id = str(row.get("id") or row.get("example_id") or where)
     # On the Hub the level is told by the name of the passage: high3.txt.
     level = row.get("level") or next((level for level in LEVELS if id.startswith(level)), "")
+    passage, question = text_cell(row["article"], where), text_cell(row["question"], where)
     return ChoiceExample(id, passage, question, options, label, where, level)

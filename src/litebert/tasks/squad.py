@@ -11,6 +11,7 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.tasks.answers import Repairs, make_question, parse_answers, trainable
+from litebert.tasks.cells import text_cell
 from litebert.tasks.examples import Example
 from litebert.tasks.tables import Table, format_of, parse_json, read_table, read_text
 from litebert.tasks.task import Task, TaskData
@@ -72,9 +73,8 @@ def _examples(name: str, table: Table, repairs: Repairs) -> list[Example]:
         if impossible and name == "squad-1.1":
             raise DataError(f"{where}: a question without an answer; this looks like squad-2.0")
         answers = [] if impossible else answers
-        examples.append(
-            make_question(str(ids[row]), questions[row], contexts[row], answers, impossible, where, repairs)
-        )
+        question, context = text_cell(questions[row], where), text_cell(contexts[row], where)
+        examples.append(make_question(str(ids[row]), question, context, answers, impossible, where, repairs))
     return examples
 
 
