@@ -23,6 +23,7 @@ from litebert.export.onnx_file import export_onnx
 from litebert.model.heads import MODELS
 from litebert.model.hub import save_model
 from litebert.predict.exported import read_manifest
+from litebert.predict.predictor import Predictor
 from litebert.tasks.task import Task, save_task
 
 BERT = dict(model_type="bert", sharing="none", embedding_size=24, hidden_act="gelu")
@@ -273,12 +274,31 @@ def test_check_data_is_read_as_texts_and_pairs(tmp_path):
     english().save(tmp_path / "model")
     (tmp_path / "texts.txt").write_text("Anna slept.\tBen read the old book.\n\nA farmer walked to the café.\n")
     report = export_onnx(tmp_path / "model", tmp_path / "onnx", check_data=tmp_path / "texts.txt")
-    check = report.files[0].text_check
+    check = report.files[0].data_check
     assert check.sequences == 2
     assert check.agreement == 1
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(DataError, match="holds no text"):
         export_onnx(tmp_path / "model", tmp_path / "onnx", check_data=tmp_path / "empty.txt", overwrite=True)
+
+
+def test_data_of_the_task_are_scored_in_torch_and_in_the_file(tmp_path):
+    model = small_model("classification", labels=("dull", "lively"))
+    save_model(model, tmp_path / "model")
+    english().save(tmp_path / "model")
+    save_task(Task("classification", "classification", ("dull", "lively"), ("accuracy",)), tmp_path / "model")
+    texts = ["Anna slept", "Ben walked to the café", "A farmer slept on Monday", "The teacher was happy"]
+    said = [result.label for result in Predictor(tmp_path / "model", threads=1).classify(texts)]
+    said[0] = {"dull": "lively", "lively": "dull"}[said[0]]  # so that three of four are right
+    rows = [f"{text},{label}" for text, label in zip(texts, said, strict=True)]
+    (tmp_path / "dev.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    report = export_onnx(tmp_path / "model", tmp_path / "onnx", int8=True, check_data=tmp_path / "dev.csv")
+    exact, small = (file.data_check for file in report.files)
+    assert exact.scores == {"accuracy": (0.75, 0.75)}
+    assert exact.agreement == 1
+    assert small.scores["accuracy"][0] == 0.75
+    with pytest.raises(DataError, match="no such file"):
+        export_onnx(tmp_path / "model", tmp_path / "onnx", check_data=tmp_path / "x.csv", overwrite=True)
 
 
 def test_weights_beyond_what_protobuf_reads_lie_beside_the_graph(tmp_path, monkeypatch):

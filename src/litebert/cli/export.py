@@ -29,7 +29,8 @@ def export(
         bool, typer.Option("--attentions", help="ONNX: give attention maps too (more memory in every pass).")
     ] = False,
     check_data: Annotated[
-        Path | None, typer.Option(help="ONNX: compare on these texts too, one per line, a tab inside a pair.")
+        Path | None,
+        typer.Option(help="ONNX: compare on data too: of the model's task, or one text per line, a tab inside a pair."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -71,7 +72,7 @@ def _print(model: str, report: ExportReport) -> None:
     console.print(f"{model} -> {report.folder}  {report.head} head, {report.model_parameters:,} parameters")
     for file in report.files:
         console.print(f"  {file.name:16} {file.bytes / 1e6:,.1f} MB, {_weights(file)}")
-        for kind, check in (("random", file.check), ("given", file.text_check)):
+        for kind, check in (("random", file.check), ("given", file.data_check)):
             if check is None:
                 continue
             worst = check.worst
@@ -80,6 +81,8 @@ def _print(model: str, report: ExportReport) -> None:
             if check.agreement is not None:
                 line += f", {check.agreement:.1%} of decisions equal"
             console.print(line)
+            for name, (torch, exported) in check.scores.items():
+                console.print(f"      {name}: {torch:.4f} in torch, {exported:.4f} in the file")
 
 
 def _weights(file: ExportedFile) -> str:

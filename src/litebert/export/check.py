@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from litebert.errors import DataError
 from litebert.model.config import ModelConfig
 from litebert.model.verify import Difference
 from litebert.predict.runtime import Outputs, Request, Runtime
-from litebert.tasks.features import text_sequence
-from litebert.text.tokenizer import Tokenizer
 
 # Outputs whose largest entry along the last axis is the model's decision; of the rest there is none.
 _DECISIONS = ("logits", "masked_lm", "sentence", "start", "end")
@@ -28,6 +24,7 @@ class Check:
     sequences: int
     differences: list[Difference]
     agreement: float | None  # share of equal decisions: labels, words, spans; None where a model makes none
+    scores: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # metric -> torch's, the file's
 
     def within(self, tolerance: float) -> bool:
         """Whether every output agrees, relative to its size where that is above 1, and decisions but for ties."""
@@ -44,17 +41,20 @@ class Check:
         return {
             "sequences": self.sequences,
             "agreement": self.agreement,
+            "scores": {name: {"torch": both[0], "file": both[1]} for name, both in self.scores.items()},
             "differences": [row.as_dict() for row in self.differences],
         }
 
 
-def compare(expected: Sequence[Outputs], exported: Runtime, requests: Sequence[Request]) -> Check:
+def compare(
+    expected: Sequence[Outputs], exported: Runtime, requests: Sequence[Request]
+) -> tuple[Check, Sequence[Outputs]]:
     """Run the requests and compare what comes out with what is expected, output by output."""
     actual = exported.run(requests)
     names = sorted(name for name in expected[0] if not name.endswith("_index"))
     votes = [vote for a, b in zip(expected, actual, strict=True) for vote in _same_decisions(a, b)]
     differences = [_difference(name, expected, actual) for name in names]
-    return Check(len(requests), differences, float(np.mean(votes)) if votes else None)
+    return Check(len(requests), differences, float(np.mean(votes)) if votes else None), actual
 
 
 def random_requests(config: ModelConfig, want: frozenset[str], seed: int = 0) -> list[Request]:
@@ -70,27 +70,6 @@ def random_requests(config: ModelConfig, want: frozenset[str], seed: int = 0) ->
         outside = generator.random(length) < 0.3
         outside[0] = False  # [CLS] always may be the answer: that there is none
         requests.append(Request(ids, segments.astype(np.int8), want, positions, outside))
-    return requests
-
-
-def text_requests(
-    path: Path, want: frozenset[str], tokenizer: Tokenizer, max_length: int, masked: bool
-) -> list[Request]:
-    """The lines of a text file as requests, a tab between the two of a pair; `masked` hides every seventh token."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text: {error}") from None
-    requests = []
-    for line in filter(None, lines):
-        a, _, b = line.partition("\t")
-        sequence = text_sequence(tokenizer, a, b or None, max_length)
-        ids, positions = sequence.ids.copy(), np.arange(1, len(sequence.ids) - 1, 7)
-        if masked:
-            ids[positions] = tokenizer.mask_id
-        requests.append(Request(ids, sequence.segments, want, positions, np.zeros(len(ids), np.bool_)))
-    if not requests:
-        raise DataError(f"{path}: holds no text; one text per line is expected, a tab between the two of a pair")
     return requests
 
 

@@ -33,13 +33,13 @@ class ExportedFile:
     int8_arrays: int  # how many matrices are int8
     int8_parameters: int
     check: Check
-    text_check: Check | None = None
+    data_check: Check | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         values = {key: getattr(self, key) for key in ("name", "bytes", "parameters", "int8_arrays", "int8_parameters")}
-        text = None if self.text_check is None else self.text_check.as_dict()
-        return {**values, "check": self.check.as_dict(), "text_check": text}
+        data = None if self.data_check is None else self.data_check.as_dict()
+        return {**values, "check": self.check.as_dict(), "data_check": data}
 
 
 @dataclass(frozen=True)

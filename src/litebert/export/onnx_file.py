@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from litebert.errors import CheckpointError
-from litebert.export.check import Check, compare, random_requests, text_requests
+from litebert.export.check import Check, compare, random_requests
+from litebert.export.check_data import read_check_data
 from litebert.export.folder import (
     TOLERANCE,
     ExportedFile,
@@ -22,11 +23,8 @@ from litebert.export.head_graph import build_onnx
 from litebert.export.reference import Reference
 from litebert.extras import require
 from litebert.files import staged_folder
-from litebert.model.heads import Model
 from litebert.predict.exported import ONNX_FILES, Manifest, checksum
 from litebert.predict.onnx_runtime import OnnxRuntime
-from litebert.predict.runtime import Request
-from litebert.text.tokenizer import Tokenizer
 
 # protobuf reads no file above 2 GiB; larger weights lie beside the graph.
 MOST_BYTES = 2**31 - 2**20
@@ -50,8 +48,8 @@ def export_onnx(
     reference = Reference(model)
     want = reference.outputs if attentions else reference.outputs - {"attentions"}
     requests = random_requests(model.config, want)
-    texts = [] if check_data is None else _read_texts(check_data, want, folder, model)
-    expected, text_expected = reference.run(requests), reference.run(texts)
+    expected = reference.run(requests)
+    data = None if check_data is None else read_check_data(check_data, folder)
     files: list[ExportedFile] = []
     with staged_folder(target, keep=lambda name: False) as staging:
         copy_companions(folder, staging)
@@ -69,15 +67,15 @@ def export_onnx(
         manifest.write(staging)
         for precision, proto in protos.items():
             exported = OnnxRuntime(staging, precision=precision)
-            check = compare(expected, exported, requests)
+            check, _ = compare(expected, exported, requests)
             if precision == "fp32" and not check.within(TOLERANCE):
                 worst = check.worst
                 raise CheckpointError(
                     f"{folder}: the exported {worst.output} differs from torch by {worst.difference:.1e} at a "
                     f"magnitude of {worst.magnitude:.1e}, more than {TOLERANCE:g}; nothing was written"
                 )
-            text_check = compare(text_expected, exported, texts) if texts else None
-            files.append(_describe(proto, staging, ONNX_FILES[precision], check, text_check))
+            data_check = None if data is None else data.check(exported)
+            files.append(_describe(proto, staging, ONNX_FILES[precision], check, data_check))
         checks = {file.name: file.as_dict() for file in files}
         Manifest(**{**manifest.__dict__, "checks": checks}).write(staging)
     return ExportReport(str(target), model.head, count_parameters(model), files)
@@ -91,7 +89,7 @@ def _save(onnx: Any, proto: Any, path: Path) -> None:
     onnx.checker.check_model(str(path), full_check=True)
 
 
-def _describe(proto: Any, folder: Path, name: str, check: Check, text_check: Check | None) -> ExportedFile:
+def _describe(proto: Any, folder: Path, name: str, check: Check, data_check: Check | None) -> ExportedFile:
     sizes = {tensor.name: (tensor.data_type, int(np.prod(tensor.dims))) for tensor in proto.graph.initializer}
     int8 = [size for kind, size in sizes.values() if kind == require("onnx", "ONNX export").TensorProto.INT8]
     return ExportedFile(
@@ -101,10 +99,5 @@ def _describe(proto: Any, folder: Path, name: str, check: Check, text_check: Che
         int8_arrays=len(int8),
         int8_parameters=sum(int8),
         check=check,
-        text_check=text_check,
+        data_check=data_check,
     )
-
-
-def _read_texts(path: Path, want: frozenset[str], folder: Path, model: Model) -> list[Request]:
-    longest = min(128, model.config.max_position_embeddings)
-    return text_requests(path, want, Tokenizer.load(folder), longest, masked=model.head in ("pretraining", "masked-lm"))
