@@ -40,7 +40,7 @@ from litebert.finetune.outputs import layout_for
 from litebert.finetune.results import Scores, goodness, read_scores
 from litebert.finetune.scoring import predict_split, score_split
 from litebert.finetune.setup import Data, TrainingBatches, make_model, make_optimizer, open_tokenizer, read_data
-from litebert.finetune.steps import GraphStep, PlainStep, Step
+from litebert.finetune.steps import GraphStep, PlainStep
 from litebert.model.fast.layers import FastLayers
 from litebert.model.hub import load_config
 from litebert.train import checkpoint
@@ -200,15 +200,15 @@ class Run:
         if self.config.optim.freeze == "encoder":
             self.model.encoder.eval()  # features do not drop out
         seed_everything(self.config.seed, self.step)
-        if isinstance(self.take_step, GraphStep):  # its memory is part of the graph
-            torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
-        else:
-            self.optimizer.zero_grad(set_to_none=True)
+        self.take_step.clear()
         batches = self._next_batches()
         count = max(1, sum(batch.count for batch in batches))
         sums = torch.stack([self.take_step(batch, count) for batch in batches]).sum(0)
         norm = clip_gradients(self.parameters, self.config.optim.clip or math.inf)
         self._prepare()  # while the GPU is busy
+        if self.take_step.problem:
+            self._event(self.take_step.problem)
+            self.take_step.problem = None
         loss, right, norm_value = torch.cat([sums, norm[None].float()]).tolist()  # note: here a step waits for the GPU
         self.tokens += sum(batch.num_tokens for batch in batches)
         return (loss / count, right / count), norm_value, count
@@ -306,7 +306,6 @@ class Run:
             self.model.load_state_dict(self.best)
         if self._out_of_patience():
             self._event(f"stopped early: {self.config.patience} evaluations without a better one")
-        self.optimizer.zero_grad(set_to_none=True)
         scores = finish_run(
             self.folder, self.config, self.data, self.model, self.device, self.best_step, self.facts(), self.compiled
         )
@@ -332,12 +331,11 @@ class Run:
         speed_up(self.model, dataclasses.replace(self.device, compile=compiled))
         return compiled
 
-    def _make_step(self) -> Step:
-        plain = PlainStep(self.model, self.task.kind, self.device)
+    def _make_step(self) -> PlainStep:
         if not self.device.is_cuda:
-            return plain
+            return PlainStep(self.model, self.task.kind, self.device)
         self.batches.plan(self.num_steps)
-        return GraphStep(plain)
+        return GraphStep(self.model, self.task.kind, self.device)
 
     def _event(self, message: str) -> None:
         self.progress.note(f"step {self.step:,}  {message}", "yellow")

@@ -5,7 +5,6 @@ A recorded graph repeats fixed work on fixed memory, so there is one per shape o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,20 +17,26 @@ from litebert.model.heads import Model
 from litebert.tasks.task import Kind
 from litebert.train.device import Device
 
-# A batch and a divisor: adds the gradient of loss / divisor to the parameters, gives [loss sum, number right].
-Step = Callable[[Batch, int], Tensor]
 WARM_UPS = 3  # torch's advice before a capture: lazy initialisation must have happened
 
 
 class PlainStep:
-    """Runs the model as it is: on CPUs, and wherever graphs are not wanted."""
+    """Runs the model as it is: on CPUs, and wherever nothing can be recorded."""
 
     def __init__(self, model: Model, kind: Kind, device: Device):
         self.model, self.kind, self.device = model, kind, device
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.problem: str | None = None  # something to tell, once
 
     def __call__(self, batch: Batch, divisor: int) -> Tensor:
+        """Add the gradient of loss / divisor to the parameters; [loss sum, number right]."""
         inputs, targets = to_device(batch, self.device.device)
         return self.run(inputs, targets, batch, 1.0 / divisor)
+
+    def clear(self) -> None:
+        """Forget the gradients of the step before."""
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def run(self, inputs: Tensors, targets: Tensors, batch: Batch, scale: Tensor | float) -> Tensor:
         """Forward and backward."""
@@ -42,7 +47,9 @@ class PlainStep:
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class Recording:
+    """A graph and the memory that it reads and writes."""
+
     graph: torch.cuda.CUDAGraph
     inputs: Tensors
     targets: Tensors
@@ -50,52 +57,66 @@ class _Recorded:
     totals: Tensor
 
 
-class GraphStep:
-    """Replays one recorded graph per shape; the gradients must be zeroed in place between steps, never dropped."""
+class GraphStep(PlainStep):
+    """Replays one recorded graph per shape of a batch; where recording fails, steps are run plainly from then on."""
 
-    def __init__(self, plain: PlainStep):
-        self.plain = plain
-        self._recorded: dict[tuple[int, ...], _Recorded] = {}
+    def __init__(self, model: Model, kind: Kind, device: Device):
+        super().__init__(model, kind, device)
+        self._recordings: dict[tuple[int, ...], Recording] = {}
+        self._records = True
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, batch: Batch, divisor: int) -> Tensor:
-        if batch.shape not in self._recorded:
-            self._recorded[batch.shape] = self._record(batch)
-        recorded = self._recorded[batch.shape]
-        for held, arrays in ((recorded.inputs, batch.inputs), (recorded.targets, batch.targets)):
+        """As a plain step."""
+        if batch.shape not in self._recordings and self._records:
+            self._try_to_record(batch)
+        recording = self._recordings.get(batch.shape)
+        if recording is None:
+            return super().__call__(batch, divisor)
+        for held, arrays in ((recording.inputs, batch.inputs), (recording.targets, batch.targets)):
             for name, array in arrays.items():
                 held[name].copy_(torch.from_numpy(array).pin_memory(), non_blocking=True)
-        recorded.scale.fill_(1.0 / divisor)
-        recorded.graph.replay()
-        return recorded.totals.clone()  # the next replay writes there
+        recording.scale.fill_(1.0 / divisor)
+        recording.graph.replay()
+        return recording.totals.clone()  # the next replay writes there
 
-    def _record(self, batch: Batch) -> _Recorded:
-        parameters = [p for p in self.plain.model.parameters() if p.requires_grad]
+    def clear(self) -> None:
+        """In place: the gradients' memory is part of the graphs."""
+        grads = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if grads:
+            torch._foreach_zero_(grads)
+
+    def _try_to_record(self, batch: Batch) -> None:
         # Gradients of earlier micro-batches of this step must survive the warm-up.
-        kept = [None if p.grad is None else p.grad.clone() for p in parameters]
-        device = self.plain.device.device
+        kept = [None if parameter.grad is None else parameter.grad.clone() for parameter in self.parameters]
+        try:
+            self._recordings[batch.shape] = self._record(batch)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # a kernel that waits for the device, or allocates outside of the graph
+            self._records = False
+            self.problem = f"steps cannot be recorded here, so they are slower: {str(error).strip().splitlines()[0]}"
+        for parameter, before in zip(self.parameters, kept, strict=True):
+            if parameter.grad is not None:
+                parameter.grad.copy_(torch.zeros_like(parameter.grad) if before is None else before)
+
+    def _record(self, batch: Batch) -> Recording:
+        device = self.device.device
         inputs, targets = to_device(batch, device)
         scale = torch.ones((), device=device)
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):
-                self.plain.run(inputs, targets, batch, scale)
+                self.run(inputs, targets, batch, scale)
         torch.cuda.current_stream(device).wait_stream(side)
         self._forget_working_weights()  # their making from the parameters belongs into the graph
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            totals = self.plain.run(inputs, targets, batch, scale)
+            totals = self.run(inputs, targets, batch, scale)
         self._forget_working_weights()  # those of the graph are its own
-        for parameter, before in zip(parameters, kept, strict=True):
-            if parameter.grad is not None:
-                if before is None:
-                    parameter.grad.zero_()
-                else:
-                    parameter.grad.copy_(before)
-        return _Recorded(graph, inputs, targets, scale, totals)
+        return Recording(graph, inputs, targets, scale, totals)
 
     def _forget_working_weights(self) -> None:
-        fast = self.plain.model.encoder.fast_layers
-        if isinstance(fast, FastLayers):
-            fast.forget()
+        if isinstance(self.model.encoder.fast_layers, FastLayers):
+            self.model.encoder.fast_layers.forget()
