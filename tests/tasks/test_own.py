@@ -78,7 +78,7 @@ def test_two_columns_without_telling_names_are_told_by_their_content(tmp_path):
 def test_columns_that_cannot_be_told_are_shown(tmp_path):
     train = write(tmp_path, "a.csv", "comments,bias,hate\nso so,none,none\nno,gender,hate\n")
     with pytest.raises(
-        DataError, match=r"which column is the label; it has 'comments', 'bias', 'hate'. Name it: label="
+        DataError, match=r"which column is the label; it has 'comments', 'bias', 'hate'. Name it: --column label="
     ):
         read_task("classification", train=train)
     data = read_task("classification", train=train, columns={"label": "hate"})

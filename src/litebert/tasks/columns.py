@@ -125,7 +125,7 @@ def need_column(table: Table, columns: Columns, role: str) -> None:
 
 def _cannot_tell(table: Table, role: str) -> str:
     shown = ", ".join(map(repr, table.columns))
-    return f"cannot tell which column is the {role}; it has {shown}. Name it: {role}=COLUMN"
+    return f"cannot tell which column is the {role}; it has {shown}. Name it: --column {role}=COLUMN"
 
 
 def _split_names(table: Table, value: str) -> tuple[str, ...]:

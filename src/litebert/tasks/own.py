@@ -233,7 +233,7 @@ class _Reader:
             if len(labels) > max(50, len(train.rows) // 2):
                 raise DataError(
                     f"{train.path}: column {column!r} holds {len(labels)} different labels in {len(train.rows)} rows; "
-                    "for numbers use the kind regression, else name the right column: label=COLUMN"
+                    "for numbers use the kind regression, else name the right column: --column label=COLUMN"
                 )
         else:
             return ()
