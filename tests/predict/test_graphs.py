@@ -11,7 +11,7 @@ from litebert.predict.graphs import Graph, GraphedEncoder, shape_of
 
 
 def test_graphs_come_in_steps():
-    assert shape_of(100, 3, 40) == (128, 4, 64)
+    assert shape_of(100, 3, 40) == (112, 4, 64)
     assert shape_of(128, 1, 128) == (128, 1, 128)
     assert shape_of(4096, 32, 128) == (4096, 64, 128)
     assert shape_of(4097, 1, 512) is None

@@ -86,6 +86,18 @@ def test_no_answer_and_its_threshold():
 
 
 @torch.inference_mode()
+def test_a_plain_head_can_say_no_if_asked_to():
+    predictor = predictor_of("span", Task("qa", "question-answering", max_length=100), max_position_embeddings=100)
+    ids, segments = window_input(english().encode(QUESTION), english().encode(CONTEXT))
+    start, end = small_model("span", max_position_embeddings=100)(ids, segment_ids=segments)
+    best = predictor.answer(QUESTION, CONTEXT)
+    null = float(start[0, 0] + end[0, 0]) - best.candidates[0].score
+    said = predictor.answer(QUESTION, CONTEXT, threshold=null + 0.01)
+    assert (said.text, said.no_answer) == (best.text, pytest.approx(1 / (1 + np.exp(-null)), rel=1e-3))
+    assert predictor.answer(QUESTION, CONTEXT, threshold=null - 0.01).text == ""
+
+
+@torch.inference_mode()
 def test_choice_is_the_softmax_over_the_options():
     predictor = predictor_of("multiple-choice", max_position_embeddings=100)
     options = ["Anna", "Ben", "The teacher"]

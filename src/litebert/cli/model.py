@@ -115,7 +115,7 @@ def find_config(name: str) -> ModelConfig:
         return _read_yaml_config(path) if path.suffix in (".yaml", ".yml") else read_config(path)[0]
     if path.suffix in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{name}: no such config file")
-    if path.is_dir() or "/" in name:
+    if path.is_dir() or "/" in name or name == "default":
         from litebert.model.hub import load_config
 
         return load_config(name)

@@ -18,7 +18,11 @@ N_BEST = 20  # spans that probabilities are over, as in the published scripts
 def answer(
     inputs: Inputs, task: Task, question: str, context: str, top: int = 3, threshold: float | None = None
 ) -> Steps[Answer]:
-    """The best span over all windows of the context; none where the no-answer score is above the threshold."""
+    """The best span over all windows of the context; none where the no-answer score is above the threshold.
+
+    A plain span head is taken to always answer, unless a threshold is given: then the score of [CLS] over that of the
+    best span counts, as in the scripts of SQuAD 2.0.
+    """
     check_text(question, "question")
     check_text(context, "context")
     check_count(top, "top")
@@ -35,7 +39,7 @@ def answer(
         for span, probability in zip(found.spans, found.probabilities(), strict=True)
     )
     no_answer = None
-    if task.answerable_head:
+    if task.answerable_head or threshold is not None:
         limit = task.null_threshold if threshold is None else threshold
         no_answer = sigmoid(found.no_answer)
         if found.no_answer > limit or not candidates:
