@@ -169,6 +169,12 @@ def test_empty_texts_are_kept_and_counted(tmp_path):
     assert "1 empty texts kept" in data.notes[-1]
 
 
+def test_ids_that_repeat_are_replaced_by_row_numbers(tmp_path):
+    data = read_task("classification", train=write(tmp_path, "a.csv", "id,text,label\nq,x,1\nq,y,0\n"))
+    assert [e.id for e in data.train] == ["0", "1"]
+    assert "ids in column 'id' repeat or lack: rows are numbered" in data.notes[-1]
+
+
 def test_a_folder_with_train_and_dev(tmp_path):
     write(tmp_path, "train.tsv", "text\tlabel\nx\t1\ny\t0\n")
     write(tmp_path, "validation.tsv", "text\tlabel\nz\t1\n")

@@ -67,9 +67,12 @@ def test_the_authors_all_txt_stands_for_its_folder(race):
 def test_the_hubs_columns(tmp_path):
     row = {"example_id": "high3.txt", "article": "A", "answer": "B", "question": "Q", "options": ["a", "b", "c", "d"]}
     path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps(row) + "\n")
-    (example,) = read_task("race", train=path).train
-    assert (example.label, example.group, example.passage) == (1, "high", "A")
+    path.write_text((json.dumps(row) + "\n") * 2)
+    examples = read_task("race", train=path).train
+    assert [(e.id, e.label, e.group, e.passage) for e in examples] == [
+        ("high3.txt-1", 1, "high", "A"),
+        ("high3.txt-2", 1, "high", "A"),
+    ]
 
 
 def test_files_of_another_shape(race):

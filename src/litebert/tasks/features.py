@@ -302,6 +302,11 @@ def _question_windows(
     for number, (start, length) in enumerate(windows):
         here = slice(start, start + length)
         size = before + length + 1
+        ids = np.empty(size, dtype=np.int32)
+        ids[0] = tokenizer.cls_id
+        ids[1 : before - 1] = question
+        ids[before - 1] = ids[-1] = tokenizer.sep_id
+        ids[before:-1] = context.ids[here]
         segments = np.zeros(size, dtype=np.int8)
         segments[before:] = 1
         inside = np.zeros(size, dtype=np.bool_)
@@ -316,7 +321,7 @@ def _question_windows(
                 target = (answer[0] - start + before, answer[1] - start + before, False)
         sequences.append(
             Sequence(
-                np.concatenate([_wrap(tokenizer, question), context.ids[here], [tokenizer.sep_id]], dtype=np.int32),
+                ids,
                 segments,
                 example,
                 target,

@@ -149,16 +149,24 @@ class _Reader:
             "multiple-choice": self._choice,
             "question-answering": self._question,
         }.get(self.kind, self._text)
-        ids = present.pop("id", [None])[0]
+        ids = self._row_ids(table, present.pop("id", None))
         examples = []
         for row in range(len(table.rows)):
             cells = {role: [values[row] for values in columns] for role, columns in present.items()}
-            id = str(row) if ids is None or ids[row] is None else str(ids[row])
-            examples.append(read_row(cells, id, table.where(row)))
+            examples.append(read_row(cells, ids[row], table.where(row)))
         empty = sum(isinstance(example, TextExample) and not example.a.strip() for example in examples)
         if empty:
             self.notes.append(f"{table.path}: {empty:,} empty texts kept")
         return examples
+
+    def _row_ids(self, table: Table, columns: list[list[Any]] | None) -> list[str]:
+        """The ids that the file has, or row numbers: predictions are told apart by them."""
+        if columns is not None:
+            ids = [text_cell(value, table.where(row)) for row, value in enumerate(columns[0])]
+            if len(set(ids)) == len(ids) and all(ids):
+                return ids
+            self.notes.append(f"{table.path}: ids in column {self.roles['id'][0]!r} repeat or lack: rows are numbered")
+        return [str(row) for row in range(len(table.rows))]
 
     def _text(self, cells: dict[str, list[Any]], id: str, where: str) -> TextExample:
         pair = text_cell(cells["pair"][0], where) if "pair" in cells else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,14 @@ def read_rows(name: str, splits: Mapping[str, Iterable[Row]]) -> TaskData:
 
 
 def rows_of(table: Table) -> Iterator[Row]:
-    """The rows of a table with one question each, as the Hub has it."""
-    for number, row in enumerate(table.rows):
-        yield table.where(number), dict(zip(table.columns, row, strict=True))
+    """The rows of a table with one question each, as the Hub has it: there, ids are those of the passages."""
+    questions: Counter[str] = Counter()
+    for number, values in enumerate(table.rows):
+        row = dict(zip(table.columns, values, strict=True))
+        if "example_id" in row:
+            questions[row["example_id"]] += 1
+            row["id"] = f"{row['example_id']}-{questions[row['example_id']]}"
+        yield table.where(number), row
 
 
 def _open(name: str, path: Path, encoding: str) -> Iterator[Row]:
@@ -100,7 +106,7 @@ def _example(where: str, row: Mapping[str, Any]) -> ChoiceExample:
     label = None if answer in (None, "") else {"A": 0, "B": 1, "C": 2, "D": 3}.get(str(answer), -1)
     if label == -1 or len(options) != 4:
         raise DataError(f"{where}: expected 4 options and an answer A to D, got {len(options)} and {answer!r}")
-    id = str(row.get("id") or row.get("example_id") or where)
+    id = str(row.get("id") or where)
     # On the Hub the level is told by the name of the passage: high3.txt.
     level = row.get("level") or next((level for level in LEVELS if id.startswith(level)), "")
     passage, question = text_cell(row["article"], where), text_cell(row["question"], where)

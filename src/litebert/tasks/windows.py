@@ -22,8 +22,10 @@ def cut_windows(num_tokens: int, room: int, stride: int) -> list[Window]:
 
 def best_windows(windows: list[Window], num_tokens: int) -> NDArray[np.int32]:
     """For each token, the window in which it has most context on its poorer side (the first of equals)."""
-    best = np.full(num_tokens, -1.0)
     owner = np.zeros(num_tokens, dtype=np.int32)
+    if len(windows) == 1:  # most often
+        return owner
+    best = np.full(num_tokens, -1.0)
     for number, (start, length) in enumerate(windows):
         left = np.arange(length)
         score = np.minimum(left, left[::-1]) + 0.01 * length  # BERT's rule: the longer window breaks ties
