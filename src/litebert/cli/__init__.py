@@ -28,6 +28,7 @@ from litebert.cli import (  # noqa: E402, F401
     pretrain,
     finetune,
     evaluate,
+    baseline,
     predict,
     report,
     reproduce,

@@ -1,0 +1,101 @@
+"""Fine-tuned models as further rows of the table: the scores that a run wrote down, or a model scored now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from litebert.errors import ConfigError, DataError
+from litebert.ladder.climb import Rung
+from litebert.tasks.metrics import Metric
+from litebert.tasks.task import TaskData, load_task
+
+
+def read_rungs(
+    sources: Sequence[str], data: TaskData, scored_on: Path | str | None, columns: Mapping[str, str]
+) -> list[Rung]:
+    """A rung for each run folder, study of several seeds, or model folder (which is scored on `scored_on`)."""
+    rungs = []
+    for source in sources:
+        folder = Path(source)
+        # The model of a run lies in its folder: what the run wrote about it counts.
+        if folder.name == "best" and _has_scores(folder.parent):
+            folder = folder.parent
+        if _has_scores(folder):
+            rungs.append(_read(folder, data))
+        else:
+            rungs.append(_score(source, data, scored_on, columns))
+    return rungs
+
+
+def _has_scores(folder: Path) -> bool:
+    return (folder / "scores.json").is_file() or (folder / "summary.json").is_file()
+
+
+def _read(folder: Path, data: TaskData) -> Rung:
+    from litebert.finetune.results import read_scores
+
+    task = load_task(folder / "best")
+    if task is not None and (task.kind, task.labels) != (data.task.kind, data.task.labels):
+        raise ConfigError(f"{folder}: was trained for {task.name}, which is not {data.task.name} with these labels")
+    if (folder / "summary.json").is_file():
+        return _read_study(folder, data)
+    scores = read_scores(folder)
+    assert scores is not None
+    _check_examples(folder, data)
+    return Rung(str(folder), f"fine-tuned, the best of its run on {scores.metric}", _shared(scores.splits, data))
+
+
+def _read_study(folder: Path, data: TaskData) -> Rung:
+    """The run in the middle of the seeds of the best learning rate."""
+    from litebert.finetune.results import read_scores
+
+    try:
+        summary: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        setting = next(one for one in summary["settings"] if one["lr"] == summary["best_lr"])
+        runs = [
+            (folder / run["name"], read_scores(folder / run["name"]))
+            for run in summary["runs"]
+            if run["lr"] == setting["lr"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        raise DataError(f"{folder / 'summary.json'}: cannot be read as a study of runs: {error!r}") from None
+    scored = sorted((scores.goodness, str(run), scores) for run, scores in runs if scores is not None)
+    if not scored:
+        raise DataError(f"{folder}: no run in there has been scored")
+    _, middle, scores = scored[(len(scored) - 1) // 2]
+    _check_examples(Path(middle), data)
+    what = f"fine-tuned, the median of {len(scored)} seeds (± {100 * setting['spread']:.2f})"
+    return Rung(str(folder), what, _shared(scores.splits, data))
+
+
+def _check_examples(run: Path, data: TaskData) -> None:
+    """Scores on other examples do not belong into one table."""
+    from litebert.finetune.predictions import read_predictions
+
+    for split, examples in {**data.dev, **data.test}.items():
+        path = run / "predictions" / f"{split}.jsonl"
+        if path.is_file() and [line["id"] for line in read_predictions(path)] != [example.id for example in examples]:
+            raise DataError(f"{run}: its {split} examples are not those scored here; give the files that it was given")
+
+
+def _score(source: str, data: TaskData, scored_on: Path | str | None, columns: Mapping[str, str]) -> Rung:
+    from litebert.finetune.evaluate import evaluate_task
+
+    if not (Path(source) / "config.json").is_file() and Path(source).is_dir():
+        raise DataError(f"{source}: neither a finished run (scores.json) nor a model folder (config.json)")
+    [scored] = evaluate_task([source], task=data.task.name, data=scored_on, columns=columns)
+    splits = {evaluation.split.name: evaluation.scores for evaluation in scored.evaluations}
+    if len(splits) == 1:  # a file of one's own is called by its name there
+        splits = {next(iter({**data.dev, **data.test})): next(iter(splits.values()))}
+    return Rung(source, "a model folder, scored now", _shared(splits, data))
+
+
+def _shared(splits: Mapping[str, Mapping[str, Metric]], data: TaskData) -> dict[str, Mapping[str, Metric]]:
+    """Only what is scored here too, so that every row is about the same examples."""
+    shared = {name: scores for name, scores in splits.items() if name in data.dev or name in data.test}
+    if not shared:
+        raise DataError(f"scored on {', '.join(splits) or 'nothing'}, not on {', '.join({**data.dev, **data.test})}")
+    return shared
