@@ -8,7 +8,7 @@ Each part can be stopped (--limit seconds, Ctrl-C) and called again: finished ru
 
     corpus     a token store from text files                                             about a minute on 16 cores
     speed      Table 2: training steps of the paper's full shapes, twice in turn
-    sharing    Tables 3, 4, 5: 34 runs of 6 x 256, many of them shared by the tables
+    sharing    Tables 3, 4, 5: 42 runs of 6 x 256, many of them shared by the tables
     depth      Table 11 and Figure 1: 18 + 6 runs of up to 24 x 320
     width      Table 12: 8 runs of up to 3 x 1920
 """

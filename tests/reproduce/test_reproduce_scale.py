@@ -75,8 +75,8 @@ def test_minutes_become_steps_that_the_slowest_row_can_do(no_timing):
     steps = plan_steps(tables, scale, Options(minutes=2))
     slowest = 3072 / 1e4  # seconds per step of hidden-6144, by the patched clock
     assert steps == dict.fromkeys(("table3", "table12"), int(120 / (budget.OVERHEAD * slowest)))
-    # One hour over 8 runs; equal time gives each row its own steps.
-    assert minutes_per_run(tables[0], scale, Options()) == 7.5
+    # One hour over 24 runs; equal time gives each row its own steps.
+    assert minutes_per_run(tables[0], scale, Options()) == 2.5
     timed = plan_steps([load_table("table6")], scale, Options(minutes=1))
     assert timed["table6/bert-large"] > timed["table6/albert-xxlarge"]
     assert plan_steps(tables, load_scale("paper"), Options()) == {}

@@ -54,7 +54,11 @@ def compare_examples(estimate: float, error: float) -> Test:
 
     critical, needed = float(ndtri(1 - ALPHA)), float(ndtri(1 - ALPHA) + ndtri(POWER))
     return Test(
-        estimate, estimate - critical * error, estimate + critical * error, needed * error, "one seed, z over examples"
+        estimate,
+        estimate - critical * error,
+        estimate + critical * error,
+        needed * error,
+        "one seed, z over examples (not the luck of training)",
     )
 
 
