@@ -314,7 +314,7 @@ def test_an_export_that_differs_is_not_kept(tmp_path, monkeypatch):
     save_model(small_model("encoder"), tmp_path / "model")
     other = small_model("encoder", seed=1)
     build = onnx_file.build_onnx
-    monkeypatch.setattr(onnx_file, "build_onnx", lambda model, *rest: build(other, *rest))
+    monkeypatch.setattr(onnx_file, "build_onnx", lambda model, **rest: build(other, **rest))
     with pytest.raises(CheckpointError, match="differs from torch"):
         export_onnx(tmp_path / "model", tmp_path / "onnx")
     assert not (tmp_path / "onnx").exists()

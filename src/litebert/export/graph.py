@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from litebert.export.smooth import Peaks, smoothing_factors
 from litebert.extras import require
 
 # Gelu came with operator set 20, which ONNX Runtime reads since 1.17 and other runtimes since about then.
@@ -26,8 +27,9 @@ Shape = tuple[int | str, ...]
 class Graph:
     """Nodes, arrays, inputs and outputs; `model()` makes the ONNX model of them."""
 
-    def __init__(self, int8: bool = False):
+    def __init__(self, int8: bool = False, peaks: Peaks | None = None):
         self.int8 = int8
+        self.peaks = peaks or {}  # how loud the input channels of a linear layer are, by its name
         self._onnx = require("onnx", "ONNX export")
         require("onnx.helper", "ONNX export")
         self._nodes: list[Any] = []
@@ -81,6 +83,10 @@ class Graph:
         """x @ weight.T + bias, with torch's [out, in] weight."""
         matrix = to_numpy(weight).T
         if self.int8:
+            if name in self.peaks:
+                factors = smoothing_factors(self.peaks[name], matrix)
+                x = self.op("Mul", x, self.array(f"{name}.smoothing", 1 / factors))
+                matrix = matrix * factors[:, None]
             values, scale = quantize(matrix)
             product = self.int8_product(
                 x, self.array(f"{name}.weight.int8", values), self.array(f"{name}.scale", scale)

@@ -12,6 +12,7 @@ from torch import nn
 
 from litebert.export.encoder_graph import Encoded, add_encoder, first_token, word_table
 from litebert.export.graph import Graph, to_numpy
+from litebert.export.smooth import Peaks
 from litebert.model.heads import (
     AnswerModel,
     ClassificationModel,
@@ -25,9 +26,9 @@ from litebert.model.heads import (
 BEAM = 5  # starts, and ends of each start, as AnswerModel searches
 
 
-def build_onnx(model: Model, int8: bool = False, attentions: bool = False) -> Any:
+def build_onnx(model: Model, int8: bool = False, attentions: bool = False, peaks: Peaks | None = None) -> Any:
     """The ONNX model of any head; every output that the encoder and the head can give is one of the graph's."""
-    graph = Graph(int8)
+    graph = Graph(int8, peaks)
     encoded = add_encoder(graph, model.encoder)
     if isinstance(model, PretrainingModel):
         _pretraining(graph, model, encoded)

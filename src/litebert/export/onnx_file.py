@@ -21,6 +21,7 @@ from litebert.export.folder import (
 )
 from litebert.export.head_graph import build_onnx
 from litebert.export.reference import Reference
+from litebert.export.smooth import input_peaks
 from litebert.extras import require
 from litebert.files import staged_folder
 from litebert.predict.exported import ONNX_FILES, Manifest, checksum
@@ -44,7 +45,6 @@ def export_onnx(
     onnx = require("onnx", "ONNX export")
     target = Path(target)
     folder, model = open_source(source, target, overwrite)
-    precisions: list[Literal["fp32", "int8"]] = ["fp32", "int8"] if int8 else ["fp32"]
     reference = Reference(model)
     want = reference.outputs if attentions else reference.outputs - {"attentions"}
     requests = random_requests(model.config, want)
@@ -53,7 +53,9 @@ def export_onnx(
     files: list[ExportedFile] = []
     with staged_folder(target, keep=lambda name: False) as staging:
         copy_companions(folder, staging)
-        protos = {precision: build_onnx(model, precision == "int8", attentions) for precision in precisions}
+        protos: dict[Literal["fp32", "int8"], Any] = {"fp32": build_onnx(model, attentions=attentions)}
+        if int8:
+            protos["int8"] = build_onnx(model, True, attentions, input_peaks(reference, requests))
         for precision, proto in protos.items():
             _save(onnx, proto, staging / ONNX_FILES[precision])
         graph = protos["fp32"].graph

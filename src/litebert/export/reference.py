@@ -43,7 +43,8 @@ class Reference:
     def __init__(self, model: Model):
         self.config, self.head = model.config, model.head
         self.outputs = ENCODER_OUTPUTS | HEAD_OUTPUTS[model.head]
-        self._named = NamedModel(model.eval())
+        self.model = model.eval()
+        self._named = NamedModel(self.model)
 
     @torch.inference_mode()
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
@@ -63,7 +64,7 @@ class Reference:
         named = self._named(*inputs)
         # Once more for itself: a head may ask its encoder for some tokens only.
         maps = "attentions" in request.want
-        encoded = self._named.model.encoder(ids, segment_ids=segments, output_attentions=maps)
+        encoded = self.model.encoder(ids, segment_ids=segments, output_attentions=maps)
         values = {name: value if name == "masked_lm" else value[0] for name, value in named.items()}
         hidden = encoded.hidden[0]
         values |= {"hidden": hidden, "first": hidden[0], "mean": hidden.mean(0)}
