@@ -148,6 +148,17 @@ def test_qqp_rows_without_all_columns_are_left_out_of_training_but_not_of_test(g
     assert "train.tsv:3" in data.notes[0]
 
 
+def test_a_stray_tab_is_a_damaged_row_and_a_missing_label_an_error(glue):
+    path = glue / "RTE" / "dev.tsv"
+    path.write_text("index\tsentence1\tsentence2\tlabel\n0\tA\t.\tB.\tentailment\n1\tA.\tB.\tentailment\n")
+    data = read(glue, "rte")
+    assert [e.id for e in data.dev["dev"]] == ["1"]
+    assert "1 damaged or unlabelled rows left out" in data.notes[0]
+    path.write_text("index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\t\n")
+    with pytest.raises(DataError, match=r"dev\.tsv:2: no label"):
+        read(glue, "rte")
+
+
 def test_ids_are_those_of_the_file(glue):
     assert read(glue, "sts-b").dev["dev"][0].id == "7"
     assert [e.id for e in read(glue, "sst-2").train] == ["0", "1"]
@@ -158,7 +169,7 @@ def test_a_wrong_label_names_its_row(glue):
     with pytest.raises(DataError, match=r"dev\.tsv:2: label 'neutral' is not among those of GLUE"):
         read(glue, "rte")
     (glue / "STS-B" / "dev.tsv").write_text("index\tsentence1\tsentence2\tscore\n0\tA.\tB.\thigh\n")
-    with pytest.raises(DataError, match=r"dev\.tsv:2: expected a score from 0 to 5, got 'high'"):
+    with pytest.raises(DataError, match=r"dev\.tsv:2: column 'score': expected a number, got 'high'"):
         read(glue, "sts-b")
 
 

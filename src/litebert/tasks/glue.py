@@ -6,13 +6,13 @@ is the authors': MNLI and AX contradiction, entailment, neutral; QNLI and RTE en
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from litebert.errors import DataError
+from litebert.tasks.cells import number_cell, text_cell
 from litebert.tasks.examples import Example, TextExample
 from litebert.tasks.labels import label_id, label_name
 from litebert.tasks.tables import Table, format_of, read_table, read_text, split_tabs
@@ -154,22 +154,24 @@ def _examples(name: str, table: Table, split: str, notes: list[str]) -> list[Exa
     damaged = []
     for number, row in enumerate(table.rows):
         where = table.where(number)
-        shifted = len(row) > len(table.columns) and label is not None and _label(name, row[label]) not in ids
-        if len(row) <= needed or (shifted and task.labels):
+        found = row[label] if label is not None and len(row) > needed else None
+        known = _label(name, found)
+        # A stray tab makes a row too long and shifts its label; "-" in MNLI: the annotators did not agree.
+        shifted = len(row) > len(table.columns) and bool(ids) and known not in ids
+        if len(row) <= needed or shifted or found == "-":
             damaged.append(where)
             if not is_test:
                 continue
-            row = (*row, *[""] * len(table.columns))  # a prediction is wanted for every row of a test set
+            row = (*row, *[""] * needed)  # a prediction is wanted for every row of a test set
+            known = None
         value: int | float | None = None
-        if label is not None and (known := _label(name, row[label])) is not None:
-            value = label_id(known, ids, where, "GLUE") if task.labels else _score(known, where)
+        if known is not None:
+            value = label_id(known, ids, where, "GLUE") if ids else number_cell(known, where, "score")
         elif not is_test:
-            if label is None or row[label] != "-":  # MNLI: the annotators did not agree
-                raise DataError(f"{where}: no label")
-            damaged.append(where)
-            continue
-        text_b = None if b is None else str(row[b])
-        examples.append(TextExample(str(number if id is None else row[id]), str(row[a]), text_b, value, where))
+            raise DataError(f"{where}: no label")
+        text_b = None if b is None else text_cell(row[b], where)
+        row_id = str(number if id is None else row[id])
+        examples.append(TextExample(row_id, text_cell(row[a], where), text_b, value, where))
     if damaged:
         done = "kept as they are" if is_test else "left out"
         notes.append(f"{table.path}: {len(damaged):,} damaged or unlabelled rows {done}, the first at {damaged[0]}")
@@ -183,16 +185,6 @@ def _label(name: str, value: object) -> str | None:
     if known in (None, "-", "-1", "hidden"):
         return None
     return SOURCES[name].names.get(str(known), known)
-
-
-def _score(text: str, where: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise DataError(f"{where}: expected a score from 0 to 5, got {text!r}")
-    return score
 
 
 def _find(table: Table, names: Iterable[str]) -> int | None:
