@@ -168,19 +168,7 @@ class Run:
         meter = Meter(self)
         with self.progress:
             while self.step < self.num_steps and not self._out_of_patience():
-                totals, norm, count = self._forward_backward()
-                verdict = self.guard.judge(self.step, totals[0], norm)
-                if verdict.action == "ok":
-                    self._set_learning_rate()
-                    self.optimizer.step()
-                    meter.add(totals[0], totals[1], norm, count)
-                elif verdict.action == "skip":
-                    self._event(f"{verdict.reason}: step skipped")
-                else:
-                    self._event(verdict.reason)
-                    raise FinetuningStoppedError(verdict.reason)
-                self.step += 1
-                self.seconds = time.monotonic() - self._began
+                self.train_step(meter)
                 if self.step % self.config.log.report_every == 0:
                     meter.write()
                 if self.step % self.evaluate_every == 0 or self.step == self.num_steps:
@@ -194,8 +182,24 @@ class Run:
             meter.write()
             return self._finish()
 
-    def _forward_backward(self) -> tuple[tuple[float, float], float, int]:
-        """The gradients of one batch: (mean loss, share right), the gradient's norm, examples (or tags) in it."""
+    def train_step(self, meter: Meter) -> None:
+        """Learn from one batch, unless the guard has something against it."""
+        loss, right, norm, count = self._forward_backward()
+        verdict = self.guard.judge(self.step, loss, norm)
+        if verdict.action == "ok":
+            self._set_learning_rate()
+            self.optimizer.step()
+            meter.add(loss, right, norm, count)
+        elif verdict.action == "skip":
+            self._event(f"{verdict.reason}: step skipped")
+        else:
+            self._event(verdict.reason)
+            raise FinetuningStoppedError(verdict.reason)
+        self.step += 1
+        self.seconds = time.monotonic() - self._began
+
+    def _forward_backward(self) -> tuple[float, float, float, int]:
+        """The gradients of one batch; its mean loss, share right, gradient norm, and examples (or tags) in it."""
         self.model.train()
         if self.config.optim.freeze == "encoder":
             self.model.encoder.eval()  # features do not drop out
@@ -211,7 +215,7 @@ class Run:
             self.take_step.problem = None
         loss, right, norm_value = torch.cat([sums, norm[None].float()]).tolist()  # note: here a step waits for the GPU
         self.tokens += sum(batch.num_tokens for batch in batches)
-        return (loss / count, right / count), norm_value, count
+        return loss / count, right / count, norm_value, count
 
     def _next_batches(self) -> list[Any]:
         if self._tried_step != self.step:
