@@ -51,7 +51,7 @@ def predictor(head):
 
 
 @pytest.mark.parametrize("ability", ASKED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(text=TEXTS)
 def test_a_result_or_an_input_error(ability, text):
     head, ask = ASKED[ability]

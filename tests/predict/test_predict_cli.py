@@ -32,6 +32,16 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
+def ask(cli, folder):
+    """Run `litebert predict` with a small model: ask("pretraining", "embed", "anna")."""
+
+    def run(head, command, *arguments):
+        return cli("predict", command, *arguments, "--model", folder(head), "--device", "cpu", "--threads", 1)
+
+    return run
+
+
+@pytest.fixture
 def pipe(monkeypatch):
     def fill(text):
         data = text if isinstance(text, bytes) else text.encode("utf-8")
@@ -64,37 +74,36 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_ability(cli, folder, pipe, tmp_path, command):
+def test_every_ability(ask, folder, pipe, tmp_path, command):
     head, arguments, fields, shown = COMMANDS[command]
-    model = ["--model", folder(head), "--device", "cpu", "--threads", 1]
     expected = getattr(Predictor(folder(head), device="cpu", threads=1), command.replace("-", "_"))(**fields).as_dict()
 
-    done = cli("predict", command, *arguments, *model)
+    done = ask(head, command, *arguments)
     assert done.code == 0, done
     assert shown in done.out
 
-    done = cli("predict", command, *arguments, *model, "--json")
+    done = ask(head, command, *arguments, "--json")
     assert json.loads(done.out) == expected
 
     lines = tmp_path / "input.jsonl"
     lines.write_text(json.dumps(fields) + "\n\n" + json.dumps(fields) + "\n", encoding="utf-8")
-    done = cli("predict", command, "--file", lines, *model, "--json")
+    done = ask(head, command, "--file", lines, "--json")
     assert len(done.out.splitlines()) == 2, done
 
     plain = len(arguments) == 1
     pipe(arguments[0] + "\n" if plain else json.dumps(fields))
-    done = cli("predict", command, *model, "--json")
+    done = ask(head, command, "--json")
     assert json.loads(done.out) == expected
 
 
-def test_a_question_with_its_context_in_a_file(cli, folder, tmp_path):
+def test_a_question_with_its_context_in_a_file(ask, tmp_path):
     (tmp_path / "page.txt").write_text(f"{CONTEXT}\n{CONTEXT}\n", encoding="utf-8")
-    done = cli("predict", "answer", "who?", "--file", tmp_path / "page.txt", "-m", folder("span"), "--json")
+    done = ask("span", "answer", "who?", "--file", tmp_path / "page.txt", "--json")
     answer = json.loads(done.out)
     assert f"{CONTEXT}\n{CONTEXT}\n"[answer["start"] : answer["end"]] == answer["text"]
 
 
-def test_a_whole_file_is_one_text(cli, folder, tmp_path):
+def test_a_whole_file_is_one_text(ask, tmp_path):
     (tmp_path / "essay.txt").write_text("Anna slept.\nBen slept.\n", encoding="utf-8")
     done = cli(
         "predict", "coherence", "--file", tmp_path / "essay.txt", "--whole", "-m", folder("pretraining"), "--json"
@@ -102,20 +111,20 @@ def test_a_whole_file_is_one_text(cli, folder, tmp_path):
     assert len(json.loads(done.out)["boundaries"]) == 1
 
 
-def test_several_texts_and_options(cli, folder):
-    done = cli("predict", "fill-mask", "a [MASK]", "b [MASK] [MASK]", "--top", 2, "-m", folder("pretraining"), "--json")
+def test_several_texts_and_options(ask):
+    done = ask("pretraining", "fill-mask", "a [MASK]", "b [MASK] [MASK]", "--top", 2, "--json")
     first, second = map(json.loads, done.out.splitlines())
     assert (len(first["masks"]), len(second["masks"])) == (1, 2)
     assert len(first["masks"][0]["candidates"]) == 2
-    done = cli("predict", "fill-mask", "b [MASK] [MASK]", "--joint", "-m", folder("pretraining"))
+    done = ask("pretraining", "fill-mask", "b [MASK] [MASK]", "--joint")
     assert "together" in done.out
-    done = cli("predict", "classify", "anna", "--pair", "ben", "-m", folder("classification"))
+    done = ask("classification", "classify", "anna", "--pair", "ben")
     assert "good" in done.out
-    done = cli("predict", "embed", "anna", "ben", "-m", folder("pretraining"))
+    done = ask("pretraining", "embed", "anna", "ben")
     assert "+1.00" in done.out
-    done = cli("predict", "attention", "anna", "--application", 0, "--head", 2, "-m", folder("pretraining"))
+    done = ask("pretraining", "attention", "anna", "--application", 0, "--head", 2)
     assert "application 0 of 2, head 2" in done.out
-    done = cli("predict", "sentence-order", "Anna.", "Ben.", "--symmetric", "-m", folder("pretraining"), "--json")
+    done = ask("pretraining", "sentence-order", "Anna.", "Ben.", "--symmetric", "--json")
     assert json.loads(done.out)["backward"] is not None
 
 
@@ -140,11 +149,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_are_told_in_one_message(cli, folder, pipe, mistake):
+def test_mistakes_are_told_in_one_message(ask, pipe, mistake):
     arguments, piped, message = MISTAKES[mistake]
     if piped is not None:
         pipe(piped)
-    done = cli("predict", *arguments, "--model", folder("pretraining"))
+    done = ask("pretraining", *arguments)
     assert done.code == 2, done
     assert message in done.err
     assert "Traceback" not in done.err
@@ -152,7 +161,7 @@ def test_mistakes_are_told_in_one_message(cli, folder, pipe, mistake):
 
 def test_without_a_model_the_default_is_asked_for(cli, folder, monkeypatch, tmp_path):
     monkeypatch.setattr(litebert.default, "FOLDER", folder("pretraining"))
-    done = cli("predict", "fill-mask", "anna [MASK]", "--json")
+    done = cli("predict", "fill-mask", "anna [MASK]", "--device", "cpu", "--threads", 1, "--json")
     assert json.loads(done.out)["masks"]
     monkeypatch.setattr(litebert.default, "FOLDER", tmp_path)
     done = cli("predict", "fill-mask", "anna [MASK]")
