@@ -15,7 +15,7 @@ from litebert.serve.config import ServeConfig
         ("port=-1", "port"),
         ("port=70000", "port"),
         ("queue_requests=0", "queue_requests"),
-        ("batch_tokens=0", "batch_tokens"),
+        ("batch_tokens=-1", "batch_tokens"),
         ("timeout_s=0", "timeout_s"),
         ("timeout_s=nan", "timeout_s"),
         ("batch_wait_ms=-1", "batch_wait_ms"),

@@ -61,12 +61,19 @@ class Ticket:
         self.tokens = sum(job.tokens for job in self.jobs)
 
 
+def fitting_batch(predictor: Predictor) -> int:
+    """Tokens per batch at which a device is busy: a few hundred for a CPU, thousands for a GPU."""
+    device = getattr(getattr(predictor, "runtime", None), "device", None)
+    return 8192 if getattr(device, "is_cuda", False) else 512
+
+
 class Batcher:
     """The queue of one model and the thread that empties it."""
 
     def __init__(self, name: str, predictor: Predictor, settings: ServeConfig, metrics: Metrics):
         self.name, self.predictor = name, predictor
         self._settings, self._metrics = settings, metrics
+        self._batch_tokens = settings.batch_tokens or fitting_batch(predictor)
         self._queue: deque[Ticket] = deque()
         self._tokens = 0  # of the queue
         self._preparing = 0  # requests that have a place but are not in the queue yet
@@ -151,7 +158,7 @@ class Batcher:
     def _collect(self) -> list[Ticket]:
         """The next batch; empty when the server is closing and nothing waits."""
         batch: list[Ticket] = []
-        room = self._settings.batch_tokens
+        room = self._batch_tokens
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
             deadline = time.monotonic() + self._settings.batch_wait_ms / 1000

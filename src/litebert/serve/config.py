@@ -17,7 +17,8 @@ class ServeConfig:
     api_key: str | None = None  # where set, every request but the page's own files, /health and /ready must carry it
 
     # Batching: a batch is closed when it holds batch_tokens, or batch_wait_ms after its first request.
-    batch_tokens: int = 4096
+    # More tokens than this make a CPU no faster, only later; a GPU wants many. 0 chooses by the device.
+    batch_tokens: int = 0
     batch_wait_ms: float = 2.0
 
     # Bounds: what is beyond them is refused at once (429 where waiting helps, 413 where it does not).
@@ -34,7 +35,13 @@ class ServeConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name in ("port", "batch_wait_ms") else 1e-3 if field.name.endswith("_s") else 1
+            least = (
+                0
+                if field.name in ("port", "batch_tokens", "batch_wait_ms")
+                else 1e-3
+                if field.name.endswith("_s")
+                else 1
+            )
             if isinstance(value, int | float) and not value >= least:
                 raise ConfigError(f"{field.name}: must be at least {least:g}, not {value}")
         if self.port > 65_535:
