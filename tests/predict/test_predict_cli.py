@@ -105,9 +105,7 @@ def test_a_question_with_its_context_in_a_file(ask, tmp_path):
 
 def test_a_whole_file_is_one_text(ask, tmp_path):
     (tmp_path / "essay.txt").write_text("Anna slept.\nBen slept.\n", encoding="utf-8")
-    done = cli(
-        "predict", "coherence", "--file", tmp_path / "essay.txt", "--whole", "-m", folder("pretraining"), "--json"
-    )
+    done = ask("pretraining", "coherence", "--file", tmp_path / "essay.txt", "--whole", "--json")
     assert len(json.loads(done.out)["boundaries"]) == 1
 
 
