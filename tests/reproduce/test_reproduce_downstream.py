@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -9,8 +10,14 @@ import pytest
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
+from litebert.pretraining import run as pretraining_run
+from litebert.reproduce.budget import Options
 from litebert.reproduce.downstream import SCORES, find_data_set, score_downstream, score_ensemble
 from litebert.reproduce.metrics import METRICS, average_of
+from litebert.reproduce.plan import make_plan
+from litebert.reproduce.reproduction import judged, score_ensembles
+from litebert.reproduce.runner import merge_cells, run_cells
+from litebert.reproduce.table import make_table
 from litebert.text.tokenizer import Tokenizer
 
 SETTINGS = {
@@ -57,6 +64,29 @@ def test_scores_and_what_is_missing(model, tasks, tmp_path):
     together = score_ensemble([tmp_path / "0", tmp_path / "1"], tasks, device="cpu")
     assert set(together) == {"sst2"}
     assert together["sst2"] % 5 == pytest.approx(0, abs=1e-6)
+
+
+def test_a_table_with_tasks_and_an_ensemble(tasks, tiny_scale, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(pretraining_run, "measure_peak", lambda device: 1e9)
+    rows = {"one": {"model": "albert-base"}, "both": {"model": "albert-base", "ensemble_of": "one"}}
+    claim = {"text": "two are better", "metrics": ["sst2"], "of": {"both": 1, "one": -1}, "above": 0}
+    columns = ["sst2", "mnli", "average"]
+    table = make_table(
+        "table9",
+        {"title": "t", "varies": "v", "measure": ["mlm"], "paper_columns": columns, "rows": rows, "claims": [claim]},
+    )
+    scale = dataclasses.replace(tiny_scale, finetune=SETTINGS)
+    plan = make_plan(table, scale, corpus, tmp_path, Options(seeds=2, tasks=tasks), vocabulary=300)
+    assert run_cells(merge_cells([plan.cells]), tmp_path / "cells", say=lambda _: None) == {}
+    score_ensembles(plan)
+    outcome = judged(plan)
+    assert set(outcome.results.of("one", "sst2")) == {0, 1}
+    assert outcome.results.of("both", "average") == outcome.results.of("both", "sst2")  # the only task at hand
+    assert outcome.results.missing_tasks == ("MNLI",)
+    assert not outcome.results.problems
+    (verdict,) = outcome.verdicts
+    assert verdict.test is not None
+    assert verdict.test.method == "t over 2 seeds"
 
 
 def test_data_sets_are_found_where_they_lie(tasks, tmp_path):

@@ -38,6 +38,9 @@ def test_every_table_runs_at_every_scale(name, scale, corpus, tmp_path, no_timin
     for cell in plan.cells.values():
         assert cell.run.learning_rate().warmup_steps < cell.run.steps
         assert not cell.run.depth, "a depth schedule would decide the verdict"
+        assert (cell.run.max_minutes is not None) == (table.budget == "time" and scale != "paper")
+    tokens = {cell.run.steps * cell.run.batch_tokens for cell in plan.cells.values()}
+    assert len(tokens) == 1 or table.budget == "time" or scale == "paper", "rows see equal tokens"
 
 
 def test_paper_scale_is_the_papers_recipe():

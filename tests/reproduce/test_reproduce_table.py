@@ -51,7 +51,7 @@ def test_a_name_that_means_nothing_is_refused():
     make_table("table1", table)
     for change, message in (
         ({"measure": ["mlmm"]}, "no metric 'mlmm'; did you mean 'mlm'"),
-        ({"rows": {"a": {"model": "albert-base", "after": "b"}}}, "no row 'b'"),
+        ({"rows": {"a": {"model": "albert-base", "after": "b"}}}, "no row 'b' above it"),
         ({"claims": [{"text": "x", "metrics": ["mlm"], "of": {"c": 1}, "above": 0}]}, "no row 'c'"),
         ({"claims": [{"text": "x", "metrics": ["mlm"], "of": {"a": 1}}]}, "one of above, not_above and near"),
         ({"paper_columns": ["mlm"], "rows": {"a": {"paper": [1, 2]}}}, "2 numbers for 1 paper_columns"),

@@ -98,7 +98,8 @@ def plan_steps(
         }
         if table.budget == "time":
             for name, run in runs.items():
-                steps[f"{table.name}/{name}"] = max(1, math.ceil(60 * minutes / seconds_per_step(run)))
+                # More than will fit, so that the clock ends the run; the schedules follow it.
+                steps[f"{table.name}/{name}"] = max(1, math.ceil(1.5 * 60 * minutes / seconds_per_step(run)))
         else:
             slowest = max(runs.values(), key=_run_flops)
             steps[table.name] = max(1, int(60 * minutes / (OVERHEAD * seconds_per_step(slowest))))

@@ -57,7 +57,7 @@ def our_cell(results: Results, row: str, column: str) -> str:
             return f"{round(1e6 * values[0]):,}"
         digits = METRICS[column].digits
         text = f"{statistics.fmean(values):,.{digits}f}"
-        if len(values) > 1:
+        if len(set(values)) > 1:
             text += f" ± {statistics.stdev(values):,.{digits}f}"
         parts.append(text)
     return " / ".join(parts) or NOTHING

@@ -95,7 +95,8 @@ def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -
     for row in plan.table.rows:
         if plan.ensemble_file(row).exists():
             scores = json.loads(plan.ensemble_file(row).read_text(encoding="utf-8"))
-            values[row] |= {metric: {0: value} for metric, value in scores.items()}
+            # One number, held against each of its members.
+            values[row] |= {metric: dict.fromkeys(range(plan.seeds), value) for metric, value in scores.items()}
 
 
 def _derive(table: Table, values: dict[str, dict[str, dict[int, float]]]) -> None:

@@ -66,12 +66,11 @@ def run_cells(cells: Sequence[Cell], folder: Path, jobs: int = 1, say: Say = pri
         # Whoever is timed must be alone on the machine.
         alone = [cell for cell in todo if cell.speed_run is not None or cell.run.max_minutes is not None]
         failures = _run_in_processes([cell for cell in todo if cell not in alone], folder, jobs, say)
-        return failures | _run_in_turn(alone, folder, say)
-    return _run_in_turn(todo, folder, say)
+        return _run_in_turn(alone, folder, say, failures)
+    return _run_in_turn(todo, folder, say, {})
 
 
-def _run_in_turn(cells: Sequence[Cell], folder: Path, say: Say) -> dict[str, str]:
-    failures: dict[str, str] = {}
+def _run_in_turn(cells: Sequence[Cell], folder: Path, say: Say, failures: dict[str, str]) -> dict[str, str]:
     for number, cell in enumerate(cells, start=1):
         began = time.monotonic()
         failed = _blocked(cell, failures)

@@ -141,10 +141,13 @@ def _check(table: Table) -> None:
     for metric in (*table.columns, *(name for claim in table.claims for name in claim.metrics)):
         if metric not in METRICS:
             raise ConfigError(f"{table.name}: no metric {metric!r}{did_you_mean(metric, METRICS)}")
+    above: list[str] = []
     for name, row in table.rows.items():
         for other in (row.after, row.ensemble_of):
-            if other is not None and other not in table.rows:
-                raise ConfigError(f"{table.name}: rows.{name}: no row {other!r}{did_you_mean(other, table.rows)}")
+            if other is not None and other not in above:
+                hint = did_you_mean(other, table.rows)
+                raise ConfigError(f"{table.name}: rows.{name}: no row {other!r} above it{hint}")
+        above.append(name)
     for claim in table.claims:
         if sum(value is not None for value in (claim.above, claim.not_above, claim.near)) != 1:
             raise ConfigError(f"{table.name}: claim {claim.text!r}: give one of above, not_above and near")
