@@ -120,6 +120,9 @@ def open_session(path: Path, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors; its warnings are about other people's graphs
+    # Threads wait awake for the next operator, but not long: with the default, a core that somebody else uses too makes
+    # a pass many times slower, and no waiting at all costs a fifth of a short request (benchmarks/onnx_threads.py).
+    options.add_session_config_entry("session.intra_op.spin_duration_us", "20")
     try:
         return onnxruntime.InferenceSession(
             str(path),
