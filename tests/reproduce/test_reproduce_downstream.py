@@ -12,6 +12,7 @@ from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining import run as pretraining_run
 from litebert.reproduce.budget import Options
+from litebert.reproduce.cell import missing_metrics
 from litebert.reproduce.downstream import SCORES, find_data_set, score_downstream, score_ensemble
 from litebert.reproduce.metrics import METRICS, average_of
 from litebert.reproduce.plan import make_plan
@@ -84,6 +85,12 @@ def test_a_table_with_tasks_and_an_ensemble(tasks, tiny_scale, corpus, tmp_path,
     assert outcome.results.of("both", "average") == outcome.results.of("both", "sst2")  # the only task at hand
     assert outcome.results.missing_tasks == ("MNLI",)
     assert not outcome.results.problems
+    # What is finished is finished, until another data set turns up.
+    assert not any(missing_metrics(cell, plan.cell_folder(cell)) for cell in plan.cells.values())
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "MNLI").mkdir()
+    other = dataclasses.replace(plan.cells["one", 0], tasks=str(tmp_path / "tasks"))
+    assert missing_metrics(other, plan.cell_folder(other)) == ("mnli",)
     (verdict,) = outcome.verdicts
     assert verdict.test is not None
     assert verdict.test.method == "t over 2 seeds"

@@ -70,7 +70,7 @@ def reproduce(
     from litebert.reproduce.stop import CellStopped
     from litebert.train.distributed import world_from_environment
 
-    out = out or Path("reproductions") / f"{'-'.join(names)}-{scale}"
+    out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
     choice = DataChoice(tuple(data or ()), tuple(more_data or ()), tokenizer)
     try:
         outcomes = run(names, scale, out, options, choice, jobs, say=_say)

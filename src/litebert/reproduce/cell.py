@@ -96,9 +96,14 @@ def missing_metrics(cell: Cell, folder: Path) -> tuple[str, ...]:
     """What is wanted and not yet measured."""
     result = read_result(folder)
     there = set(result["metrics"])
-    if cell.tasks is None or result["tasks"].get("folder") == cell.tasks:
+    if cell.tasks is None or result["tasks"].get("contents") == _contents(cell.tasks):
         there |= set(result["tasks"].get("asked", ()))
     return tuple(name for name in cell.wanted if name not in there)
+
+
+def _contents(tasks: str) -> list[str]:
+    """The names in a folder, two levels of them: a data set that is missing today may be there tomorrow."""
+    return sorted(str(path.relative_to(tasks)) for path in (*Path(tasks).glob("*"), *Path(tasks).glob("*/*")))
 
 
 def train_cell(cell: Cell, folder: Path, quiet: bool = True) -> None:
@@ -130,9 +135,13 @@ def measure_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
         model, tasks = folder / "run" / "model", Path(cell.tasks)
         scored = score_downstream(model, tasks, folder / "tasks", cell.wanted, cell.finetune, cell.seed)
-        # Which were asked for, since a data set may be missing today and be there tomorrow.
         asked = [name for name in cell.wanted if METRICS[name].source == "task"]
-        result["tasks"] = {"folder": cell.tasks, "asked": asked, "missing": scored.missing, "spread": scored.spread}
+        result["tasks"] = {
+            "contents": _contents(cell.tasks),
+            "asked": asked,
+            "missing": scored.missing,
+            "spread": scored.spread,
+        }
         result["metrics"] |= scored.scores
         _write(folder, result)
     return result

@@ -168,11 +168,17 @@ def _claims(verdicts: Sequence[Verdict]) -> Markup | None:
 
 def _pictures(results: Results) -> Markup | None:
     figures = []
-    for which, title in (("l2", "L2 distance of each layer's input and output"), ("angle", "Angle, in degrees")):
+    for which, title in (("l2", "L2 distance by layer"), ("angle", "Angle by layer, degrees")):
         drawn = draw_layers(results, which)
         if drawn:
             rows = dict.fromkeys(place.row for place in results.layers)
-            figures.append((title, drawn, [(swatch(number), " ", row, "  ") for number, row in enumerate(rows)]))
+            figures.append(
+                (
+                    title,
+                    drawn,
+                    [element("span", swatch(number), row, class_="lines") for number, row in enumerate(rows)],
+                )
+            )
     for metric in results.table.measure:
         drawn = draw_dots(results, metric) if METRICS[metric].source != "count" else None
         if drawn:
