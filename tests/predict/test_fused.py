@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_models import packed, small_model
 
-from litebert.predict.fused import FusedEncoder
+from litebert.predict.fused import FusedEncoder, can_pack
 
 KINDS = {
     "all": {},
@@ -26,7 +26,7 @@ KINDS = {
 @torch.inference_mode()
 def test_same_numbers_as_the_plain_encoder(kind, packs_weights, monkeypatch):
     if not packs_weights:  # as on a machine without oneDNN
-        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+        monkeypatch.setattr("litebert.predict.fused.can_pack", lambda: False)
     encoder = small_model("encoder", **KINDS[kind]).encoder
     batch = packed([9, 9, 9, 4, 4, 17, 1], torch.Generator().manual_seed(1))
     expected = encoder(**batch)
@@ -43,3 +43,9 @@ def test_same_numbers_as_the_plain_encoder(kind, packs_weights, monkeypatch):
     torch.testing.assert_close(fused(**batch, only_asked=True).pooled, output.pooled, rtol=1e-4, atol=1e-5)
     # The plain encoder, whose projections are views now, still works: attention maps come from it.
     torch.testing.assert_close(encoder(**batch).hidden, expected.hidden)
+
+
+def test_packed_weights_are_tried_before_they_are_trusted(monkeypatch):
+    assert can_pack.__wrapped__() == torch.backends.mkldnn.is_available()
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", None)  # as in a torch that dropped them
+    assert can_pack.__wrapped__() is False
