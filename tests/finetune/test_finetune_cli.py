@@ -46,7 +46,7 @@ def test_every_kind_from_files_to_scores(cli, toy_model, tmp_path, case):
     assert {"dev.jsonl", "test.jsonl", *submissions} <= written
 
     # The saved model scores the same when it is opened again.
-    again = cli("evaluate", tmp_path / "run" / "best", "--data", files["dev"], "--json", "--device", "cpu")
+    again = cli("evaluate", tmp_path / "run" / "best", "--data", files["dev"], "--json", "--threads", "1")
     assert again.code == 0, again
     (row,) = json.loads(again.out)
     metric = f"best_{scores.metric}" if case == "no-answer" else scores.metric  # it has kept the best threshold
@@ -87,7 +87,9 @@ def test_seeds_and_rates_in_one_command_that_skips_what_is_done(cli, toy_model, 
 
     # And the models of a study as an ensemble.
     models = [tmp_path / "study" / run["name"] / "best" for run in summary["runs"][:2]]
-    together = cli("evaluate", *models, "--data", files["test"], "--predictions", tmp_path / "said", "--json")
+    together = cli(
+        "evaluate", *models, "--data", files["test"], "--predictions", tmp_path / "said", "--json", "--threads", "1"
+    )
     assert together.code == 0, together
     rows = json.loads(together.out)
     assert [row["model"] for row in rows] == [*map(str, models), "ensemble"]
@@ -111,7 +113,7 @@ def test_an_official_folder_with_a_table_14_recipe(cli, toy_model, tmp_path):
     assert done.code == 0, done
     assert "recipe v2: lr 1e-05, batch 32, 4 steps" in done.out
     assert read_scores(tmp_path / "run").metric == "accuracy"
-    scored = cli("evaluate", tmp_path / "run" / "best", "--task", "sst-2", "--data", folder)
+    scored = cli("evaluate", tmp_path / "run" / "best", "--task", "sst-2", "--data", folder, "--threads", "1")
     assert scored.code == 0, scored
     assert "accuracy" in scored.out
 

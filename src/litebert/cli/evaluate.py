@@ -42,6 +42,7 @@ def evaluate(
     ] = None,
     tokens: Annotated[int, typer.Option(help="Of a text, score about this many tokens.")] = 200_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[int, typer.Option(help="Of a CPU, for a task; 0 for all that there are.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Score models: on a task with --data, or masked LM, sentence order and next sentence on any text (Table 5)."""
@@ -50,7 +51,7 @@ def evaluate(
             raise ConfigError("--store and --text score one model on text; leave out --task, --data and other models")
         _evaluate_text(models[0], store or [], text or [], tokenizer, length, tokens, device, as_json)
     elif task or data:
-        _evaluate_task(models, task, data, column or [], length, predictions, device, as_json)
+        _evaluate_task(models, task, data, column or [], length, predictions, device, threads, as_json)
     else:
         raise ConfigError("say what to score on: --data FILE for a task, --text FILE or --store FOLDER for text")
 
@@ -63,6 +64,7 @@ def _evaluate_task(
     length: int | None,
     predictions: Path | None,
     device: str,
+    threads: int,
     as_json: bool,
 ) -> None:
     from litebert.finetune.evaluate import evaluate_task
@@ -75,6 +77,7 @@ def _evaluate_task(
         max_length=length,
         predictions=predictions,
         device=device,
+        threads=threads,
     )
     if as_json:
         rows = [

@@ -45,6 +45,11 @@ def finetune(
         return
     if resume not in ("auto", "never", "must"):
         raise ConfigError(f"--resume: {resume!r} is not one of: auto, never, must")
+    if task is None and config is None:
+        raise ConfigError(
+            "--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: classification, "
+            "regression, multi-label, token-classification, multiple-choice or question-answering"
+        )
     flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe}
     flags["data"] = {"folder": data, "train": train, "dev": dev, "test": test, "columns": column_pairs(column or [])}
     from litebert.finetune import start

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from litebert.errors import DataError
 from litebert.tasks.examples import Example, QuestionExample, TagExample
 from litebert.tasks.metrics import score
 from litebert.tasks.task import Task
 
 Baselines = dict[str, dict[str, float]]
+BASELINES_FILE = "baselines.json"
 
 
 def constant_scores(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> Baselines:
     """{"accuracy": {"majority class": 0.51}, ...}: each metric of the best constant that training suggests."""
     name, values = _constant(task, train, dev)
     return {metric: {name: found.value} for metric, found in score(task, dev, values, resamples=0).items()}
+
+
+def read_baselines(run: Path) -> Baselines:
+    """What a run's folder says about constants; nothing where it had no dev split."""
+    path = run / BASELINES_FILE
+    try:
+        found: Baselines = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    return found
 
 
 def _constant(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> tuple[str, list[Any]]:

@@ -46,6 +46,7 @@ def evaluate_task(
     max_length: int | None = None,
     predictions: Path | str | None = None,
     device: str = "auto",
+    threads: int = 0,
 ) -> list[Scored]:
     """Score models on a folder or file; more than one also as an ensemble (mean of their probabilities).
 
@@ -54,7 +55,7 @@ def evaluate_task(
     """
     if not models:
         raise ConfigError("name at least one model folder")
-    hardware = open_device(DeviceConfig(device=device))
+    hardware = open_device(DeviceConfig(device=device, threads=threads))
     found = _read(task, load_task(find_folder(models[0])), data, columns)
     splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
     if not splits:

@@ -33,7 +33,7 @@ import litebert
 from litebert.config import to_dict
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import write_atomic
-from litebert.finetune.baselines import constant_scores
+from litebert.finetune.baselines import BASELINES_FILE, constant_scores
 from litebert.finetune.config import FREE_ON_RESUME, FinetuneConfig
 from litebert.finetune.finish import finish_run
 from litebert.finetune.outputs import layout_for
@@ -159,7 +159,7 @@ class Run:
         write_facts(folder, self.facts(), completed=False)
         if data.dev and data.dev[0].is_labelled:
             guesses = constant_scores(self.task, data.train.examples, data.dev[0].examples)
-            write_atomic(folder / "baselines.json", json.dumps(guesses, indent=1))
+            write_atomic(folder / BASELINES_FILE, json.dumps(guesses, indent=1))
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

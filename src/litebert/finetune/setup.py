@@ -83,7 +83,7 @@ class Data:
         """What was guessed, repaired or cut in training and dev data; each is told once."""
         _ = self.train, self.dev
         notes, self.notes = self.notes, []
-        return notes
+        return notes if self.dev else [*notes, "no dev split: the last weights are kept, and nothing is scored"]
 
     def _split(self, name: str, examples: list[Example], everything: bool = False) -> Split:
         if self._limit and not everything:

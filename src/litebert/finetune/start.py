@@ -11,10 +11,11 @@ from rich.console import Console
 
 from litebert.config import merge
 from litebert.errors import ConfigError
+from litebert.finetune.baselines import Baselines, read_baselines
 from litebert.finetune.config import FinetuneConfig, finetune_config, read_settings
 from litebert.finetune.page import write_run_page, write_study_page
 from litebert.finetune.recipes import pick_recipe
-from litebert.finetune.results import Scores, show_interval, show_value
+from litebert.finetune.results import Scores, goodness, show_interval, show_value
 from litebert.finetune.run import finetune
 from litebert.finetune.study import print_study, run_study
 from litebert.model.hub import load_config
@@ -57,7 +58,7 @@ def run(
         result = finetune(config, out, resume, console)
         if not result.completed:
             return Outcome(signal=result.signal)
-        print_scores(result.scores, console)
+        print_scores(result.scores, console, read_baselines(out))
         return Outcome(result.model, write_run_page(out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:
@@ -73,15 +74,21 @@ def describe(config: FinetuneConfig) -> str:
     return f"lr {config.optim.lr:g}, batch {config.batch}, {length}{frozen}, from {config.model}"
 
 
-def print_scores(scores: Scores, console: Console) -> None:
-    """Every score with its interval."""
+def print_scores(scores: Scores, console: Console, baselines: Baselines | None = None) -> None:
+    """Every score with its interval, and what saying always the same would score on the first split."""
     for split, metrics in scores.splits.items():
-        shown = [
-            f"{name} {show_value(metric.value, name)}"
-            + (f" ({interval})" if (interval := show_interval(metric, name)) else "")
-            for name, metric in metrics.items()
-        ]
+        shown = []
+        for name, metric in metrics.items():
+            interval = show_interval(metric, name)
+            shown.append(f"{name} {show_value(metric.value, name)}" + (f" ({interval})" if interval else ""))
         console.print(f"{split}: {', '.join(shown)}", style="bold")
+    for what, value in (baselines or {}).get(scores.metric, {}).items():
+        console.print(f"{what}: {scores.metric} {show_value(value, scores.metric)}")
+        low = scores.interval[0] if scores.interval else None
+        if low is not None and goodness(scores.metric, low) <= goodness(scores.metric, value):
+            console.print(
+                "The model is not clearly better than that: try more data, epochs or another lr.", style="yellow"
+            )
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
