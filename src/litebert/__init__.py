@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from litebert.finetune.config import FinetuneConfig, finetune_config
     from litebert.finetune.evaluate import evaluate_task
     from litebert.finetune.study import run_study
+    from litebert.export.onnx_file import export_onnx
+    from litebert.export.torch_package import export_torch
     from litebert.model.config import PRESETS, ModelConfig, preset
     from litebert.model.convert import convert_model
     from litebert.model.count import count_parameters
@@ -57,6 +59,8 @@ _PUBLIC = {
     "litebert.finetune.config": ("FinetuneConfig", "finetune_config"),
     "litebert.finetune.evaluate": ("evaluate_task",),
     "litebert.finetune.study": ("run_study",),
+    "litebert.export.onnx_file": ("export_onnx",),
+    "litebert.export.torch_package": ("export_torch",),
     "litebert.model.config": ("PRESETS", "ModelConfig", "preset"),
     "litebert.model.convert": ("convert_model",),
     "litebert.model.count": ("count_parameters",),

@@ -337,6 +337,13 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     assert not (tmp_path / "onnx/model.int8.onnx").exists()  # no file of the export before
 
 
+def test_a_tensorflow_checkpoint_is_converted_first(tmp_path):
+    (tmp_path / "albert_config.json").write_text("{}")
+    (tmp_path / "model.ckpt-best.index").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="litebert convert"):
+        export_onnx(tmp_path, tmp_path / "onnx")
+
+
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, missing):
     find = importlib.util.find_spec

@@ -59,7 +59,7 @@ def test_raw_outputs_are_those_of_torch(head, max_tokens):
     theirs = runtime_of(head, **labels_of(head))
     ours = OnnxRuntime(folder_of(head), threads=1, max_tokens=max_tokens, precision="fp32")
     assert ours.outputs == theirs.outputs
-    assert ours.head == head
+    assert (ours.head, ours.config) == (head, theirs.config)
     requests = requests_for(theirs.outputs)
     for expected, actual in zip(theirs.run(requests), ours.run(requests), strict=True):
         assert actual.keys() == expected.keys()

@@ -13,6 +13,7 @@ import torch
 import litebert
 from litebert.errors import CheckpointError
 from litebert.export.check import Check
+from litebert.model.google import is_google
 from litebert.model.heads import Model
 from litebert.model.hub import CONFIG_FILE, find_folder, load_model
 from litebert.predict.exported import MANIFEST_FILE
@@ -63,6 +64,10 @@ class ExportReport:
 
 def open_source(source: Path | str, target: Path, overwrite: bool) -> tuple[Path, Model]:
     """The folder and the model to export; refuses to write over either."""
+    if is_google(source):
+        raise CheckpointError(
+            f"{source}: a TensorFlow checkpoint; make a model folder of it first: litebert convert {source} TARGET"
+        )
     folder = find_folder(source)
     if (folder / MANIFEST_FILE).is_file():
         raise CheckpointError(f"{folder}: is an export itself; name the model folder it was made of")
