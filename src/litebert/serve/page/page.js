@@ -305,7 +305,7 @@
         td.firstChild.style.setProperty("--share", String(8 + 92 * share(value)));
         return td;
       };
-      const table = h("table", { class: "map" },
+      const table = h("table", { class: texts.length > 7 ? "map many" : "map" },
         h("thead", {}, h("tr", {}, h("td", {}), texts.map((_, j) => h("th", { scope: "col" }, String(j + 1))))),
         h("tbody", {}, texts.map((text, i) => h("tr", {}, h("th", { scope: "row", title: text }, `${i + 1}`, h("span", { class: "text" }, `. ${text}`)), texts.map((_, j) => cell(i, j))))));
       table.addEventListener("keydown", (event) => {
@@ -480,7 +480,7 @@
           targetWeights.forEach((weight, j) => {
             if (weight < 0.02) return;
             const middle = (from + to) / 2;
-            paths.push(h("path", { d: `M${from} ${y(i)}C${middle} ${y(i)} ${middle} ${y(j)} ${to} ${y(j)}`, "stroke-opacity": Math.min(1, weight * 1.15).toFixed(3), "stroke-width": (0.8 + 3.4 * weight).toFixed(2) }));
+            paths.push(h("path", { d: `M${from} ${y(i)}C${middle} ${y(i)} ${middle} ${y(j)} ${to} ${y(j)}`, "stroke-opacity": Math.min(1, (token === null ? 0 : 0.15) + weight * 1.15).toFixed(3), "stroke-width": (0.8 + 3.4 * weight).toFixed(2) }));
           });
         });
         lines.replaceChildren(...paths);
