@@ -14,11 +14,12 @@ from litebert.errors import ConfigError
 from litebert.finetune.baselines import Baselines, read_baselines
 from litebert.finetune.config import FinetuneConfig, finetune_config, read_settings
 from litebert.finetune.page import write_run_page, write_study_page
-from litebert.finetune.recipes import pick_recipe
+from litebert.finetune.recipes import FROM_MNLI, pick_recipe
 from litebert.finetune.results import Scores, goodness, show_interval, show_value
 from litebert.finetune.run import finetune
 from litebert.finetune.study import print_study, run_study
-from litebert.model.hub import load_config
+from litebert.model.hub import find_folder, load_config
+from litebert.tasks.task import load_task
 from litebert.train.device import open_device
 from litebert.train.folder import Resume
 
@@ -54,6 +55,8 @@ def run(
         raise ConfigError(f"--seeds: must be at least 1, got {seeds}")
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"recipe {config.recipe}: {describe(config)}")
+    if config.task in FROM_MNLI and config.recipe[:2] in ("v1", "v2") and not _knows_mnli(config.model):
+        console.print(f"The paper starts {config.task} from a model fine-tuned on MNLI: --init-from", style="yellow")
     if seeds == 1 and len(lrs) <= 1:
         result = finetune(config, out, resume, console)
         if not result.completed:
@@ -89,6 +92,11 @@ def print_scores(scores: Scores, console: Console, baselines: Baselines | None =
             console.print(
                 "The model is not clearly better than that: try more data, epochs or another lr.", style="yellow"
             )
+
+
+def _knows_mnli(model: str) -> bool:
+    task = load_task(find_folder(model, weights=False))
+    return task is not None and task.name == "mnli"
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
