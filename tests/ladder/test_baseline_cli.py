@@ -1,0 +1,200 @@
+"""`litebert baseline` as a user types it: every kind, models beside it, masks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from tiny_run import make_corpus
+from toy_tasks import KINDS as TASK_KINDS
+from toy_tasks import make_files, make_model, tiny_config
+
+from litebert.finetune.evaluate import evaluate_task
+from litebert.finetune.results import read_scores
+from litebert.finetune.run import finetune
+from litebert.finetune.study import run_study
+from litebert.ladder.climb import APPLICABLE
+from litebert.model.config import ModelConfig
+from litebert.model.heads import PretrainingModel
+from litebert.model.hub import save_model
+from litebert.text.tokenizer import Tokenizer
+
+
+def flags(files):
+    return [part for split in ("train", "dev") for part in (f"--{split}", files[split])]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return make_files(tmp_path_factory.mktemp("files"), "classification")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, files, model):
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    finetune(tiny_config(model, files, steps=2), folder, quiet=True)
+    return folder
+
+
+@pytest.mark.parametrize("kind", TASK_KINDS)
+def test_every_kind_of_task(cli, tmp_path, kind):
+    made = make_files(tmp_path, kind)
+    result = cli("baseline", "--task", kind, *flags(made), "--kind", "all", "--json")
+    assert result.code == 0, result
+    ladder = json.loads(result.out)
+    assert [rung["name"] for rung in ladder["rungs"]] == ["majority", *APPLICABLE[kind]]
+    assert all(metric["low"] is not None for rung in ladder["rungs"] for metric in rung["splits"]["dev"].values())
+    assert result.err == ""
+
+
+def test_one_table_with_what_was_done(cli, files):
+    result = cli("baseline", "--task", "classification", *flags(files), "--kind", "tfidf", "--kind", "bow,ngram")
+    assert result.code == 0, result
+    first, *rows = result.out.splitlines()
+    assert first.split() == ["method", "accuracy", "macro", "f1", "s"]
+    assert [row.split()[0] for row in rows[:4]] == ["majority", "bow", "tfidf", "ngram"]
+    assert "always 'pos'" in result.out
+    assert "logistic regression on" in result.out
+    assert "24 train, 12 dev" in result.out
+    assert "(guessed)" in result.out  # the columns
+
+
+def test_korean_says_what_is_counted(cli, tmp_path):
+    path = tmp_path / "ko.csv"
+    path.write_text(
+        "text,label\n" + "정말 재밌는 영화,1\n너무 지루하다,0\n재밌다,1\n지루한 영화,0\n" * 3, encoding="utf-8"
+    )
+    result = cli("baseline", "--task", "classification", "--train", path, "--dev", path, "--kind", "bow")
+    assert result.code == 0, result
+    assert "n-grams of characters, as Korean words" in result.out
+
+
+def test_vectors_from_a_text_of_ones_own(cli, files, tmp_path):
+    (tmp_path / "text.txt").write_text("a good film\nwe saw it\n\na dull story\n", encoding="utf-8")
+    command = ["baseline", "--task", "classification", *flags(files), "--kind", "word2vec"]
+    result = cli(*command, "--text", tmp_path / "text.txt")
+    assert "vectors of 8 words of --text" in result.out, result
+    missing = cli(*command, "--text", tmp_path / "none.txt")
+    assert missing.code == 2
+    assert "none.txt: no such file" in missing.err
+
+
+def test_a_run_and_its_model_stand_in_the_table(cli, files, model, run):
+    command = ["baseline", "--task", "classification", *flags(files), "--kind", "bow", "--json"]
+    result = cli(*command, "--against", run, "--against", run / "best", "--model", run / "best" / ".")
+    assert result.code == 0, result
+    rungs = json.loads(result.out)["rungs"]
+    assert [rung["name"] for rung in rungs[:3]] == ["majority", "bow", str(run)]
+    expected = read_scores(run).splits["dev"]["accuracy"]
+    for rung in rungs[2:]:
+        assert rung["splits"]["dev"]["accuracy"] == {
+            "value": expected.value,
+            "low": expected.low,
+            "high": expected.high,
+        }
+
+
+def test_a_model_folder_is_scored_now(cli, files, run, tmp_path):
+    elsewhere = tmp_path / "moved"
+    shutil.copytree(run / "best", elsewhere)
+    result = cli(
+        "baseline", "--task", "classification", *flags(files), "--kind", "bow", "--against", elsewhere, "--json"
+    )
+    assert result.code == 0, result
+    rung = json.loads(result.out)["rungs"][-1]
+    [scored] = evaluate_task([elsewhere], data=files["dev"])
+    assert rung["splits"]["dev"]["accuracy"]["value"] == scored.evaluations[0].scores["accuracy"].value
+    assert "scored now" in rung["what"]
+
+
+def test_the_median_of_several_seeds(cli, files, model, tmp_path):
+    study = run_study(tiny_config(model, files, steps=2), tmp_path / "study", seeds=3, quiet=True)
+    result = cli(
+        "baseline", "--task", "classification", *flags(files), "--kind", "bow", "--against", tmp_path / "study"
+    )
+    assert result.code == 0, result
+    assert "the median of 3 seeds" in result.out
+    median = study.settings[0].median
+    row = next(line for line in result.out.splitlines() if line.startswith(str(tmp_path)))
+    assert f"{100 * median:.1f} (" in row
+
+
+def test_scores_of_other_examples_are_refused(cli, files, run, tmp_path):
+    other = make_files(tmp_path, "classification", dev=9)
+    result = cli("baseline", "--task", "classification", *flags(other), "--kind", "bow", "--against", run)
+    assert result.code == 2
+    assert "its dev examples are not those scored here" in result.err
+    numbers = make_files(tmp_path, "regression")
+    result = cli("baseline", "--task", "regression", *flags(numbers), "--kind", "bow", "--against", run)
+    assert result.code == 2
+    assert "was trained for classification, which is not regression" in result.err
+    (tmp_path / "empty").mkdir()
+    result = cli("baseline", "--task", "classification", *flags(files), "--against", tmp_path / "empty")
+    assert result.code == 2
+    assert "neither a finished run (scores.json) nor a model folder" in result.err
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=60)
+
+
+def test_masks_by_counting_beside_a_model(cli, corpus, tmp_path):
+    command = ["baseline", "--task", "masked-lm", "--kind", "ngram", "--text", corpus / "text.txt"]
+    command += ["--dev", corpus / "text.txt", "--tokens", "4096"]
+    result = cli(*command, "--tokenizer", corpus / "tokenizer", "--json")
+    assert result.code == 0, result
+    rungs = {rung["name"]: rung["splits"]["dev"] for rung in json.loads(result.out)["rungs"]}
+    unigram, ngram = (rungs[name]["masked_lm_accuracy"]["value"] for name in ("unigram", "ngram"))
+    assert 0 < unigram < ngram < 1
+    assert rungs["connectives"]["sentence_order_accuracy"]["value"] > 0.5
+    pretrained = make_pretrained(tmp_path / "model", corpus)
+    result = cli(*command, "--model", pretrained)
+    assert result.code == 0, result
+    assert [line.split()[0] for line in result.out.splitlines()[1:5]] == [
+        "unigram",
+        "ngram",
+        "connectives",
+        str(pretrained),
+    ]
+
+
+def make_pretrained(folder, corpus):
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    save_model(PretrainingModel(ModelConfig(vocab_size=tokenizer.vocab_size, **shape)), folder)
+    tokenizer.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kind", "bow", "--text", "TEXT", "--dev", "TEXT"], "masks are filled by ngram alone"),
+        (["--text", "TEXT"], "and another to score (--dev FILE)"),
+        (["--text", "TEXT", "--dev", "TEXT"], "name a model (--model FOLDER) or a tokenizer"),
+        (["--text", "TEXT", "--dev", "TEXT", "--data", "x"], "masked-lm takes text"),
+        (
+            ["--text", "TEXT", "--dev", "TEXT", "--tokenizer", "TOKENIZER", "--tokens", "0"],
+            "--tokens: must be at least 1",
+        ),
+        (["--text", "TEXT", "--dev", "TEXT", "--tokenizer", "TOKENIZER", "--model", "OTHER"], "has another vocabulary"),
+    ],
+)
+def test_mistakes_with_masks(cli, corpus, model, arguments, message):
+    places = {"TEXT": corpus / "text.txt", "TOKENIZER": corpus / "tokenizer", "OTHER": model}
+    result = cli("baseline", "--task", "masked-lm", *(places.get(argument, argument) for argument in arguments))
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_a_tokenizer_is_not_for_tasks(cli, files):
+    result = cli("baseline", "--task", "classification", *flags(files), "--tokenizer", "x")
+    assert result.code == 2
+    assert "--tokenizer: is for masked-lm" in result.err
