@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_ladder(toy):
 
 def test_what_cannot_be_is_said(toy):
     data = toy()
-    with pytest.raises(ConfigError, match="'bwo' is not one of.*did you mean 'bow'"):
+    with pytest.raises(ConfigError, match=r"'bwo' is not one of.*did you mean 'bow'"):
         climb(data, ["bwo"])
     with pytest.raises(ConfigError, match="tfidf: means nothing for token-classification; there are bow, ngram"):
         climb(toy("token-classification"), ["tfidf"])

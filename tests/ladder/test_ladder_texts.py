@@ -57,11 +57,11 @@ def test_pairs_are_both_texts_difference_product_and_overlap():
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
         sets = [(set(row.a.split()), set(row.b.split())) for row in rows]
         shared = [
-            [(a[i] @ b[i]) / lengths[i], len(x & y) / len(x | y), len(x & y) / len(x), len(x & y) / len(y)]
-            + [np.log((1 + len(x)) / (1 + len(y)))]
-            for i, (x, y) in enumerate(sets)
+            (len(x & y) / len(x | y), len(x & y) / len(x), len(x & y) / len(y), np.log((1 + len(x)) / (1 + len(y))))
+            for x, y in sets
         ]
-        return csr_matrix(np.hstack([a, b, abs(a - b), a * b, np.array(shared)]))
+        similarity = (a * b).sum(1, keepdims=True) / lengths[:, None]
+        return csr_matrix(np.hstack([a, b, abs(a - b), a * b, similarity, np.array(shared)]))
 
     model = LogisticRegression(max_iter=1000).fit(features(train), [row.label for row in train])
     assert values["dev"] == model.predict(features(dev)).tolist()

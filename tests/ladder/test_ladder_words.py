@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def test_words(text, words):
 def test_spans_cover_all_but_white_space(text):
     spans = word_spans(text)
     assert all(begin < end for begin, end in spans)
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
     covered = {place for begin, end in spans for place in range(begin, end)}
     assert all(text[place].isspace() for place in set(range(len(text))) - covered)
 

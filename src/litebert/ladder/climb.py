@@ -21,7 +21,7 @@ from litebert.ladder.encoders import WORDS, make_encoder
 from litebert.ladder.questions import guess_answers
 from litebert.ladder.tags import guess_tags, guess_tags_by_vectors
 from litebert.ladder.texts import guess_labels
-from litebert.tasks.examples import Example, is_labelled
+from litebert.tasks.examples import Example, QuestionExample, is_labelled
 from litebert.tasks.metrics import RESAMPLES, Metric, score
 from litebert.tasks.task import Kind, Task, TaskData
 
@@ -106,7 +106,8 @@ def climb(
         seconds = time.process_time() - began
         scores = {name: score(data.task, splits[name], values[name], resamples, seed) for name in splits}
         rungs.append(Rung(kind, what, scores, round(seconds, 2)))
-    if data.task.kind == "question-answering" and any(e.impossible for s in splits.values() for e in s):  # type: ignore[union-attr]
+    scored = [example for examples in splits.values() for example in examples]
+    if any(isinstance(example, QuestionExample) and example.impossible for example in scored):
         notes.append("all but the majority always answer, so they get every question without an answer wrong")
     notes += missing
     sizes = {"train": len(train), **{name: len(examples) for name, examples in splits.items()}}
