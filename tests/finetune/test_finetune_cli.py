@@ -107,12 +107,19 @@ def test_an_official_folder_with_a_table_14_recipe(cli, toy_model, tmp_path):
         rows = rows_of("classification", 16, seed)
         body = "".join(f"{row['text']} \t{labels[row['label']]}\n" for row in rows)
         (folder / f"{name}.tsv").write_text("sentence\tlabel\n" + body, encoding="utf-8")
+    (folder / "test.tsv").write_text("index\tsentence\n0\ta good film\n1\ta dull plot\n", encoding="utf-8")
     arguments = ["finetune", "--task", "sst-2", "--data", folder, "--model", toy_model, "--recipe", "v2"]
     settings = ["--set", "steps=4", "--set", "optim.warmup_steps=1", "--set", "device.threads=1"]
     done = cli(*arguments, *settings, "--out", tmp_path / "run")
     assert done.code == 0, done
     assert "recipe v2: lr 1e-05, batch 32, 4 steps" in done.out
     assert read_scores(tmp_path / "run").metric == "accuracy"
+    assert not (tmp_path / "run" / "predictions" / "SST-2.tsv").exists()
+    asked = cli(*arguments, *settings, "--out", tmp_path / "asked", "--predict-test")
+    assert asked.code == 0, asked
+    submission = (tmp_path / "asked" / "predictions" / "SST-2.tsv").read_text().splitlines()
+    assert submission[0] == "index\tprediction"
+    assert [line.split("\t")[0] for line in submission[1:]] == ["0", "1"]
     scored = cli("evaluate", tmp_path / "run" / "best", "--task", "sst-2", "--data", folder, "--threads", "1")
     assert scored.code == 0, scored
     assert "accuracy" in scored.out

@@ -58,6 +58,8 @@ def test_a_run_leaves_a_scored_model_and_its_account(toy_model, files, tmp_path)
     train = lines(tmp_path, "train")
     assert [line["step"] for line in train] == list(range(1, 31))
     assert train[-1]["loss"] < 0.5 * train[0]["loss"]
+    raw = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train"]
+    assert all(0 < line["tokens_per_second"] < 1e8 for line in raw)  # also where an evaluation came in between
     facts = json.loads((tmp_path / "run.json").read_text())
     assert facts["completed"]
     assert facts["kind"] == "finetune"

@@ -20,6 +20,9 @@ def finetune(
     train: Annotated[Path | None, typer.Option(help="Training file: CSV, TSV, JSONL, JSON or Parquet.")] = None,
     dev: Annotated[Path | None, typer.Option(help="The best weights are chosen on this file.")] = None,
     test: Annotated[Path | None, typer.Option(help="Predictions are written for this file.")] = None,
+    predict_test: Annotated[
+        bool, typer.Option("--predict-test", help="Write predictions for the test split of --data too.")
+    ] = False,
     data: Annotated[str | None, typer.Option(help="A folder with the task's files, or hub:owner/name.")] = None,
     column: Annotated[
         list[str] | None, typer.Option("--column", help="role=name, for example text=review; the rest is guessed.")
@@ -51,7 +54,14 @@ def finetune(
             "regression, multi-label, token-classification, multiple-choice or question-answering"
         )
     flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe}
-    flags["data"] = {"folder": data, "train": train, "dev": dev, "test": test, "columns": column_pairs(column or [])}
+    flags["data"] = {
+        "predict_test": predict_test or None,
+        "folder": data,
+        "train": train,
+        "dev": dev,
+        "test": test,
+        "columns": column_pairs(column or []),
+    }
     from litebert.finetune import start
 
     rates = _rates(lr)

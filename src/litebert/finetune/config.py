@@ -34,6 +34,8 @@ class DataConfig:
     #: Column names of one's own files by role, {text: review, label: stars}; the rest is guessed and shown.
     columns: Mapping[str, str] = field(default_factory=dict)
     encoding: str = "utf-8"
+    #: Write predictions for the test split at the end; null = where a test file was named (public ones can be large).
+    predict_test: bool | None = None
     #: Only so many examples of the training and of each dev split (0: all), for a quick look.
     limit: int = 0
 

@@ -256,6 +256,7 @@ class Run:
             self.worse_in_a_row += 1
         took = time.monotonic() - started
         self.evaluating += took
+        self.seconds = time.monotonic() - self._began
         self.log.write(self.step, {**values, "seconds": self.seconds, "took": took}, kind="eval")
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         mark = "  best so far" if better else ""

@@ -119,6 +119,9 @@ def read_data(config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig) 
         columns=source.columns or None,
         encoding=source.encoding,
     )
+    wanted = source.test is not None if source.predict_test is None else source.predict_test
+    if not wanted:
+        found = dataclasses.replace(found, test={})
     return Data(settle_task(found.task, config, model), found, tokenizer, source.limit)
 
 
