@@ -7,6 +7,7 @@ OUT/corpus/
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,10 +51,12 @@ class Corpus:
             "held_out": self.held_out,
         }
 
-    def fingerprint(self, which: Literal["base", "more"]) -> list[list[int]]:
-        """What tells one corpus from another, wherever it lies."""
-        opened = [TokenStore.open(path) for path in self.stores(which)]
-        return [[len(store), store.num_sentences, store.num_tokens] for store in opened]
+    @functools.cached_property
+    def fingerprints(self) -> dict[str, list[list[int]]]:
+        """What tells one corpus from another, wherever it lies: the counts of its stores, for `base` and for `more`."""
+        opened = [TokenStore.open(path) for path in (*self.base, *self.more)]
+        counts = [[len(store), store.num_sentences, store.num_tokens] for store in opened]
+        return {"base": counts[: len(self.base)], "more": counts}
 
 
 def given_corpus(

@@ -115,7 +115,7 @@ def _cell_name(row: Row, run: RunConfig, corpus: Corpus, before: Cell | None) ->
         "held_out": run.data.held_out,
         "row_tokens": run.row_tokens,
         "weights": run.data.weights,
-        "stores": corpus.fingerprint(row.data),
+        "stores": corpus.fingerprints[row.data],
     }
     content["init_from"] = before.name if before else None
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]

@@ -40,18 +40,18 @@ class Verdict:
 
     @property
     def evidence(self) -> str:
-        """The test in words: "+2.5 points, 90 % interval +1.8 to +3.2, t over 3 seeds; 0.9 would have been seen"."""
+        """The test in words: "+2.5 points, 90 % interval +1.8 to +3.2, t over 3 seeds; a difference of ..."."""
         if self.test is None:
             return self.reason
         metric, test = METRICS[self.metric], self.test
-        digits, unit = max(metric.digits, 1), f" {metric.unit}" if metric.unit else ""
-        # A difference between rows is shown as such, a row of its own with its value.
-        value = f"{test.estimate + self.claim.reference:.{digits}f}" if self.claim.reference else ""
-        estimate = f"{value} ({test.estimate:+.{digits}f}{unit})" if value else f"{test.estimate:+.{digits}f}{unit}"
+        digits, unit, reference = max(metric.digits, 1), f" {metric.unit}" if metric.unit else "", self.claim.reference
+        sign = "" if reference else "+"  # a difference from nothing, or a value beside its reference
+        low, value, high = (f"{number + reference:{sign}.{digits}f}" for number in (test.low, test.estimate, test.high))
+        estimate = f"{value} against {reference:g}{unit}" if reference else f"{value}{unit}"
         if test.method == "exact":
             return f"{estimate}, exact"
-        interval = f"90 % interval {test.low:+.{digits}f} to {test.high:+.{digits}f}"
-        return f"{estimate}, {interval}, {test.method}; {test.least_seen:.{digits}f} would have been seen"
+        seen = f"a difference of {test.least_seen:.{digits}f} would have been seen"
+        return f"{estimate}, 90 % interval {low} to {high}, {test.method}; {seen}"
 
 
 def judge_table(results: Results) -> list[Verdict]:
