@@ -18,6 +18,7 @@ from litebert.ladder.climb import APPLICABLE
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
+from litebert.text.generate import generate_documents
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -142,12 +143,15 @@ def test_scores_of_other_examples_are_refused(cli, files, run, tmp_path):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=60)
+    folder = make_corpus(tmp_path_factory.mktemp("corpus"))
+    documents = generate_documents(20, seed=3, split="held-out")
+    (folder / "other.txt").write_text("\n\n".join(map("\n".join, documents)), encoding="utf-8")
+    return folder
 
 
 def test_masks_by_counting_beside_a_model(cli, corpus, tmp_path):
     command = ["baseline", "--task", "masked-lm", "--kind", "ngram", "--text", corpus / "text.txt"]
-    command += ["--dev", corpus / "text.txt", "--tokens", "4096"]
+    command += ["--dev", corpus / "other.txt", "--tokens", "4096"]
     result = cli(*command, "--tokenizer", corpus / "tokenizer", "--json")
     assert result.code == 0, result
     rungs = {rung["name"]: rung["splits"]["dev"] for rung in json.loads(result.out)["rungs"]}
@@ -176,19 +180,24 @@ def make_pretrained(folder, corpus):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kind", "bow", "--text", "TEXT", "--dev", "TEXT"], "masks are filled by ngram alone"),
+        (["--kind", "bow", "--text", "TEXT", "--dev", "OTHER"], "masks are filled by ngram alone"),
+        (["--text", "TEXT", "--dev", "TEXT"], "is the text that n-grams are counted in"),
         (["--text", "TEXT"], "and another to score (--dev FILE)"),
-        (["--text", "TEXT", "--dev", "TEXT"], "name a model (--model FOLDER) or a tokenizer"),
-        (["--text", "TEXT", "--dev", "TEXT", "--data", "x"], "masked-lm takes text"),
+        (["--text", "TEXT", "--dev", "OTHER"], "name a model (--model FOLDER) or a tokenizer"),
+        (["--text", "TEXT", "--dev", "OTHER", "--data", "x"], "masked-lm takes text"),
         (
-            ["--text", "TEXT", "--dev", "TEXT", "--tokenizer", "TOKENIZER", "--tokens", "0"],
+            ["--text", "TEXT", "--dev", "OTHER", "--tokenizer", "TOKENIZER", "--tokens", "0"],
             "--tokens: must be at least 1",
         ),
-        (["--text", "TEXT", "--dev", "TEXT", "--tokenizer", "TOKENIZER", "--model", "OTHER"], "has another vocabulary"),
+        (
+            ["--text", "TEXT", "--dev", "OTHER", "--tokenizer", "TOKENIZER", "--model", "MODEL"],
+            "has another vocabulary",
+        ),
     ],
 )
 def test_mistakes_with_masks(cli, corpus, model, arguments, message):
-    places = {"TEXT": corpus / "text.txt", "TOKENIZER": corpus / "tokenizer", "OTHER": model}
+    places = {"TEXT": corpus / "text.txt", "OTHER": corpus / "other.txt"}
+    places |= {"TOKENIZER": corpus / "tokenizer", "MODEL": model}
     result = cli("baseline", "--task", "masked-lm", *(places.get(argument, argument) for argument in arguments))
     assert result.code == 2
     assert message in result.err

@@ -92,7 +92,7 @@ def _climb(
     columns = column_pairs(column)
     data = read_task(task, folder=folder, train=train, dev=dev, test=test, columns=columns or None)
     # Runs are looked at first: a wrong folder should not be told after minutes of word vectors.
-    models = read_rungs(against, data, dev or test or folder, columns)
+    models = read_rungs(against, data, dev or folder or test, columns)
     with Console(stderr=True).status("") as status:
         ladder = climb(
             data,

@@ -88,8 +88,9 @@ def _score(source: str, data: TaskData, scored_on: Path | str | None, columns: M
         raise DataError(f"{source}: neither a finished run (scores.json) nor a model folder (config.json)")
     [scored] = evaluate_task([source], task=data.task.name, data=scored_on, columns=columns)
     splits = {evaluation.split.name: evaluation.scores for evaluation in scored.evaluations}
-    if len(splits) == 1:  # a file of one's own is called by its name there
-        splits = {next(iter({**data.dev, **data.test})): next(iter(splits.values()))}
+    known = {**data.dev, **data.test}
+    if len(splits) == 1 and not splits.keys() & known.keys():  # a file of one's own is called by its name there
+        splits = {next(iter(known)): next(iter(splits.values()))}
     return Rung(source, "a model folder, scored now", _shared(splits, data))
 
 

@@ -41,6 +41,8 @@ def score_masks(
         raise ConfigError(f"--kind {','.join(kinds)}: masks are filled by {KIND} alone")
     if not texts or dev is None:
         raise ConfigError(f"{TASK}: name the text to count n-grams in (--text FILE) and another to score (--dev FILE)")
+    if dev.resolve() in [text.resolve() for text in texts]:
+        raise ConfigError(f"--dev {dev}: is the text that n-grams are counted in; what they know by heart is no score")
     if tokenizer is None and not models:
         raise ConfigError(f"{TASK}: name a model (--model FOLDER) or a tokenizer (--tokenizer FOLDER) for its pieces")
     if num_tokens < 1:
