@@ -204,6 +204,7 @@ def test_a_loss_that_is_not_finite_is_left_out_and_ends_the_run_at_last(toy_mode
 def test_without_dev_the_last_weights_are_kept(toy_model, files, tmp_path):
     result = finetune(tiny_config(toy_model, {"train": files["train"]}), tmp_path, quiet=True)
     assert result.scores.value is None
+    assert result.scores.step == 6
     assert result.model.is_dir()
 
 

@@ -79,10 +79,11 @@ def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         names = [run["name"] for run in summary["runs"]]
+        chosen = summary["best"] or next((run["name"] for run in summary["runs"] if run["step"]), names[0])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / 'summary.json'}: cannot be read: {error}") from None
     runs = read_runs([folder / name for name in names])
-    best = folder / (summary["best"] or names[0])
+    best = folder / chosen
     task, scores = load_task(best / "best"), read_scores(best) or Scores()
     sections = [
         draw_section("Seeds", [draw_seeds(summary), draw_study_table(summary)], hide_title=True),
@@ -134,19 +135,14 @@ def _headline(run: Run, task: Task | None, scores: Scores) -> list[Markup]:
     seconds, tokens = run.clock("seconds"), run.clock("tokens")
     elapsed = float(seconds.values[-1]) if seconds else None
     rate = run.train.series("examples_per_second")
-    unit = (
-        "windows"
-        if task and task.kind == "question-answering"
-        else "tags"
-        if task and task.labels and task.kind == "token-classification"
-        else "examples"
-    )
+    units = {"question-answering": "Windows", "token-classification": "Tags"}
+    unit = units.get(task.kind, "Examples") if task else "Examples"
     stats: list[tuple[str, str | None, str | None]] = [
         ("Training examples", f"{facts['train_examples']:,}" if "train_examples" in facts else None, None),
         ("Chosen step", f"{scores.step:,}", f"of {facts.get('num_steps', run.step):,}" if scores.splits else None),
         ("Time", duration(elapsed) if elapsed is not None else None, None),
         (
-            f"{unit.capitalize()} per second",
+            f"{unit} per second",
             count(float(rate.values[-1])) if rate else None,
             f"{count(float(tokens.values[-1]))} tokens in all" if tokens else None,
         ),
@@ -183,7 +179,7 @@ def _card(split: str, metrics: Mapping[str, Score], scores: Scores, run: Run, fi
         for name, metric in metrics.items()
         if name != main
     ]
-    chosen = "the weights were chosen by this" if first else "not looked at in training"
+    chosen = "the weights were chosen by this" if first and split != "test" else "not looked at in training"
     return element(
         "section",
         element("h3", _capital(f"{name_of(main)} on {split}")),

@@ -238,7 +238,7 @@ class Run:
 
     def evaluate(self) -> None:
         """Score dev, and remember the weights where they are the best so far (of equals the first)."""
-        if not self.data.dev:
+        if not self.data.dev or not self.data.dev[0].is_labelled:
             return
         started = time.monotonic()
         values: dict[str, float] = {}
@@ -312,12 +312,17 @@ class Run:
         if self._out_of_patience():
             self._event(f"stopped early: {self.config.patience} evaluations without a better one")
         scores = finish_run(
-            self.folder, self.config, self.data, self.model, self.device, self.best_step, self.facts(), self.compiled
+            self.folder, self.config, self.data, self.model, self.device, self.chosen_step, self.facts(), self.compiled
         )
         write_facts(self.folder, self.facts(), completed=True)
         if not self.config.log.keep_checkpoints:
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         return FinetuneResult(self.folder, self.step, True, scores, self.folder / "best")
+
+    @property
+    def chosen_step(self) -> int:
+        """The step whose weights are kept: the best on dev, or the last."""
+        return self.best_step if self.best else self.step
 
     def close(self) -> None:
         """Let go of files."""
@@ -368,7 +373,7 @@ class Run:
             "train_examples": len(self.data.train.examples),
             "steps": self.step,
             "num_steps": self.num_steps,
-            "best_step": self.best_step,
+            "chosen_step": self.chosen_step,
             "tokens": self.tokens,
             "seconds": self.seconds,
         }

@@ -72,7 +72,11 @@ class Data:
     @cached_property
     def dev(self) -> list[Split]:
         """What the best weights are chosen on, by the first of them; the others are scored beside it."""
-        return [self._split(name, examples) for name, examples in self._examples.dev.items()]
+        splits = [self._split(name, examples) for name, examples in self._examples.dev.items()]
+        for split in splits:
+            if not split.examples:
+                raise DataError(f"{split.name}: no examples in it; without a dev split, leave it out")
+        return splits
 
     @cached_property
     def test(self) -> list[Split]:

@@ -21,7 +21,7 @@ from litebert.errors import ConfigError
 from litebert.files import staged_folder, write_atomic
 from litebert.finetune.config import FinetuneConfig, with_seed
 from litebert.finetune.results import ERRORS, goodness, show_interval, show_value
-from litebert.finetune.run import FinetuneResult, finetune
+from litebert.finetune.run import FinetuneResult, FinetuningStoppedError, finetune
 from litebert.finetune.setup import open_tokenizer, read_data
 from litebert.model.hub import load_config
 from litebert.train.folder import Resume
@@ -86,6 +86,11 @@ class Study:
     signal: int | None = None
 
     @property
+    def metric(self) -> str:
+        """The score that decides."""
+        return next((m.result.scores.metric for m in self.members if m.result.completed), "")
+
+    @property
     def settings(self) -> list[Setting]:
         """The members by learning rate."""
         lrs = dict.fromkeys(member.lr for member in self.members)
@@ -100,7 +105,7 @@ class Study:
     @property
     def best_setting(self) -> Setting | None:
         """The learning rate whose median is best."""
-        metric = self.members[0].result.scores.metric if self.members else ""
+        metric = self.metric
         scored = [(goodness(metric, s.median), s) for s in self.settings if s.median is not None]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
@@ -127,12 +132,18 @@ def run_study(
     for number, (lr, seed, one) in enumerate(configs, start=1):
         name = f"lr-{lr:g}-seed-{seed}"
         console.print(f"run {number} of {len(configs)}: lr {lr:g}, seed {seed}", style="bold")
-        result = finetune(one, out / name, resume, console, quiet, data)
-        if not result.completed:
+        try:
+            result = finetune(one, out / name, resume, console, quiet, data)
+        except FinetuningStoppedError as error:  # one rate that diverges does not end the search
+            console.print(f"given up: {error}", style="yellow")
+            result = FinetuneResult(out / name, 0, completed=False)
+        if result.signal is not None:
             return Study(out, tuple(members), completed=False, signal=result.signal)
         members.append(Member(name, lr, seed, result))
         write_summary(Study(out, tuple(members), completed=number == len(configs)))
     study = Study(out, tuple(members))
+    if not any(member.result.completed for member in members):
+        raise FinetuningStoppedError(f"{out}: all {len(members)} runs diverged; lower the learning rate")
     _copy_best(study)
     return study
 
@@ -156,7 +167,7 @@ def write_summary(study: Study) -> None:
     best, best_setting = study.best, study.best_setting
     data: dict[str, Any] = {
         "completed": study.completed,
-        "metric": study.members[0].result.scores.metric,
+        "metric": study.metric,
         "runs": [{"name": m.name, "lr": m.lr, "seed": m.seed, **m.result.scores.as_dict()} for m in study.members],
         "settings": settings,
         "best": best.name if best else None,
@@ -166,7 +177,7 @@ def write_summary(study: Study) -> None:
 
 
 def _copy_best(study: Study) -> None:
-    best = study.best or study.members[0]
+    best = study.best or next(member for member in study.members if member.result.completed)
     with staged_folder(study.folder / "best", keep=lambda name: False) as staging:
         for file in sorted((study.folder / best.name / "best").iterdir()):
             write_atomic(staging / file.name, file.read_bytes())
@@ -175,7 +186,7 @@ def _copy_best(study: Study) -> None:
 def print_study(study: Study, console: Console | None = None) -> None:
     """All runs, then the median and spread of each setting."""
     console = console or Console(highlight=False, soft_wrap=True)
-    metric = study.members[0].result.scores.metric
+    metric = study.metric
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("lr", "seed", metric, "95 % interval", "chosen step"):
         table.add_column(column, justify="right")
