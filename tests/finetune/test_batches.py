@@ -14,6 +14,7 @@ from litebert.finetune.batches import (
     fitting_shape,
     group_units,
     make_batch,
+    pad_shapes,
     plan_shapes,
 )
 from litebert.tasks.features import Sequence
@@ -93,6 +94,17 @@ def test_planned_shapes_hold_every_batch():
         assert fitting_shape(shapes, total).tokens >= total
     waste = sum(fitting_shape(shapes, total).tokens for total in totals) / totals.sum()
     assert waste < 1.6
+
+
+@given(st.lists(st.lists(st.integers(2, 100), min_size=3, max_size=3), min_size=1, max_size=12), st.integers(100, 900))
+@settings(max_examples=60, deadline=None)
+def test_padded_sizes_hold_what_is_cut_for_them(lengths, budget):
+    shapes = pad_shapes(num_rows=36, unit=3, max_tokens=budget, max_length=100)
+    for cut in cut_micro_batches(lengths, budget, "padded", 64):
+        rows = [length for unit in lengths[cut] for length in unit]
+        shape = fitting_shape(shapes, max(rows))
+        assert len(rows) <= shape.rows
+        assert shape.rows * shape.tokens <= max(budget, 3 * 100)
 
 
 def test_options_of_a_question_stay_together():

@@ -7,6 +7,7 @@ the same for both layouts: `rows` says which sequence each place belongs to, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from litebert.tasks.task import Task, head_of
 
 Layout = Literal["packed", "padded"]
 Arrays = dict[str, NDArray[Any]]
+SIZE_STEP = 64  # planned sizes are multiples of this
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,15 @@ def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
     return list(units.values())
 
 
-def cut_micro_batches(lengths: Many[Many[int]], max_tokens: int, layout: Layout) -> Iterator[slice]:
-    """Runs of units of at most `max_tokens` each (after padding, where padded); one unit always fits."""
+def cut_micro_batches(lengths: Many[Many[int]], max_tokens: int, layout: Layout, multiple: int = 1) -> Iterator[slice]:
+    """Runs of units of at most `max_tokens` each; one unit always fits.
+
+    Padded, a sequence counts as long as the longest, rounded up to a `multiple`.
+    """
     begin, total, count, longest = 0, 0, 0, 0
     for number, unit in enumerate(lengths):
         new_total, new_count, new_longest = total + sum(unit), count + len(unit), max(longest, *unit)
-        cells = new_total if layout == "packed" else new_count * new_longest
+        cells = new_total if layout == "packed" else new_count * round_up(new_longest, multiple)
         if cells > max_tokens and number > begin:
             yield slice(begin, number)
             begin, new_total, new_count, new_longest = number, sum(unit), len(unit), max(unit)
@@ -212,10 +217,21 @@ def _spread(
 # Few shapes for a GPU
 
 
+def round_up(number: float, multiple: int) -> int:
+    """The next multiple: round_up(65, 64) -> 128."""
+    return multiple * math.ceil(number / multiple)
+
+
+def pad_shapes(num_rows: int, unit: int, max_tokens: int, max_length: int) -> list[Shape]:
+    """Padded sizes by length, each with as many rows as the budget has room for (at least one unit's)."""
+    sizes = range(SIZE_STEP, round_up(max_length, SIZE_STEP) + 1, SIZE_STEP)
+    return [Shape(min(size, max_length), min(num_rows, max(unit, max_tokens // size))) for size in sizes]
+
+
 def plan_shapes(totals: NDArray[np.int64], num_rows: int, max_length: int) -> list[Shape]:
     """A few packed sizes that most batches of a run fill well, from the tokens of each of its batches."""
     wanted = np.quantile(totals, (0.25, 0.6, 0.95, 1.0), method="higher")
-    sizes = sorted({64 * int(np.ceil(size / 64)) for size in wanted})
+    sizes = sorted({round_up(size, SIZE_STEP) for size in wanted})
     return [Shape(size, num_rows + size // max_length + 1) for size in sizes]
 
 

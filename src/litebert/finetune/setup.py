@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import ConfigError, DataError, did_you_mean
 from litebert.finetune.batches import (
+    SIZE_STEP,
     Batch,
     Layout,
     Order,
@@ -21,6 +22,7 @@ from litebert.finetune.batches import (
     fitting_shape,
     group_units,
     make_batch,
+    pad_shapes,
     plan_shapes,
 )
 from litebert.finetune.config import FinetuneConfig
@@ -214,10 +216,10 @@ class TrainingBatches:
 
     def plan(self, num_steps: int) -> None:
         """Choose a few sizes that fit the batches of a whole run."""
-        rows = self.order.batch * max(map(len, self.units))
+        unit = max(map(len, self.units))
+        rows = self.order.batch * unit
         if self.layout == "padded":
-            sizes = range(64, self.task.max_length + 64, 64)
-            self.shapes = [Shape(min(size, self.task.max_length), rows) for size in sizes]
+            self.shapes = pad_shapes(rows, unit, self.max_tokens, self.task.max_length)
             return
         tokens = np.array([sum(unit) for unit in self.lengths])
         orders = (self.order.step(step) for step in range(num_steps))
@@ -227,7 +229,8 @@ class TrainingBatches:
     def _cuts(self, units: NDArray[np.int64], tokens: NDArray[np.int64] | None = None) -> list[slice]:
         if tokens is not None and tokens[units].sum() <= self.max_tokens:  # the usual case, without a look at each
             return [slice(0, len(units))]
-        return list(cut_micro_batches([self.lengths[unit] for unit in units], self.max_tokens, self.layout))
+        multiple = SIZE_STEP if self.shapes else 1
+        return list(cut_micro_batches([self.lengths[unit] for unit in units], self.max_tokens, self.layout, multiple))
 
     def _shape_of(self, sequences: list[Sequence]) -> Shape | None:
         if not self.shapes:
