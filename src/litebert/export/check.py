@@ -34,7 +34,9 @@ class Check:
     @property
     def worst(self) -> Difference:
         """The output that is furthest off for its size."""
-        return max(self.differences, key=lambda row: row.difference / max(1.0, row.magnitude))
+        return max(
+            self.differences, key=lambda row: np.nan_to_num(row.difference / max(1.0, row.magnitude), nan=np.inf)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -13,10 +13,17 @@ from numpy.typing import NDArray
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.extras import require
 from litebert.model.hub import load_config
-from litebert.predict.batching import plan_batches
+from litebert.predict.batching import plan_padded
 from litebert.predict.exported import ONNX_FILES, Manifest, read_manifest
 from litebert.predict.runtime import Outputs, Request
 from litebert.train.device import usable_cpus
+
+# Measured with benchmarks/onnx_passes.py: beyond some hundred tokens a pass leaves the caches of a core and each token
+# takes longer; below, what a pass costs by itself counts for about as much as this many tokens.
+MOST_TOKENS = 512
+PASS_COST = 12
+
+_BEAMS = ("start_index", "start_log_prob", "end_index", "end_log_prob")
 
 Precision = Literal["auto", "fp32", "int8"]
 
@@ -32,7 +39,7 @@ class OnnxRuntime:
         self.precision = _pick_precision(folder, manifest, precision)
         self.config = load_config(folder)
         self.head = manifest.head
-        self.max_tokens = max_tokens
+        self.max_tokens = min(max_tokens, MOST_TOKENS)
         self.threads = threads or usable_cpus()
         self._session = open_session(manifest.verify(folder, ONNX_FILES[self.precision]), self.threads)
         self._inputs = {entry.name for entry in self._session.get_inputs()}
@@ -46,7 +53,7 @@ class OnnxRuntime:
             self._check(request)
         results: list[Outputs] = [{} for _ in requests]
         with self._lock:  # one pass at a time already uses all threads
-            for batch in plan_batches([len(request) for request in requests], self.max_tokens, max_padding=0.1):
+            for batch in plan_padded([len(request) for request in requests], self.max_tokens, PASS_COST):
                 outputs = self._run_padded([requests[i] for i in batch])
                 for number, output in zip(batch, outputs, strict=True):
                     results[number] = output
@@ -89,6 +96,10 @@ class OnnxRuntime:
                 value = value[:length].mean(0)
             elif name == "attentions":
                 value = value[:, :, :length, :length]
+            elif name in _BEAMS:
+                value = value[
+                    (slice(length),) * value.ndim
+                ]  # beside longer ones a short text has more starts than tokens
             elif name in ("hidden", "start", "end") or (name == "logits" and self.head == "token-classification"):
                 value = value[:length]
             output[name] = np.asarray(value)
