@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ def serve(
     api_key: Annotated[
         str | None, typer.Option(envvar="LITEBERT_API_KEY", help="Key that requests must carry.", show_default=False)
     ] = None,
-    runtime: Annotated[str, typer.Option(help="torch or onnx.")] = "torch",
+    runtime: Annotated[str, typer.Option(help="auto, torch, onnx, onnx-fp32 or onnx-int8.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads for the model; 0 chooses.")] = 0,
     settings: Annotated[
@@ -49,8 +49,7 @@ def serve(
     def load() -> Mapping[str, Predictor]:
         from litebert.predict.predictor import Predictor
 
-        kind = cast(Literal["torch", "onnx"], runtime)  # checked where it is used
-        return {name: Predictor(path, runtime=kind, device=device, threads=threads) for name, path in named.items()}
+        return {name: Predictor(path, runtime=runtime, device=device, threads=threads) for name, path in named.items()}
 
     def announce(address: str) -> None:
         print(f"{', '.join(named)} at {address}   (Ctrl-C stops it)", flush=True)

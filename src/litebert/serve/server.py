@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import signal
 import socket
 import threading
@@ -16,6 +17,10 @@ from litebert.serve.batcher import Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.log import log_event, log_to_stderr
 
+# oneDNN and PyTorch's layer above it keep code for every shape they have met, 1024 shapes each by default, and a server
+# meets every number of tokens: without a cap its memory grows for hours. Read when torch is loaded.
+CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
+
 
 def serve(
     load: Callable[[], Mapping[str, Predictor]],
@@ -23,6 +28,8 @@ def serve(
     announce: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Serve models until a signal says stop, and finish what was accepted; `load` is called once the port is ours."""
+    for name, capacity in CACHES.items():
+        os.environ.setdefault(name, capacity)
     uvicorn = require("uvicorn", "litebert serve")
     require("fastapi", "litebert serve")
     from litebert.serve.app import create_app
