@@ -166,7 +166,8 @@ def _start(cell: Cell, folder: Path, threads: int) -> subprocess.Popen[bytes]:
     save_cell(cell, folder / cell.name)
     # Also from a source tree that is not installed.
     path = os.pathsep.join(filter(None, [str(Path(litebert.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
+    share = {"OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
+    environment = {**os.environ, **share, "PYTHONPATH": path}
     with open(folder / cell.name / "log.txt", "ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "litebert.reproduce.cell", str(folder / cell.name)],
