@@ -13,6 +13,7 @@ from litebert.finetune.config import finetune_config
 from litebert.finetune.objective import batch_loss, row_logsumexp, to_device
 from litebert.finetune.setup import make_model as build
 from litebert.finetune.setup import open_tokenizer, read_data
+from litebert.model.fast.layers import FastLayers
 from litebert.model.hub import load_config
 
 CASES = {
@@ -112,6 +113,20 @@ def test_the_loss_is_the_sum_of_plain_losses_of_single_sequences(case, toy_model
         expected += F.cross_entropy(scores, torch.tensor(group[0][1]))
     loss, _, _, _ = loss_and_gradients(model, data, "packed")
     assert loss == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_fast_layers_give_the_same_loss_and_gradients(case, toy_model, tmp_path):
+    """Heads that look at [CLS] alone ask for nothing else of the last layer."""
+    model, data = prepare(case, toy_model, tmp_path)
+    shape = Shape(sum(len(sequence.ids) for sequence in data.train.features) + 40, len(data.train.features) + 4)
+    plain = loss_and_gradients(model, data, "packed", shape)
+    model.encoder.fast_layers = FastLayers(model.encoder, torch.float32)
+    fast = loss_and_gradients(model, data, "packed", shape)
+    assert fast[:3] == pytest.approx(plain[:3], rel=1e-5)
+    assert set(fast[3]) == set(plain[3])
+    for name, gradient in plain[3].items():
+        torch.testing.assert_close(fast[3][name], gradient, atol=2e-5, rtol=1e-3, msg=name)
 
 
 def test_row_logsumexp_equals_torch_row_by_row():
