@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table as ScreenTable
@@ -17,7 +16,6 @@ from litebert.reproduce.reproduction import Outcome
 from litebert.reproduce.results import Results
 from litebert.reproduce.verdicts import Answer, Verdict
 
-Form = Literal["screen", "markdown", "latex", "json"]
 STYLES: dict[Answer, str] = {"holds": "bold green", "does not hold": "bold red", "cannot be told": "bold yellow"}
 NOTHING = "–"
 
@@ -220,10 +218,3 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "facts": {f"{row}/{seed}": facts for (row, seed), facts in results.facts.items()},
         "notes": notes_of(results),
     }
-
-
-def to_text(outcome: Outcome, form: Form) -> str:
-    """Any of the forms but the screen's as text."""
-    if form == "json":
-        return json.dumps(to_json(outcome), indent=1, ensure_ascii=False)
-    return to_latex(outcome) if form == "latex" else to_markdown(outcome)
