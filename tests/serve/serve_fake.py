@@ -1,8 +1,10 @@
-"""`python serve_fake.py SECONDS [key=value ...]`: a server whose model takes its time, for tests of whole processes."""
+"""`python serve_fake.py GATE [key=value ...]`: a server whose model works only while the file GATE is there."""
 
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 
 from fake_predictor import FakePredictor
 
@@ -10,7 +12,15 @@ from litebert.config import build, override
 from litebert.serve.config import ServeConfig
 from litebert.serve.server import serve
 
-predictor = FakePredictor(abilities=("embed",), seconds=float(sys.argv[1]))
+
+class GatedPredictor(FakePredictor):
+    def run(self, jobs):
+        while not Path(sys.argv[1]).exists():
+            time.sleep(0.01)
+        return super().run(jobs)
+
+
+predictor = GatedPredictor(abilities=("embed",))
 settings = build(ServeConfig, override({"port": 0}, sys.argv[2:]))
 try:
     serve(lambda: {"fake": predictor}, settings, lambda address: print(f"fake at {address}", flush=True))

@@ -178,18 +178,19 @@ def test_not_ready_before_the_warm_up_is_over(fake):
 
 
 def test_closing_finishes_what_waits(fake):
-    fake.seconds = 0.1
     answers = []
     with running({"fake": fake}, batch_tokens=4) as client:
         wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.go.clear()
         url = client.base_url.join("/embed")
         threads = [
-            threading.Thread(target=lambda i=i: answers.append(httpx.post(url, json={"text": f"text {i}"}, timeout=30)))
+            threading.Thread(target=lambda i=i: answers.append(httpx.post(url, json={"text": f"text {i}"}, timeout=60)))
             for i in range(6)
         ]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(client.app.state.service.batchers["fake"]._queue) >= 4)
+        wait_until(lambda: len(client.app.state.service.batchers["fake"]._queue) == 5)
+        assert not answers
     for thread in threads:
         thread.join()
     assert [answer.status_code for answer in answers] == [200] * 6

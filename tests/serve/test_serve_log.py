@@ -13,7 +13,7 @@ SECRETS = ["sesame", "zanzibar", "quetzal", "marzipan", "obelisk", "explode-turn
 
 
 def test_no_text_of_a_user_is_written_down():
-    with process(HERE / "serve_fake.py", 0, "api_key=open-sesame", "request_bytes=500") as (child, address):
+    with process(HERE / "serve_fake.py", HERE, "api_key=open-sesame", "request_bytes=500") as (child, address):
         headers = {"X-API-Key": "open-sesame"}
         with httpx.Client(base_url=address, headers=headers) as client:
             assert client.post("/embed", json={"text": "zanzibar"}).status_code == 200
