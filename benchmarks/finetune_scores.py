@@ -1,0 +1,169 @@
+"""Dev scores of a model on public tasks: medians over seeds, a row from random weights, and the paper's beside them.
+
+    python benchmarks/finetune_scores.py MODEL DATA --out results/ [--seeds 5] [--recipe small] [--lr 3e-5,1e-4]
+    python benchmarks/finetune_scores.py MODEL DATA --out results/ --tasks sst-2 --limit 50 --steps 4 --device cpu
+
+DATA holds GLUE's folders (glue/SST-2, ...), squad/ and race/. Every task is a study in its own folder under --out: what
+is done is skipped, so the command can be stopped and called again. SCORES.json and SCORES.md are written on the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from litebert.files import write_atomic
+from litebert.finetune.config import finetune_config
+from litebert.finetune.results import show_interval, show_value
+from litebert.finetune.study import Setting, run_study, show_spread
+from litebert.model.heads import PretrainingModel
+from litebert.model.hub import find_folder, load_config, save_model
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import DeviceConfig, open_device
+from litebert.train.random_state import seed_everything
+
+# Task: its folder, seeds at most (large sets vary little), and ALBERT-base of the paper's Table 2 where it is printed.
+TASKS: dict[str, tuple[str, int, str]] = {
+    "cola": ("glue/CoLA", 5, ""),
+    "sst-2": ("glue/SST-2", 2, "90.3"),
+    "mrpc": ("glue/MRPC", 5, ""),
+    "sts-b": ("glue/STS-B", 5, ""),
+    "qnli": ("glue/QNLI", 1, ""),
+    "rte": ("glue/RTE", 5, ""),
+    "wnli": ("glue/WNLI", 5, ""),
+    "squad-1.1": ("squad", 1, "89.3 / 82.3"),
+    "race": ("race", 1, "64.0"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--seeds", type=int, default=5, help="at most; large tasks take fewer")
+    parser.add_argument("--recipe", default="small")
+    parser.add_argument("--lr", default="", help="learning rates to choose among on dev, for example 3e-5,1e-4")
+    parser.add_argument("--epochs", type=float)
+    parser.add_argument("--steps", type=int, help="for a smoke run")
+    parser.add_argument("--limit", type=int, default=0, help="examples per split, for a smoke run")
+    parser.add_argument("--random", action="store_true", help="also from random weights, to see what pretraining gives")
+    parser.add_argument("--device", default="auto")
+    arguments = parser.parse_args()
+
+    models = {"pretrained": arguments.model}
+    if arguments.random:
+        models["random weights"] = str(make_random(arguments.model, arguments.out / "random"))
+    rows: list[dict[str, Any]] = []
+    for task in arguments.tasks:
+        for name, model in models.items():
+            rows.append(measure(arguments, task, name, model))
+            write_results(arguments, rows)
+    print((arguments.out / "SCORES.md").read_text(encoding="utf-8"))
+
+
+def make_random(model: str, out: Path) -> Path:
+    """A model of the same shape and vocabulary that has seen nothing."""
+    if not (out / "config.json").is_file():
+        seed_everything(0)
+        save_model(PretrainingModel(load_config(model)), out)
+        Tokenizer.load(find_folder(model)).save(out)
+    return out
+
+
+def measure(arguments: argparse.Namespace, task: str, name: str, model: str) -> dict[str, Any]:
+    """A study of one task; the setting whose median is best."""
+    folder, most_seeds, paper = TASKS[task]
+    settings: dict[str, Any] = {
+        "task": task,
+        "recipe": arguments.recipe,
+        "model": model,
+        "data": {"folder": str(arguments.data / folder), "limit": arguments.limit},
+        "device": {"device": arguments.device},
+    }
+    if arguments.epochs:
+        settings["epochs"] = arguments.epochs
+    if arguments.steps:
+        settings |= {"steps": arguments.steps, "log": {"evaluate_every": arguments.steps}}
+    rates = [float(rate) for rate in arguments.lr.split(",") if rate]
+    out = arguments.out / f"{task}-{name.split()[0]}"
+    began = time.perf_counter()
+    study = run_study(finetune_config(settings), out, min(arguments.seeds, most_seeds), rates)
+    if study.signal is not None:
+        raise SystemExit(128 + study.signal)
+    best = study.best_setting
+    assert best is not None
+    return {
+        "task": task,
+        "model": name,
+        "metric": study.metric,
+        "paper": paper,
+        "lr": best.lr,
+        "seeds": len(best.members),
+        "median": best.median,
+        "spread": best.spread,
+        "shown": show_setting(best, study.metric),
+        "all": {f"{s.lr:g}": s.values for s in study.settings},
+        "others": others(best, study.metric),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def show_setting(setting: Setting, metric: str) -> str:
+    """The median with its interval, and the spread over seeds: "91.3 (89.5 – 93.0), ± 0.21"."""
+    assert setting.middle is not None
+    interval = show_interval(setting.middle.result.scores.deciding, metric)
+    spread = f", ± {show_spread(setting, metric)}" if len(setting.members) > 1 else ""
+    return f"{show_value(setting.median, metric)} ({interval}){spread}"
+
+
+def others(setting: Setting, metric: str) -> dict[str, str]:
+    """The further scores of the median run."""
+    assert setting.middle is not None
+    first = next(iter(setting.middle.result.scores.splits.values()))
+    return {name: show_value(found.value, name) for name, found in first.items() if name != metric}
+
+
+def write_results(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """SCORES.json and SCORES.md in the folder."""
+    device = open_device(DeviceConfig(device=arguments.device))
+    facts = {
+        "model": arguments.model,
+        "recipe": arguments.recipe,
+        "hardware": device.name,
+        "precision": device.precision,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    write_atomic(arguments.out / "SCORES.json", json.dumps({**facts, "rows": rows}, indent=1) + "\n")
+    lines = [
+        "| task | metric | model | median on dev (95 %), ± over seeds | seeds | lr | also | ALBERT-base in the paper |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        more = ", ".join(f"{name} {value}" for name, value in row["others"].items())
+        cells = (
+            row["task"],
+            row["metric"],
+            row["model"],
+            row["shown"],
+            row["seeds"],
+            f"{row['lr']:g}",
+            more,
+            row["paper"],
+        )
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    lines += ["", ", ".join(f"{key} {value}" for key, value in facts.items()) + "."]
+    write_atomic(arguments.out / "SCORES.md", "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
