@@ -106,6 +106,9 @@ def test_what_is_missing_is_said(table5):
     assert "Not measured, for want of data sets (--tasks FOLDER): SQuAD 1.1, SQuAD 2.0, MNLI" in " ".join(
         notes_of(nothing.results)
     )
+    facts = {"steps": 500, "tokens": 511_234, "device": "CPU"}
+    ran = outcome_of("table7", {}, facts={Place("base", 0): facts, Place("more", 0): {**facts, "steps": 700}})
+    assert "Each of our runs: 500 to 700 steps, 511k tokens, on CPU." in notes_of(ran.results)
     some = outcome_of("table7", {}, missing_tasks=("RACE",))
     assert "Data sets that are missing: RACE." in notes_of(some.results)
 

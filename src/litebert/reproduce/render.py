@@ -11,6 +11,7 @@ from rich.table import Table as ScreenTable
 from rich.text import Text
 
 from litebert.config import to_dict
+from litebert.report.numbers import count
 from litebert.reproduce.metrics import METRICS, PAIRS
 from litebert.reproduce.reproduction import Outcome
 from litebert.reproduce.results import Results
@@ -93,11 +94,19 @@ def notes_of(results: Results) -> list[str]:
         results.of(row, n) for row in results.table.rows for n in results.table.columns if METRICS[n].source == "task"
     ):
         notes.append(f"Not measured, for want of data sets (--tasks FOLDER): {', '.join(tasks)}.")
-    devices = {str(facts["device"]) for facts in results.facts.values() if facts.get("device")}
-    if devices:
-        notes.append(f"Ours on {', '.join(sorted(devices))}.")
+    facts = [facts for facts in results.facts.values() if facts]
+    if facts:
+        steps, tokens = (sorted({one[name] for one in facts}) for name in ("steps", "tokens"))
+        devices = ", ".join(sorted({str(one["device"]) for one in facts}))
+        notes.append(f"Each of our runs: {_range(steps)} steps, {_range(tokens)} tokens, on {devices}.")
     notes += [f"{row}, seed {seed}: {problem}" for (row, seed), problem in results.problems.items()]
     return notes
+
+
+def _range(values: Sequence[int]) -> str:
+    """[500] -> "500", [500, 700, 1200] -> "500 to 1.20k"."""
+    ends = dict.fromkeys(count(value) for value in (values[0], values[-1]))
+    return " to ".join(ends)
 
 
 def verdict_title(verdict: Verdict) -> str:
