@@ -69,14 +69,13 @@ def load(path: Path) -> Ladder:
 
 
 def markdown(name: str, ladder: Ladder) -> str:
-    """A heading, how much was learnt from and scored, and the table."""
+    """A heading, how much was learnt from and scored, the table, and what was counted."""
     header, rows = rows_of(ladder)
-    header = [*header, "how"]
-    what = {rung.name: rung.what for rung in ladder.rungs}
     sizes = ", ".join(f"{count:,} {split}" for split, count in ladder.examples.items())
     lines = [f"## {name}", "", f"{sizes}.", "", "| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
-    lines += ["| " + " | ".join([*row, what[row[0]]]) + " |" for row in rows]
-    return "\n".join([*lines, ""])
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    lines += ["", "; ".join(f"`{rung.name}`: {rung.what}" for rung in ladder.rungs[:2]) + ".", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -121,11 +121,11 @@ def show_ladder(ladder: Ladder) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     sizes = ", ".join(f"{count:,} {split}" for split, count in ladder.examples.items())
+    brackets = "; in brackets 95 % intervals" if any("(" in cell for row in rows for cell in row) else ""
     legend = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False, style="dim")
-    for name, what in [(ladder.task, f"{sizes}; in brackets 95 % intervals; s: seconds of one core")] + [
-        (rung.name, rung.what) for rung in ladder.rungs
-    ]:
-        legend.add_row(Text(name), Text(what))
+    legend.add_row(ladder.task, f"{sizes}{brackets}; s: seconds of one core")
+    for rung in ladder.rungs:
+        legend.add_row(Text(rung.name), Text(rung.what))
     console = Console(highlight=False)
     console.print(table)
     console.print()
