@@ -54,13 +54,14 @@ def draw_dots(results: Results, metric: str) -> Markup | None:
     step = (WIDTH - LEFT - RIGHT) / len(rows)
     room = max(3, int(step / 6.2))
     labels, marks = [], []
-    for number, row in enumerate(rows):
-        x = LEFT + step * (number + 0.5)
+    for place, row in enumerate(rows):
+        x = LEFT + step * (place + 0.5)
+        number = list(results.table.rows).index(row)  # a row has its colour in every picture
         labels.append((x, row if len(row) <= room else row[: room - 1] + "…"))
         mean = _y(axis, statistics.fmean(values[row]))
         marks.append(element("line", x1=x - 16, x2=x + 16, y1=mean, y2=mean, class_=f"mean {color_of(number)}"))
-        for place, value in enumerate(values[row]):
-            shift = 7 * (place - (len(values[row]) - 1) / 2)
+        for seed, value in enumerate(values[row]):
+            shift = 7 * (seed - (len(values[row]) - 1) / 2)
             marks.append(
                 element("circle", cx=round(x + shift, 1), cy=_y(axis, value), r=3.6, class_=f"seed {color_of(number)}")
             )
