@@ -125,6 +125,29 @@ def test_an_official_folder_with_a_table_14_recipe(cli, toy_model, tmp_path):
     assert "accuracy" in scored.out
 
 
+def test_a_task_with_two_dev_sets_chooses_by_the_first(cli, toy_model, tmp_path):
+    folder = tmp_path / "MNLI"
+    folder.mkdir()
+    labels = ("contradiction", "entailment", "neutral")
+    for name in ("train", "dev_matched", "dev_mismatched"):
+        rows = "".join(f"a good film\ta {w} film\t{labels[i % 3]}\n" for i, w in enumerate(["bad", "fine", "poor"] * 4))
+        (folder / f"{name}.tsv").write_text("sentence1\tsentence2\tgold_label\n" + rows, encoding="utf-8")
+    settings = [argument for setting in SETTINGS for argument in ("--set", setting)]
+    arguments = ["finetune", "--task", "mnli", "--data", folder, "--model", toy_model, "--out", tmp_path / "run"]
+    done = cli(*arguments, *settings)
+    assert done.code == 0, done
+    first, second = read_scores(tmp_path / "run").splits
+    assert "mismatched" in second
+    assert "mismatched" not in first
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert f"Accuracy on {second}" in page
+
+    # Three labels there, two here: the encoder goes on, the head begins anew.
+    files = make_files(tmp_path / "files", "classification")
+    pairs = command("classification", files, tmp_path / "run" / "best", tmp_path / "next")
+    assert cli(*pairs).code == 0
+
+
 def test_korean_files_and_named_columns(cli, tmp_path):
     """A vocabulary without a word of the text gives unknown pieces, but nothing breaks on the way."""
     model = make_model(tmp_path / "model")

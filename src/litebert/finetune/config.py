@@ -176,7 +176,15 @@ class FinetuneConfig:
 
 
 # Settings that change nothing about what is learned, so that a run may be resumed with others.
-FREE_ON_RESUME = ("log.report_every", "log.checkpoint", "log.keep", "log.tensorboard", "device", "guard")
+FREE_ON_RESUME = (
+    "log.report_every",
+    "log.checkpoint",
+    "log.keep",
+    "log.tensorboard",
+    "device",
+    "guard",
+    "micro_batch_tokens",
+)
 
 
 def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = "") -> FinetuneConfig:

@@ -101,8 +101,10 @@ def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
 
 
 def name_of(metric: str) -> str:
-    """A metric in words: "macro_f1" -> "macro F1"."""
-    return NAMES.get(metric, metric.replace("_", " "))
+    """A metric in words: "macro_f1" -> "macro F1", "dev-mismatched/accuracy" -> "accuracy on dev-mismatched"."""
+    split, slash, name = metric.rpartition("/")
+    words = NAMES.get(name, name.replace("_", " "))
+    return f"{words} on {split}" if slash else words
 
 
 def _assemble(title: str, header: Markup, sections: Child, runs: Sequence[Run]) -> str:
@@ -238,8 +240,8 @@ def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
     shown.sort(key=lambda name: name != first)
     scored = [
         Metric(
-            name.replace("_", "-"),
-            _capital(f"{name_of(name)} on dev"),
+            name.replace("_", "-").replace("/", "-"),
+            _capital(name_of(name if "/" in name else f"dev/{name}")),
             "number" if goodness(name, 1.0) < 0 else "percent",
             "train_accuracy" if name == "accuracy" else "",
             held_out(name),

@@ -245,7 +245,7 @@ class Run:
         for number, split in enumerate(self.data.dev):
             predictions = predict_split(self.model, self.task, split, self.device, self.compiled)
             scores = score_split(self.task, split, predictions, resamples=0).scores
-            prefix = "" if number == 0 else f"{split.name}_"
+            prefix = "" if number == 0 else f"{split.name}/"
             values |= {f"{prefix}{name}": metric.value for name, metric in scores.items()}
         value = goodness(self.task.metrics[0], values[self.task.metrics[0]])
         better = value > self.best_value or not self.best
