@@ -39,9 +39,9 @@
     return h("button", { type: "button", class: look, role: "radio", "aria-checked": String(chosen), onclick: choose, tabindex: chosen ? 0 : -1 }, cells);
   }
 
-  /** Bars of which one is chosen, with the arrow keys too: choices(label, [[name, share], ...], hue, onChoose). */
-  function choices(label, rows, hue, onChoose) {
-    const group = h("div", { class: "bars", role: "radiogroup", "aria-label": label });
+  /** Bars of which one is chosen (at first, unless `none`), with the arrow keys too: rows are [[name, share], ...]. */
+  function choices(label, rows, hue, onChoose, { none = false, look = "" } = {}) {
+    const group = h("div", { class: `bars ${look}`, role: "radiogroup", "aria-label": label });
     const pick = (index, focus) => {
       [...group.children].forEach((row, i) => {
         row.setAttribute("aria-checked", String(i === index));
@@ -50,7 +50,8 @@
       if (focus) group.children[index].focus();
       onChoose(index);
     };
-    rows.forEach(([name, share], i) => group.append(bar(name, share, { hue, choose: () => pick(i, false), chosen: i === 0 })));
+    rows.forEach(([name, share], i) => group.append(bar(name, share, { hue, choose: () => pick(i, false), chosen: i === 0 && !none })));
+    if (rows.length) group.firstChild.tabIndex = 0;
     group.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
       if (!step) return;
@@ -382,7 +383,7 @@
         h("p", { class: `big${long || !found ? " long" : ""}` }, found ? result.text : "The text does not say."),
         context,
         h("div", {}, h("h3", {}, found ? "Candidates" : "Candidates, none of them likely enough"),
-          choices("Candidates", result.candidates.map((c) => [c.text, c.probability]), 0, (i) => show(result.candidates[i]))),
+          choices("Candidates", result.candidates.map((c) => [c.text, c.probability]), 0, (i) => show(result.candidates[i]), { none: !found, look: "long" })),
         result.no_answer === null ? null : h("div", {}, h("h3", {}, "That the text does not say"), bar("no answer", result.no_answer, { hue: 1 })),
       ];
     },
@@ -395,7 +396,7 @@
     draw([result], body) {
       return [
         h("p", { class: `big${result.option.length > 16 ? " long" : ""}` }, result.option),
-        h("div", { class: "bars" }, body.options.map((option, i) => bar(`${letter(i)}  ${option}`, result.probabilities[i], { first: i === result.index }))),
+        h("div", { class: "bars long" }, body.options.map((option, i) => bar(`${letter(i)}  ${option}`, result.probabilities[i], { first: i === result.index }))),
       ];
     },
     spoken: ([result]) => result.option,
