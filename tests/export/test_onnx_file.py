@@ -23,6 +23,7 @@ from litebert.export.onnx_file import export_onnx
 from litebert.model.heads import MODELS
 from litebert.model.hub import save_model
 from litebert.predict.exported import read_manifest
+from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import Task, save_task
 
@@ -308,6 +309,10 @@ def test_weights_beyond_what_protobuf_reads_lie_beside_the_graph(tmp_path, monke
     assert report.files[0].check.worst.difference < 1e-4
     assert "model.onnx.data" in read_manifest(tmp_path / "onnx").files
     assert report.files[0].bytes > 4 * report.model_parameters
+    with (tmp_path / "onnx/model.onnx.data").open("r+b") as file:
+        file.write(b"\xff")
+    with pytest.raises(CheckpointError, match=r"model.onnx.data: damaged"):
+        OnnxRuntime(tmp_path / "onnx")
 
 
 def test_an_export_that_differs_is_not_kept(tmp_path, monkeypatch):
@@ -335,6 +340,15 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     export_onnx(tmp_path / "model", tmp_path / "onnx", int8=True, overwrite=True)
     export_onnx(tmp_path / "model", tmp_path / "onnx", overwrite=True)
     assert not (tmp_path / "onnx/model.int8.onnx").exists()  # no file of the export before
+
+
+def test_files_of_others_stay(tmp_path):
+    save_model(small_model("encoder"), tmp_path / "model")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("keep me")
+    export_onnx(tmp_path / "model", tmp_path / "mine")
+    export_onnx(tmp_path / "model", tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine/notes.txt").read_text() == "keep me"
 
 
 def test_a_tensorflow_checkpoint_is_converted_first(tmp_path):

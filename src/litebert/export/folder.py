@@ -16,7 +16,7 @@ from litebert.export.check import Check
 from litebert.model.google import is_google
 from litebert.model.heads import Model
 from litebert.model.hub import CONFIG_FILE, find_folder, load_model
-from litebert.predict.exported import MANIFEST_FILE
+from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, TORCH_FILE
 from litebert.tasks.task import TASK_FILE
 from litebert.text.tokenizer_files import FILES
 
@@ -85,6 +85,12 @@ def copy_companions(source: Path, target: Path) -> None:
     for name in (CONFIG_FILE, TASK_FILE, *FILES, "special_tokens_map.json"):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a file of the target folder is none of an export's: such files stay when an export is written there."""
+    ours = (CONFIG_FILE, TASK_FILE, MANIFEST_FILE, TORCH_FILE, *FILES, "special_tokens_map.json")
+    return name not in ours and not name.startswith(tuple(ONNX_FILES.values()))
 
 
 def count_parameters(model: Model) -> int:

@@ -16,6 +16,7 @@ from litebert.export.folder import (
     ExportReport,
     copy_companions,
     count_parameters,
+    is_foreign,
     open_source,
     versions,
 )
@@ -51,7 +52,7 @@ def export_onnx(
     expected = reference.run(requests)
     data = None if check_data is None else read_check_data(check_data, folder)
     files: list[ExportedFile] = []
-    with staged_folder(target, keep=lambda name: False) as staging:
+    with staged_folder(target, keep=is_foreign) as staging:
         copy_companions(folder, staging)
         protos: dict[Literal["fp32", "int8"], Any] = {"fp32": build_onnx(model, attentions=attentions)}
         if int8:

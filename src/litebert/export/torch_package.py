@@ -16,6 +16,7 @@ from litebert.export.folder import (
     ExportReport,
     copy_companions,
     count_parameters,
+    is_foreign,
     open_source,
     versions,
 )
@@ -36,7 +37,7 @@ def export_torch(source: Path | str, target: Path | str, *, overwrite: bool = Fa
     with torch.no_grad():
         program = torch.export.export(named, tuple(inputs), dynamic_shapes=_dynamic(model), strict=False)
     names = (*INPUTS, *([OWN_INPUT[model.head]] if model.head in OWN_INPUT else []))
-    with staged_folder(target, keep=lambda name: False) as staging:
+    with staged_folder(target, keep=is_foreign) as staging:
         copy_companions(folder, staging)
         torch.export.save(program, staging / TORCH_FILE)
         check = _check(named, staging / TORCH_FILE)

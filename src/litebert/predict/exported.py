@@ -42,8 +42,12 @@ class Manifest:
         if name not in self.files or not path.is_file():
             there = [known for known in self.files if (folder / known).is_file()]
             raise CheckpointError(f"{folder}: holds no {name}; there is: {', '.join(there) or 'none of its files'}")
-        if checksum(path) != self.files[name]:
-            raise CheckpointError(f"{path}: damaged: its checksum is not that of {MANIFEST_FILE}; export it again")
+        parts = [name, *(other for other in self.files if other.startswith(f"{name}."))]  # large weights lie beside
+        for part in parts:
+            if not (folder / part).is_file() or checksum(folder / part) != self.files[part]:
+                raise CheckpointError(
+                    f"{folder / part}: damaged: its checksum is not that of {MANIFEST_FILE}; export it again"
+                )
         return path
 
 
