@@ -210,7 +210,7 @@ def test_evaluate_refuses_a_model_of_other_labels(cli, toy_model, tmp_path):
     shutil.copytree(tmp_path / "run" / "best", other)
     task = json.loads((other / "task.json").read_text())
     (other / "task.json").write_text(json.dumps({**task, "labels": ["no", "yes"]}))
-    done = cli("evaluate", tmp_path / "run" / "best", other, "--data", files["dev"])
+    done = cli("evaluate", tmp_path / "run" / "best", other, "--data", files["dev"], "--threads", "1")
     assert done.code == 2, done
     assert "was trained for classification with the labels no, yes" in done.err
 
