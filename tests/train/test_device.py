@@ -104,7 +104,11 @@ def test_mistakes_are_named(gpus, config, count, local, message):
         open_device(build(DeviceConfig, config), local_rank=local - 1, num_local=local)
 
 
-def test_threads():
+def test_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    open_device(DeviceConfig(device="cpu"))
+    assert torch.get_num_threads() == 2
+    monkeypatch.delenv("OMP_NUM_THREADS")
     open_device(DeviceConfig(device="cpu", threads=3))
     assert torch.get_num_threads() == 3
     open_device(DeviceConfig(device="cpu"))

@@ -36,7 +36,7 @@ class DeviceConfig:
     device: str = "auto"  # auto, cpu, cuda, cuda:1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
-    threads: int = 0  # 0: as many as the process may use
+    threads: int = 0  # 0: OMP_NUM_THREADS, or as many as the process may use
     # The layers of model/fast on a GPU. Off until benchmarks/gpu_check.py has passed on one: the tests can only run its
     # kernels in an interpreter.
     fast_layers: Literal["on", "off"] = "off"
@@ -86,7 +86,7 @@ def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -
         torch.cuda.set_device(device)
         name = torch.cuda.get_device_name(device)
     else:
-        torch.set_num_threads(config.threads or max(1, usable_cpus() // num_local))
+        torch.set_num_threads(config.threads or _default_threads(num_local))
         name = f"CPU, {torch.get_num_threads()} threads"
     if config.deterministic:
         # cuBLAS reads this when its first handle is made.
@@ -150,6 +150,12 @@ def _compilation(wanted: str, device: torch.device) -> tuple[bool, tuple[str, ..
     if wanted == "on":
         raise ConfigError(f"compile: torch.compile needs {lacks}, which is not installed; use compile: off")
     return False, (f"not compiled, so slower: torch.compile needs {lacks}",)
+
+
+def _default_threads(num_local: int) -> int:
+    """What OMP_NUM_THREADS says, or this process's share of the CPUs; torchrun's own OMP_NUM_THREADS=1 is not meant."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if num_local == 1 and said.isdigit() and int(said) else max(1, usable_cpus() // num_local)
 
 
 def usable_cpus() -> int:
