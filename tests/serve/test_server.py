@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import socket
 import threading
@@ -13,6 +14,8 @@ from running import HERE, process, wait_until
 
 from litebert.cli.serve import name_models
 from litebert.errors import ConfigError
+from litebert.serve.config import ServeConfig
+from litebert.serve.server import CACHES, serve
 
 
 def test_sigterm_lets_accepted_requests_finish(tmp_path):
@@ -107,6 +110,21 @@ def test_mistakes_on_the_command_line(cli, arguments, words):
     result = cli("serve", *arguments, *(["--port", "0"] if "--port" not in arguments else []))
     assert result.code == 2, result
     assert words in result.err
+
+
+def test_caches_are_capped_before_a_model_is_loaded(monkeypatch):
+    for name in CACHES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")  # the user's own wish stands
+    seen = {}
+
+    def load():
+        seen.update({name: os.environ.get(name) for name in CACHES})
+        raise ConfigError("enough")
+
+    with pytest.raises(ConfigError, match="enough"):
+        serve(load, ServeConfig(port=0))
+    assert seen == {**CACHES, "LRU_CACHE_CAPACITY": "7"}
 
 
 def test_names_of_models(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from litebert.serve.log import log_event, log_to_stderr
 
 # oneDNN and PyTorch's layer above it keep code for every shape they have met, 1024 shapes each by default, and a server
 # meets every number of tokens: without a cap its memory grows for hours. Read when torch is loaded.
-CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
+CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
 def serve(
