@@ -12,6 +12,11 @@ os.environ.setdefault("COLUMNS", "200")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 import pytest
+from hypothesis import settings
+
+# A shared machine can be slow for a second; that says nothing about the code.
+settings.register_profile("litebert", deadline=None)
+settings.load_profile("litebert")
 
 
 @pytest.fixture

@@ -68,6 +68,14 @@ def test_a_run_leaves_a_scored_model_and_its_account(toy_model, files, tmp_path)
     assert right == pytest.approx(result.scores.value)
 
 
+def test_multiple_choice_is_learnt_from_shuffled_questions(toy_model, tmp_path):
+    files = make_files(tmp_path / "files", "multiple-choice", train=60, dev=40)
+    config = tiny_config(toy_model, files, "multiple-choice", steps=60, log={"evaluate_every": 20})
+    result = finetune(config, tmp_path / "run", quiet=True)
+    assert result.scores.splits["dev"]["accuracy"].value > 0.9  # chance: a third
+    assert lines(tmp_path / "run", "train")[-1]["loss"] < 0.3
+
+
 class KilledError(BaseException):
     """Nothing of ours catches this, as nothing catches SIGKILL."""
 

@@ -175,9 +175,9 @@ def _targets(
         made["used"] = _fill(num_rows, np.ones(used), 0.0, np.float32)
         return made, used
     if task.kind == "multiple-choice":
-        # Questions are numbered in the order in which they stand; N is the group of what is unused.
-        _, group = np.unique([sequence.example for sequence in sequences], return_inverse=True)
-        option = np.arange(used) - np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1])[group]
+        # Each first option begins a question, also where one ends an epoch and begins the next; N is what is unused.
+        option = np.array([sequence.option for sequence in sequences])
+        group = np.cumsum(option == 0) - 1
         gold = (option == np.array(targets)).astype(np.float32)
         return {"group": _fill(num_rows, group, num_rows), "gold": _fill(num_rows, gold, 0.0, np.float32)}, int(
             gold.sum()

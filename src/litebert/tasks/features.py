@@ -28,7 +28,7 @@ Target = int | float | NDArray[np.float32] | NDArray[np.int64] | tuple[int, int,
 
 E = TypeVar("E")
 
-_GAP = re.compile("_+")
+_GAP = re.compile("_+")  # a line drawn of several is one gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Sequence:
     example: int = 0
     target: Target | None = None
     cut: int = 0  # tokens of the text that did not fit
+    option: int = 0  # multiple choice: the number of the option
     offsets: NDArray[np.int32] | None = None  # [len, 2] characters, into the context or the words joined by spaces
     words: NDArray[np.int32] | None = None  # tags: the word at its first piece where this window decides it, else -1
     inside: NDArray[np.bool_] | None = None  # question answering: a token of the context
@@ -131,11 +132,15 @@ def choice_sequences(
 ) -> list[Sequence]:
     """One sequence per option: the tail of question + option is kept, the passage gives way."""
     encoded = tokenizer.encode_batch([passage, *(fill_gap(question, option) for option in options)])
-    return [_join_choice(tokenizer, encoded[0], option, max_length, max_option) for option in encoded[1:]]
+    pairs = enumerate(encoded[1:])
+    return [_join_choice(tokenizer, encoded[0], ids, max_length, max_option, number) for number, ids in pairs]
 
 
 def fill_gap(question: str, option: str) -> str:
-    """RACE's rule: ("He is _ .", "old") -> "He is old ."; without a gap the option follows the question."""
+    """RACE's rule: ("He is _ .", "old") -> "He is old ."; without a gap the option follows the question.
+
+    As in the released code every gap is filled; unlike there, a run of `_` is one gap.
+    """
     if "_" in question:
         return _GAP.sub(lambda _: option, question)
     return f"{question} {option}".strip()
@@ -155,11 +160,12 @@ def _choice_features(
             next(encoded),
             task.max_length,
             task.max_option,
+            place,
             number,
             example.label,
         )
         for number, example in enumerate(examples)
-        for _ in example.options
+        for place in range(len(example.options))
     ]
 
 
@@ -169,6 +175,7 @@ def _join_choice(
     option: Ids,
     max_length: int,
     max_option: int,
+    number: int,
     example: int = 0,
     target: int | None = None,
 ) -> Sequence:
@@ -177,7 +184,7 @@ def _join_choice(
     kept = option[-keep:]
     sequence = _join(tokenizer, passage[: max_length - 3 - len(kept)], kept, max_length, example, target)
     lost = len(passage) + len(option) + 3 - len(sequence.ids)
-    return Sequence(sequence.ids, sequence.segments, example, target, lost)
+    return Sequence(sequence.ids, sequence.segments, example, target, lost, number)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
