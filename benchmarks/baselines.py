@@ -17,7 +17,7 @@ from litebert.tasks.metrics import Metric
 from litebert.tasks.read import read_task
 from litebert.tasks.task import TaskData
 
-# Task, its folder, and training examples at most: word vectors of all of QNLI, SQuAD or RACE take too long on one core.
+# Task, its folder, and training examples at most: word vectors of all of the large ones take long on one core.
 TASKS = (
     ("cola", "glue/CoLA", 0),
     ("sst-2", "glue/SST-2", 0),
