@@ -39,8 +39,10 @@ class Scale:
     embedding: Mapping[int, int] = field(default_factory=dict)
     head_size: int = 64
     dropout: float = 0.0
-    #: Adapt what depends on the width: initial weights of 1 / sqrt(H), lower rates for wide models.
+    #: Lower peak rates for wide models.
     scale_rates: bool = False
+    #: Initial weights of 1 / sqrt(H), with which narrow, shallow models start sooner; otherwise the paper's 0.02.
+    scale_weights: bool = False
     #: Time the paper's own shapes, though smaller ones are trained.
     speed_of_paper_shapes: bool = False
     #: Make a corpus where none is given.
@@ -80,7 +82,7 @@ class Scale:
         }
         if row.sharing is not None:
             changes["sharing"] = row.sharing
-        if self.scale_rates:
+        if self.scale_weights:
             changes["initializer_range"] = round(1 / math.sqrt(hidden), 4)
         return vary(size, **changes)
 
