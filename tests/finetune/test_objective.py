@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from toy_tasks import rows_of, write_rows
 
-from litebert.finetune.batches import Shape, make_batch
+from litebert.finetune.batches import Shape, group_units, make_batch
 from litebert.finetune.config import finetune_config
 from litebert.finetune.objective import batch_loss, row_logsumexp, to_device
 from litebert.finetune.setup import make_model as build
@@ -47,7 +47,9 @@ def prepare(case, toy_model, tmp_path):
 
 def loss_and_gradients(model, data, layout, shape=None):
     model.zero_grad()
-    batch = make_batch(data.task, data.train.features, layout, 0, shape)
+    # Not in the order of the file, as in training.
+    units = reversed(group_units(data.task, data.train.features))
+    batch = make_batch(data.task, [data.train.features[i] for unit in units for i in unit], layout, 0, shape)
     inputs, targets = to_device(batch, torch.device("cpu"))
     loss, right = batch_loss(model, data.task.kind, inputs, targets, batch.max_length, batch.num_rows)
     loss.backward()
