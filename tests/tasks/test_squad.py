@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -61,6 +62,37 @@ def test_the_same_data_as_jsonl_in_the_hubs_columns(tmp_path):
         file.write(json.dumps({**row, "answers": {"text": [], "answer_start": []}}) + "\n")
     data = read_task("squad-2.0", train=path, dev=path)
     assert [(e.impossible, e.starts) for e in data.train] == [(False, (4,)), (True, ())]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_is_impossible_as_text(tmp_path, suffix):
+    """A table stores it as "False" as well, which is no truth for being a text that is not empty."""
+    path = tmp_path / f"train.{suffix}"
+
+    def write(*flags):
+        rows = [
+            {"id": str(i), "question": "When?", "context": CONTEXT, "answers": "1973", "is_impossible": flag}
+            for i, flag in enumerate(flags)
+        ]
+        if suffix == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            with path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+
+    write("False", "True", "0", "")
+    data = read_task("squad-2.0", train=path)
+    assert [(e.impossible, e.answers) for e in data.train] == [
+        (False, ("1973",)),
+        (True, ()),
+        (False, ("1973",)),
+        (False, ("1973",)),
+    ]
+    write("perhaps")
+    with pytest.raises(DataError, match=r"column 'is_impossible': expected 0 or 1, got 'perhaps'"):
+        read_task("squad-2.0", train=path)
 
 
 def test_moved_and_lost_answers_are_counted_with_their_place(tmp_path):

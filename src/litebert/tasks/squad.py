@@ -11,7 +11,7 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.tasks.answers import Repairs, make_question, parse_answers, trainable
-from litebert.tasks.cells import text_cell
+from litebert.tasks.cells import text_cell, truth_cell
 from litebert.tasks.examples import Example
 from litebert.tasks.tables import Table, format_of, parse_json, read_table, read_text
 from litebert.tasks.task import Task, TaskData
@@ -69,7 +69,7 @@ def _examples(name: str, table: Table, repairs: Repairs) -> list[Example]:
     for row in range(len(table.rows)):
         where = table.where(row)
         answers = parse_answers(cells[row], where)
-        impossible = not answers if flags is None else bool(flags[row])
+        impossible = not answers if flags is None else truth_cell(flags[row], where, COLUMNS[4])
         if impossible and name == "squad-1.1":
             raise DataError(f"{where}: a question without an answer; this looks like squad-2.0")
         answers = [] if impossible else answers
@@ -102,7 +102,7 @@ def squad_table(path: str, data: Any) -> Table:
                         if unlabelled
                         else {"text": [t for t, _ in answers], "answer_start": [s for _, s in answers]}
                     )
-                    rows.append((str(qa["id"]), qa["question"], context, cell, bool(qa.get("is_impossible"))))
+                    rows.append((str(qa["id"]), qa["question"], context, cell, qa.get("is_impossible")))
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: question {len(rows) + 1}: not in the shape of SQuAD: {error!r} is missing") from None
     if not rows:
