@@ -49,10 +49,61 @@ def test_every_kind_from_files_to_scores(cli, toy_model, tmp_path, case):
     again = cli("evaluate", tmp_path / "run" / "best", "--data", files["dev"], "--json", "--threads", "1")
     assert again.code == 0, again
     (row,) = json.loads(again.out)
-    metric = f"best_{scores.metric}" if case == "no-answer" else scores.metric  # it has kept the best threshold
-    expected = scores.splits["dev"][metric].value
-    assert row["scores"][scores.metric]["value"] == pytest.approx(expected, abs=1e-6)
+    assert {name: metric["value"] for name, metric in row["scores"].items()} == pytest.approx(
+        {name: metric.value for name, metric in scores.splits["dev"].items()}, abs=1e-6
+    )
     assert row["examples"] == 12
+    assert ("thresholds" in row) == (scores.threshold is not None) == (case == "no-answer")
+
+
+def test_scores_at_the_fixed_and_at_the_saved_threshold_are_told_apart(cli, toy_model, tmp_path):
+    files = make_files(tmp_path / "files", "question-answering", seed=1)
+    done = cli(*command("question-answering", files, toy_model, tmp_path / "run"))
+    assert done.code == 0, done
+    task_file = tmp_path / "run" / "best" / "task.json"
+    task, written = json.loads(task_file.read_text()), json.loads((tmp_path / "run" / "scores.json").read_text())
+    assert written["threshold"] == task["null_threshold"] != 0
+    assert f"above a score of {written['threshold']:.4g} (tuned_)" in done.out
+    for split, names in written["splits"].items():
+        assert {"f1", "tuned_f1", "best_f1", "exact_match", "tuned_exact_match"} <= names.keys(), split
+        assert names["f1"]["value"] <= names["best_f1"]["value"]
+    assert written["splits"]["dev"]["tuned_f1"] == written["splits"]["dev"]["best_f1"]
+
+    # Silence on every question: only what has no answer is right then, and only at the saved threshold.
+    task_file.write_text(json.dumps({**task, "null_threshold": -1000.0}))
+    evaluate = ["evaluate", tmp_path / "run" / "best", "--data", files["dev"], "--threads", "1"]
+    (row,) = json.loads(cli(*evaluate, "--json").out)
+    assert row["thresholds"]["fixed"] == 0
+    assert row["thresholds"]["tuned"] == -1000
+    assert row["thresholds"]["best"] == pytest.approx(written["threshold"], abs=1e-5)
+    assert row["scores"]["tuned_f1"]["value"] == pytest.approx(4 / 12)  # every third of the toy questions
+    assert row["scores"]["f1"]["value"] == pytest.approx(written["splits"]["dev"]["f1"]["value"])
+    shown = cli(*evaluate)
+    assert "at the fixed no-answer threshold 0" in shown.out
+    assert "tuned_ is at -1000, which the model was saved with" in shown.out
+
+
+def test_the_readmes_commands_for_ones_own_labels(cli, toy_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, path in make_files(tmp_path, "classification", train=16, dev=8).items():
+        assert path == str(tmp_path / f"{name}.csv")
+    files = ["--train", "train.csv", "--dev", "dev.csv"]
+    settings = [argument for setting in SETTINGS for argument in ("--set", setting)]
+    tuned = cli(
+        *["finetune", "--task", "classification", *files, "--model", toy_model, "--out", "mine"],
+        *["--seeds", "3", *settings],
+    )
+    assert tuned.code == 0, tuned
+    assert "median" in tuned.out
+    scored = cli("evaluate", "mine/best", "--data", "test.csv")
+    assert scored.code == 0, scored
+    assert "95 % interval" in scored.out
+    ladder = cli("baseline", "--task", "classification", *files, "--against", "mine")
+    assert ladder.code == 0, ladder
+    rows = [line.split()[0] for line in ladder.out.split("\n\n")[0].splitlines()]
+    assert rows[:3] == ["method", "majority", "bow"]
+    assert rows[-1] == "mine"
+    assert "the median of 3 seeds" in ladder.out
 
 
 def test_seeds_and_rates_in_one_command_that_skips_what_is_done(cli, toy_model, tmp_path, monkeypatch):

@@ -82,10 +82,20 @@ class KilledError(BaseException):
     """Nothing of ours catches this, as nothing catches SIGKILL."""
 
 
-@pytest.mark.parametrize("at", [1, 3])
-def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, files, tmp_path, monkeypatch, at):
+@pytest.mark.parametrize(
+    ("kind", "seed", "at"),
+    [
+        ("classification", 0, 1),
+        ("classification", 0, 3),
+        ("multiple-choice", 0, 3),
+        ("question-answering", 0, 3),
+        ("question-answering", 1, 3),  # some without an answer
+    ],
+)
+def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, tmp_path, monkeypatch, kind, seed, at):
+    files = make_files(tmp_path / "files", kind, seed=seed)
     # Dropout everywhere: what is random must come again.
-    config = tiny_config(toy_model, files, dropout=0.1, log={"checkpoint_every": 2})
+    config = tiny_config(toy_model, files, kind, dropout=0.1, log={"checkpoint_every": 2})
     whole = finetune(config, tmp_path / "whole", quiet=True)
 
     real = Run._set_learning_rate

@@ -11,20 +11,16 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from litebert.ladder.choices import ask, choose_by_similarity, choose_by_window, window_score
+from litebert.ladder.choices import choose_by_similarity, choose_by_window, window_score
 from litebert.ladder.encoders import make_encoder
 from litebert.tasks.examples import ChoiceExample
+from litebert.tasks.features import fill_gap
 
 PASSAGE = "anna lives in rome . the weather was fine . ben moved to oslo last year ."
 
 
 def choice(question, *options, passage=PASSAGE):
     return ChoiceExample("0", passage, question, options, 0, "f:0")
-
-
-def test_a_gap_is_filled_by_the_option():
-    assert ask("He is _ .", "ill") == "He is ill ."
-    assert ask("Who is it?", "Anna") == "Who is it? Anna"
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=12), st.sets(st.sampled_from("abcdxy")))
@@ -50,7 +46,7 @@ def test_similarity_is_the_cosine_of_tf_idf():
     texts = [PASSAGE, "nobody moved"] + [f"{e.question} {o}" for e in train for o in e.options]
     words = TfidfVectorizer(token_pattern=r"(?u)\w+|[^\w\s]", sublinear_tf=True).fit(texts)
     for example, value in zip(dev, values["dev"], strict=True):
-        asked = words.transform([ask(example.question, option) for option in example.options])
+        asked = words.transform([fill_gap(example.question, option) for option in example.options])
         assert value == np.argmax(cosine_similarity(asked, words.transform([example.passage])))
 
 

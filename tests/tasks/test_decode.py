@@ -88,7 +88,7 @@ def test_questions_with_and_without_an_answer():
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(-3, 3)), min_size=1, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_best_threshold_is_the_best_of_all(rows):
     examples = questions(*("Rome" if has else "" for has, _, _ in rows))
     predictions = [answered("Rome" if right else "Paris", float(null)) for _, right, null in rows]

@@ -41,7 +41,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_span_head_against_brute_force(case):
     windows, context, random, digits, max_answer, n_best = case
     outputs = [
@@ -62,7 +62,7 @@ def test_the_span_head_against_brute_force(case):
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_answer_head_against_brute_force(case):
     windows, context, random, digits, max_answer, n_best = case
     outputs, tables = [], []

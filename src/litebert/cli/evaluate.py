@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,10 +86,8 @@ def _evaluate_task(
                 "model": one.name,
                 "split": e.split.name,
                 "examples": len(e.predictions),
-                "scores": {
-                    name: {"value": metric.value, "low": metric.low, "high": metric.high}
-                    for name, metric in e.scores.items()
-                },
+                "scores": {name: metric.as_dict() for name, metric in e.scores.items()},
+                **({"thresholds": dict(e.thresholds)} if e.thresholds else {}),
             }
             for one in scored
             for e in one.evaluations
@@ -118,7 +117,22 @@ def _print_scores(scored: list[Scored]) -> None:
             for name, metric in e.scores.items():
                 table.add_row(model, split, name, show_value(metric.value, name), show_interval(metric, name), count)
                 model = split = count = ""  # said once
-    Console(highlight=False).print(table)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table)
+    for one in scored:
+        for e in one.evaluations:
+            for line in _explain_thresholds(e.thresholds):
+                console.print(f"{one.name}, {e.split.name}: {line}")
+
+
+def _explain_thresholds(thresholds: Mapping[str, float]) -> list[str]:
+    """At which no-answer score a question is left without an answer, for each family of scores."""
+    words = {
+        "fixed": "scores without a prefix are at the fixed no-answer threshold {}",
+        "tuned": "tuned_ is at {}, which the model was saved with (the best on the dev set of its training)",
+        "best": "best_ is at {}, the best on these very examples: an upper bound",
+    }
+    return [words[name].format(f"{threshold:.4g}") for name, threshold in thresholds.items()]
 
 
 def _evaluate_text(

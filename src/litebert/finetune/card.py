@@ -9,7 +9,7 @@ from typing import Any
 from litebert.config import write_yaml
 from litebert.files import write_atomic
 from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.results import Scores, show_interval, show_value
+from litebert.finetune.results import Scores, explain_threshold, show_interval, show_value
 from litebert.model.heads import Model
 from litebert.model.hub import ARCHITECTURES
 from litebert.tasks.task import Task
@@ -57,6 +57,8 @@ def write_card(
         for split, metrics in scores.splits.items():
             for name, metric in metrics.items():
                 lines.append(f"| {split} | {name} | {show_value(metric.value, name)} | {show_interval(metric, name)} |")
+        if scores.threshold is not None:
+            lines += ["", explain_threshold(scores.threshold)]
         lines.append("")
     auto_class = ARCHITECTURES[model.head][model.config.model_type == "bert"]
     lines += [

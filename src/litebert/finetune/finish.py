@@ -18,7 +18,7 @@ from litebert.model.heads import Model
 from litebert.model.hub import save_model
 from litebert.tasks.submission import write_submission
 from litebert.tasks.task import save_task
-from litebert.tasks.threshold import best_threshold
+from litebert.tasks.threshold import best_threshold, with_threshold
 from litebert.train.device import Device
 
 
@@ -36,20 +36,22 @@ def finish_run(
     task, splits = data.task, {}
     (folder / "predictions").mkdir(exist_ok=True)
     for number, split in enumerate(data.dev):
-        predictions = predict_split(model, data.task, split, device, fixed)
-        evaluation = score_split(data.task, split, predictions)
-        splits[split.name] = evaluation.scores
-        write_predictions(folder / "predictions" / f"{split.name}.jsonl", evaluation)
+        predictions = predict_split(model, task, split, device, fixed)
         if number == 0 and task.answerable_head and split.is_labelled:
             # The model is used with the threshold that suits dev best, as the authors' was.
             threshold, _ = best_threshold(split.examples, predictions)
             task = dataclasses.replace(task, null_threshold=threshold)
+            predictions = with_threshold(predictions, threshold)
+        evaluation = score_split(task, split, predictions)
+        splits[split.name] = evaluation.scores
+        write_predictions(folder / "predictions" / f"{split.name}.jsonl", evaluation)
     for split in data.test:
         evaluation = score_split(task, split, predict_split(model, task, split, device, fixed))
         splits[split.name] = evaluation.scores
         write_predictions(folder / "predictions" / f"{split.name}.jsonl", evaluation)
         write_submission(task, split.name, split.examples, evaluation.predictions, folder / "predictions")
-    scores = Scores(task.metrics[0], step, {name: found for name, found in splits.items() if found})
+    scored = {name: found for name, found in splits.items() if found}
+    scores = Scores(task.metrics[0], step, scored, task.null_threshold if task.answerable_head else None)
     with staged_folder(folder / "best", keep=lambda name: False) as staging:
         save_model(model, staging)
         data.tokenizer.save(staging)

@@ -27,8 +27,10 @@ from litebert.tasks.task import Task, load_task
 
 NAMES = {
     "f1": "F1",
+    "tuned_f1": "F1 at the model's threshold",
     "best_f1": "F1 at the best threshold",
     "exact_match": "exact match",
+    "tuned_exact_match": "exact match at the model's threshold",
     "best_exact_match": "exact match at the best threshold",
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",

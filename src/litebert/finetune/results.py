@@ -11,19 +11,23 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.files import write_atomic
-from litebert.tasks.metrics import Metric
+from litebert.tasks.metrics import ERRORS, Metric
 
 SCORES_FILE = "scores.json"
-ERRORS = ("rmse",)  # metrics of which less is better
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of the chosen weights on each dev split; `metric` on the first split made the choice at `step`."""
+    """Scores of the chosen weights on each dev split; `metric` on the first split made the choice at `step`.
+
+    `threshold`, where questions may have no answer, is the one that the model was saved with: that of the scores called
+    tuned, while the others are at 0.
+    """
 
     metric: str = ""
     step: int = 0
     splits: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
+    threshold: float | None = None
 
     @property
     def deciding(self) -> Metric | None:
@@ -52,10 +56,11 @@ class Scores:
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         splits = {
-            split: {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in metrics.items()}
+            split: {name: metric.as_dict() for name, metric in metrics.items()}
             for split, metrics in self.splits.items()
         }
-        return {"metric": self.metric, "step": self.step, "splits": splits}
+        tuned = {} if self.threshold is None else {"threshold": self.threshold}
+        return {"metric": self.metric, "step": self.step, **tuned, "splits": splits}
 
 
 def write_scores(folder: Path, scores: Scores) -> None:
@@ -72,7 +77,7 @@ def read_scores(folder: Path) -> Scores | None:
             split: {name: Metric(**values) for name, values in metrics.items()}
             for split, metrics in data["splits"].items()
         }
-        return Scores(data["metric"], data["step"], splits)
+        return Scores(data["metric"], data["step"], splits, data.get("threshold"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -98,3 +103,11 @@ def show_interval(metric: Metric | None, name: str = "") -> str:
     if metric is None or metric.low is None or metric.high is None:
         return ""
     return f"{show_value(metric.low, name)} – {show_value(metric.high, name)}"
+
+
+def explain_threshold(threshold: float) -> str:
+    """What is behind the scores of questions that may have no answer."""
+    return (
+        f"No answer is given above a score of {threshold:.4g} (tuned_), the best on dev, kept in the model; "
+        "scores without a prefix are at the fixed threshold 0, those called best_ at the best one for their own split."
+    )

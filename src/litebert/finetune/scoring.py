@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from litebert.errors import DataError
 from litebert.finetune.outputs import run_sequences
@@ -12,7 +12,7 @@ from litebert.model.heads import Model
 from litebert.tasks.decode import Prediction, decode
 from litebert.tasks.metrics import RESAMPLES, Metric, score
 from litebert.tasks.task import Task
-from litebert.tasks.threshold import best_threshold, with_threshold
+from litebert.tasks.threshold import FIXED_THRESHOLD, best_threshold, with_threshold
 from litebert.train.device import Device
 
 
@@ -24,6 +24,7 @@ class Evaluation:
     split: Split
     predictions: list[Prediction]
     scores: Mapping[str, Metric]
+    thresholds: Mapping[str, float] = field(default_factory=dict)  # "fixed", "tuned", "best": where "no answer" begins
 
 
 def predict_split(model: Model, task: Task, split: Split, device: Device, fixed: bool = False) -> list[Prediction]:
@@ -35,16 +36,25 @@ def predict_split(model: Model, task: Task, split: Split, device: Device, fixed:
 def score_split(task: Task, split: Split, predictions: list[Prediction], resamples: int = RESAMPLES) -> Evaluation:
     """How right predictions are; 0 `resamples` leave the intervals out.
 
-    Where "no answer" is possible, the task's own threshold counts, and beside it stands what the best threshold would
-    give: an upper bound, since it is chosen on the very split.
+    Where "no answer" is possible, scores are at the threshold 0; beside them stand those at the threshold that the
+    model was saved with (`tuned_f1`) and those at the best one for this very split (`best_f1`: an upper bound).
     """
     if not split.examples:
         raise DataError(f"{split.name}: no examples to score")
     scores: dict[str, Metric] = {}
+    thresholds: dict[str, float] = {}
     if split.is_labelled:
-        scores = score(task, split.examples, predictions, resamples)
-        if task.answerable_head:
-            threshold, _ = best_threshold(split.examples, predictions)
-            best = score(task, split.examples, with_threshold(predictions, threshold), resamples)
-            scores |= {f"best_{name}": best[name] for name in task.metrics}
-    return Evaluation(task, split, predictions, scores)
+        if not task.answerable_head:
+            scores = score(task, split.examples, predictions, resamples)
+        thresholds = _thresholds(task, split, predictions)
+        for name, threshold in thresholds.items():
+            found = score(task, split.examples, with_threshold(predictions, threshold), resamples)
+            scores |= found if name == "fixed" else {f"{name}_{metric}": found[metric] for metric in task.metrics}
+    return Evaluation(task, split, predictions, scores, thresholds)
+
+
+def _thresholds(task: Task, split: Split, predictions: list[Prediction]) -> dict[str, float]:
+    if not task.answerable_head:
+        return {}
+    tuned = {"tuned": task.null_threshold} if task.null_threshold != FIXED_THRESHOLD else {}
+    return {"fixed": FIXED_THRESHOLD, **tuned, "best": best_threshold(split.examples, predictions)[0]}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from litebert.finetune.results import ERRORS, show_value
+from litebert.finetune.results import show_value
 from litebert.report.axes import linear_axis
 from litebert.report.html import Markup, element
 from litebert.report.numbers import percent
+from litebert.tasks.metrics import ERRORS
 
 LEFT, RIGHT, ROW, WIDTH = 110, 24, 34, 1040
 

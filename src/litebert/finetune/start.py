@@ -15,7 +15,7 @@ from litebert.finetune.baselines import Baselines, read_baselines
 from litebert.finetune.config import FinetuneConfig, finetune_config, read_settings
 from litebert.finetune.page import write_run_page, write_study_page
 from litebert.finetune.recipes import FROM_MNLI, pick_recipe
-from litebert.finetune.results import Scores, goodness, show_interval, show_value
+from litebert.finetune.results import Scores, explain_threshold, goodness, show_interval, show_value
 from litebert.finetune.run import finetune
 from litebert.finetune.study import print_study, run_study
 from litebert.model.hub import find_folder, load_config
@@ -85,6 +85,8 @@ def print_scores(scores: Scores, console: Console, baselines: Baselines | None =
             interval = show_interval(metric, name)
             shown.append(f"{name} {show_value(metric.value, name)}" + (f" ({interval})" if interval else ""))
         console.print(f"{split}: {', '.join(shown)}", style="bold")
+    if scores.threshold is not None:
+        console.print(explain_threshold(scores.threshold))
     for what, value in (baselines or {}).get(scores.metric, {}).items():
         console.print(f"{what}: {scores.metric} {show_value(value, scores.metric)}")
         low = scores.interval[0] if scores.interval else None

@@ -20,10 +20,11 @@ from rich.table import Table
 from litebert.errors import ConfigError
 from litebert.files import staged_folder, write_atomic
 from litebert.finetune.config import FinetuneConfig, with_seed
-from litebert.finetune.results import ERRORS, goodness, show_interval, show_value
+from litebert.finetune.results import goodness, show_interval, show_value
 from litebert.finetune.run import FinetuneResult, FinetuningStoppedError, finetune
 from litebert.finetune.setup import open_tokenizer, read_data
 from litebert.model.hub import load_config
+from litebert.tasks.metrics import ERRORS
 from litebert.train.folder import Resume
 
 

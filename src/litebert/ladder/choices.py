@@ -12,13 +12,7 @@ import numpy as np
 from litebert.ladder.encoders import Encoder, cosine
 from litebert.ladder.words import split_words
 from litebert.tasks.examples import ChoiceExample
-
-_BLANK = "_"  # RACE's gap, which the option fills
-
-
-def ask(question: str, option: str) -> str:
-    """Question and option as one text: ("He is _ .", "ill") -> "He is ill ."."""
-    return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
+from litebert.tasks.features import fill_gap
 
 
 def choose_by_window(splits: Mapping[str, Sequence[ChoiceExample]]) -> tuple[str, dict[str, list[int]]]:
@@ -28,7 +22,7 @@ def choose_by_window(splits: Mapping[str, Sequence[ChoiceExample]]) -> tuple[str
         passage = split_words(example.passage)
         counts = Counter(passage)
         weights = {word: math.log(1 + 1 / count) for word, count in counts.items()}  # a rare word tells more
-        return [window_score(passage, set(split_words(ask(example.question, o))), weights) for o in example.options]
+        return [window_score(passage, set(split_words(asked)), weights) for asked in _asked([example])]
 
     return "words of question + option within a sliding window of the passage", _choose(splits, score)
 
@@ -47,16 +41,21 @@ def choose_by_similarity(
     train: Sequence[ChoiceExample], splits: Mapping[str, Sequence[ChoiceExample]], encoder: Encoder
 ) -> tuple[str, dict[str, list[int]]]:
     """The option that makes question + option most similar (by cosine) to the passage."""
-    encoder.fit([*dict.fromkeys(e.passage for e in train), *(ask(e.question, o) for e in train for o in e.options)])
+    encoder.fit([*dict.fromkeys(e.passage for e in train), *_asked(train)])
     values = {}
     for name, examples in splits.items():
-        asked = encoder.transform([ask(e.question, option) for e in examples for option in e.options])
+        asked = encoder.transform(_asked(examples))
         places = {passage: place for place, passage in enumerate(dict.fromkeys(e.passage for e in examples))}
         passages = encoder.transform(list(places))
         row_of = [places[e.passage] for e in examples for _ in e.options]
         scores = iter(cosine(asked, passages[row_of]).tolist())
         values[name] = [int(np.argmax([next(scores) for _ in e.options])) for e in examples]
     return f"similarity of question + option with the passage, by {encoder.what}", values
+
+
+def _asked(examples: Sequence[ChoiceExample]) -> list[str]:
+    """Question and option as one text, for every option of every question."""
+    return [fill_gap(example.question, option) for example in examples for option in example.options]
 
 
 def _choose(

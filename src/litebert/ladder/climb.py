@@ -16,11 +16,11 @@ import numpy as np
 from litebert.errors import ConfigError, DataError, MissingExtraError, did_you_mean
 from litebert.extras import require
 from litebert.ladder.choices import choose_by_similarity, choose_by_window
-from litebert.ladder.constant import constant_values
 from litebert.ladder.encoders import WORDS, make_encoder
 from litebert.ladder.questions import guess_answers
 from litebert.ladder.tags import guess_tags, guess_tags_by_vectors
 from litebert.ladder.texts import guess_labels
+from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example, QuestionExample, is_labelled
 from litebert.tasks.metrics import RESAMPLES, Metric, score
 from litebert.tasks.task import Kind, Task, TaskData
@@ -53,7 +53,7 @@ class Rung:
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         splits = {
-            split: {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in metrics.items()}
+            split: {name: metric.as_dict() for name, metric in metrics.items()}
             for split, metrics in self.scores.items()
         }
         return {"name": self.name, "what": self.what, "seconds": self.seconds, "splits": splits}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from litebert.ladder.climb import Ladder
-from litebert.tasks.metrics import Metric
-
-PLAIN = ("rmse",)  # not a share of 1
+from litebert.tasks.metrics import ERRORS, Metric
 
 
 def rows_of(ladder: Ladder) -> tuple[list[str], list[list[str]]]:
@@ -30,7 +28,7 @@ def show_score(metric: Metric | None, name: str = "") -> str:
         return "–"
 
     def number(value: float) -> str:
-        return f"{value:.3f}" if name in PLAIN else f"{100 * value:.1f}"
+        return f"{value:.3f}" if name in ERRORS else f"{100 * value:.1f}"
 
     if metric.low is None or metric.high is None:
         return number(metric.value)

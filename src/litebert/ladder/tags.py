@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.ladder.constant import most_common
 from litebert.ladder.linear import LinearModel
 from litebert.ladder.vectors import WordVectors
+from litebert.tasks.constant import most_common
 from litebert.tasks.examples import TagExample
 from litebert.tasks.task import Task
 

@@ -27,6 +27,7 @@ from litebert.tasks.squad_metric import score_answer
 from litebert.tasks.task import Task
 
 RESAMPLES = 1000
+ERRORS = ("rmse",)  # metrics of which less is better, and which are no share of 1
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class Metric:
     value: float
     low: float | None = None
     high: float | None = None
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Plain data for JSON."""
+        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 class _Measure(NamedTuple):

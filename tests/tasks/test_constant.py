@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
-from litebert.ladder.constant import constant_values
+from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.metrics import score
 from litebert.tasks.task import Task
