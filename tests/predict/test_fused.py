@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_models import packed, small_model
 
-from litebert.predict.fused import FusedEncoder, can_pack
+from litebert.predict.fused import FusedEncoder, Product, can_pack, few_sizes
 
 KINDS = {
     "all": {},
@@ -49,3 +49,30 @@ def test_packed_weights_are_tried_before_they_are_trusted(monkeypatch):
     assert can_pack.__wrapped__() == torch.backends.mkldnn.is_available()
     monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", None)  # as in a torch that dropped them
     assert can_pack.__wrapped__() is False
+
+
+def test_sizes_are_few_and_waste_little():
+    assert [few_sizes(size) for size in (1, 5, 16, 17, 100, 128, 129, 1000)] == [1, 5, 16, 18, 104, 128, 144, 1024]
+    for size in range(1, 5000):
+        assert size <= few_sizes(size) <= size * 9 / 8
+        assert few_sizes(few_sizes(size)) == few_sizes(size)
+    assert len({few_sizes(size) for size in range(1, 8193)}) < 100
+
+
+@torch.inference_mode()
+def test_onednn_meets_few_sizes_whatever_comes(monkeypatch):
+    """Code for every number of tokens that ever came would fill the memory of a server."""
+    assert can_pack()
+    met, plain = set(), torch.ops.mkldnn._linear_pointwise
+
+    def watched(x, *rest):
+        met.add(len(x))
+        return plain(x, *rest)
+
+    weight, bias = torch.randn(12, 8), torch.randn(12)
+    product = Product(weight, bias, "relu")
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", watched)
+    for size in range(1, 300):
+        x = torch.randn(size, 8)
+        torch.testing.assert_close(product(x), (x @ weight.T + bias).relu(), rtol=1e-4, atol=1e-5)
+    assert met == {few_sizes(size) for size in range(1, 300)}

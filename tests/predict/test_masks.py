@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from small_models import predictor_of, small_model
 from small_vocabularies import english, wordpiece
 
 from litebert.errors import InputError
-from litebert.predict.masks import _fill
+from litebert.predict.masks import MOST_CHARACTERS, _fill, _nearby
 
 
 @torch.inference_mode()
@@ -197,3 +198,38 @@ def test_options(monkeypatch):
         predictor.fill_mask("[MASK] " * 900, top=size)
     with pytest.raises(InputError, match="too far apart"):
         predictor.fill_mask("[MASK] " + "anna " * 100 + "[MASK]", joint=True)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_many_candidates_of_a_long_text_carry_its_surroundings_only(joint):
+    """A request of two kilobytes must not make an answer of megabytes."""
+    text = "anna [MASK] " * (2 if joint else 170) + "x" * 2000 + "."
+    result = predictor_of("pretraining", max_position_embeddings=4096).fill_mask(text, top=100, joint=joint)
+    candidates = [candidate for mask in result.masks for candidate in mask.candidates]
+    assert len(candidates) == len(result.masks) * 100
+    assert sum(len(candidate.text) for candidate in candidates) < MOST_CHARACTERS + 60 * len(candidates)
+    assert sum(len(fill.text) for fill in result.joint) < MOST_CHARACTERS
+    for mask in result.masks:
+        assert text[mask.start : mask.end] == "[MASK]"
+    for candidate in result.masks[1].candidates:
+        assert candidate.word in candidate.text
+        assert "anna" in candidate.text
+    whole = predictor_of("pretraining", max_position_embeddings=4096).fill_mask("anna [MASK] " + "x" * 2000, top=40)
+    assert all(len(candidate.text) > 2000 for candidate in whole.masks[0].candidates)
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "nearby"),
+    [
+        ("aaaa[MASK]bbbbb[MASK]cc", 2, "aa[MASK]bb … bb[MASK]cc"),
+        ("aaaa[MASK]bbbb[MASK]ccc", 2, "aa[MASK]bbbb[MASK]cc"),
+        ("[MASK][MASK]", 2, "[MASK][MASK]"),
+        ("aaaa[MASK]cccc", 3, "aaa[MASK]ccc"),
+        ("aaaa[MASK]cccc", 99, "aaaa[MASK]cccc"),
+    ],
+)
+def test_nearby(text, room, nearby):
+    spans = [match.span() for match in re.finditer(re.escape("[MASK]"), text)]
+    kept, found = _nearby(text, spans, room)
+    assert kept == nearby
+    assert found == [match.span() for match in re.finditer(re.escape("[MASK]"), nearby)]

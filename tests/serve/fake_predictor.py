@@ -21,6 +21,7 @@ class FakeJob:
     ability: str
     arguments: dict[str, Any]
     tokens: int
+    masks: int = 0
 
 
 class FakePredictor:
@@ -45,7 +46,7 @@ class FakePredictor:
     def run(self, jobs):
         self.batches.append(list(jobs))
         self.entered.set()
-        assert self.go.wait(30)
+        assert self.go.wait(60)
         time.sleep(self.seconds)
         return [self._result(job) for job in jobs]
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ def running(predictors, **settings):
     try:
         wait_until(lambda: server.started or not thread.is_alive())
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             client.app = app
             yield client
     finally:
@@ -37,25 +38,30 @@ def running(predictors, **settings):
             if hasattr(predictor, "go"):
                 predictor.go.set()  # a failed test must not hang as well
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
 
 @contextlib.contextmanager
 def process(*command, **environment):
-    """A command that prints `... at ADDRESS`: yields (process, address), and ends the process if it is still there."""
+    """A command that prints `... at ADDRESS`: yields (process, address), and ends the process if it is still there.
+
+    What it writes to stderr goes to the file `process.log`: a pipe that nobody reads would fill up and stop it.
+    """
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **environment}
-    child = subprocess.Popen(
-        [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
-    )
-    try:
-        line = child.stdout.readline()
-        assert " at http" in line, (line, child.stderr.read() if child.poll() is not None else "")
-        yield child, line.split(" at ")[1].split()[0]
-    finally:
-        if child.poll() is None:
-            child.send_signal(signal.SIGKILL)
-        child.communicate()
+    with tempfile.NamedTemporaryFile() as log:
+        child = subprocess.Popen(
+            [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=log, text=True, env=variables
+        )
+        child.log = Path(log.name)
+        try:
+            line = child.stdout.readline()
+            assert " at http" in line, (line, child.log.read_text())
+            yield child, line.split(" at ")[1].split()[0]
+        finally:
+            if child.poll() is None:
+                child.send_signal(signal.SIGKILL)
+            child.communicate()
 
 
 def at_once(count, call):
@@ -64,7 +70,7 @@ def at_once(count, call):
         return list(pool.map(call, range(count)))
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=60.0):
     """Wait for a condition, and fail if it does not come."""
     end = time.monotonic() + seconds
     while not condition():

@@ -14,8 +14,13 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def client():
-    with running({"fake": FakePredictor()}, request_bytes=2000, timeout_s=0.5) as client:
+    with running({"fake": FakePredictor()}, request_bytes=2000) as client:
         yield client
+
+
+def connect(client):
+    """A bare connection to the server."""
+    return socket.create_connection((client.base_url.host, client.base_url.port), timeout=60)
 
 
 @pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/docs", "/openapi.json", "/models", "/nothing"])
@@ -28,7 +33,6 @@ def test_every_answer_is_locked_down(client, path):
     assert headers["x-frame-options"] == "DENY"
     assert headers["referrer-policy"] == "no-referrer"
     assert len(headers["x-request-id"]) == 16
-    assert "server" not in headers or "uvicorn" not in headers["cache-control"]
 
 
 def test_texts_are_not_cached_and_the_page_is_revalidated(client):
@@ -48,8 +52,8 @@ def test_a_body_that_is_too_large_is_413(client, size, chunked):
     assert client.post("/embed", json={"text": "a"}).status_code == 200
 
 
-def test_a_body_that_never_comes_is_408(client):
-    with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+def test_a_body_that_never_comes_is_408():
+    with running({"fake": FakePredictor()}, timeout_s=0.5) as client, connect(client) as connection:
         connection.sendall(
             b"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
         )
@@ -57,7 +61,7 @@ def test_a_body_that_never_comes_is_408(client):
 
 
 def test_a_client_that_goes_away_harms_nobody(client):
-    with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+    with connect(client) as connection:
         connection.sendall(b"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
     assert client.post("/embed", json={"text": "a"}).status_code == 200
 
@@ -74,7 +78,7 @@ def test_json_by_its_other_names(client, kind):
 
 
 def test_rubbish_instead_of_http(client):
-    with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+    with connect(client) as connection:
         connection.sendall(b"\x16\x03\x01\x00\xa5 this is no http\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
     assert client.get("/health").status_code == 200

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 
 import httpx
+import numpy as np
 import pydantic
 import pytest
 from fake_predictor import FakePredictor
-from running import running
+from running import running, wait_until
 
 from litebert.predict import results
 from litebert.serve import schemas
 from litebert.serve.app import abilities, create_app
+from litebert.serve.service import is_large
 
 CALLS = {
     "fill_mask": {"text": ["Anna [MASK] the old [MASK].", "[MASK] slept."], "top": 3},
@@ -145,6 +148,63 @@ def test_limits_on_inputs_and_tokens():
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_inputs")
         answer = client.post("/embed", json={"text": "a " * 49})
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_tokens")
+
+
+def test_a_few_bytes_cannot_ask_for_megabytes(tiny_server):
+    body = {"text": "[MASK] " * 285, "top": 100}
+    answer = tiny_server.post("/fill-mask", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_candidates")
+    assert "285 masks with 100" in answer.json()["error"]["message"]
+    answer = tiny_server.post("/fill-mask", json={**body, "text": ["[MASK] " * 95] * 3})
+    assert answer.json()["error"]["code"] == "too_many_candidates", "all texts of a request count together"
+    answer = tiny_server.post("/fill-mask", json={**body, "top": 70})
+    assert answer.status_code == 200
+    assert len(answer.content) < 5_000_000
+
+
+def test_large_answers_are_written_beside_the_loop():
+    def filled(masks, top):
+        candidates = (results.Candidate("a", "a", 0.5, "a text"),) * top
+        return results.FilledMasks("text", (results.Mask(0, 1, candidates),) * masks)
+
+    def embedding(size):
+        return results.Embedding(np.zeros(size, np.float32), "mean", 3, 1)
+
+    assert not is_large([filled(5, 5)])
+    assert is_large([filled(285, 100)])
+    assert is_large([filled(5, 5)] * 50)
+    assert not is_large([embedding(768)] * 2)
+    assert is_large([embedding(768)] * 3)
+    assert is_large([results.Attention(("a",) * 64, (0,) * 64, np.zeros((2, 2, 64, 64), np.float32))])
+    assert is_large([results.Classification("a", {str(i): 0.5 for i in range(3000)})])
+    assert not is_large([results.Choice(0, "x" * 30_000, (0.5, 0.5))])
+    assert is_large([results.Choice(0, "x" * 300_000, (0.5, 0.5))])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", {"text": "x" * 5000}),
+        ("/embed", {"text": ["x" * 50] * 100}),
+        ("/choose", {"passage": "a", "question": "b", "options": ["x" * 3000, "y" * 3000]}),
+    ],
+)
+def test_large_texts_are_read_beside_the_loop(fake, path, body):
+    """While one is read, everybody else waits."""
+    threads, make = [], fake.job
+
+    def job(*arguments, **fields):
+        threads.append(threading.current_thread().name)
+        return make(*arguments, **fields)
+
+    with running({"fake": fake}) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        fake.job = job
+        client.post("/embed", json={"text": "short"}).raise_for_status()
+        assert not threads.pop().startswith("prepare")
+        client.post(path, json=body).raise_for_status()
+    assert threads
+    assert all(name.startswith("prepare") for name in threads)
 
 
 def test_openapi_describes_every_endpoint(tiny_server):

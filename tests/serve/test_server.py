@@ -10,10 +10,13 @@ import threading
 
 import httpx
 import pytest
-from running import HERE, process, wait_until
+from running import HERE, process, running, wait_until
 
 from litebert.cli.serve import name_models
 from litebert.errors import ConfigError
+from litebert.export.onnx_file import export_onnx
+from litebert.predict.onnx_runtime import OnnxRuntime
+from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.server import CACHES, serve
 
@@ -22,7 +25,7 @@ def test_sigterm_lets_accepted_requests_finish(tmp_path):
     gate = tmp_path / "gate"
     gate.touch()
     with process(HERE / "serve_fake.py", gate, "batch_tokens=4") as (child, address):
-        wait_until(lambda: httpx.get(f"{address}/ready").status_code == 200)
+        wait_until(lambda: httpx.get(f"{address}/ready", timeout=60).status_code == 200)
         gate.unlink()
         answers = []
         threads = [
@@ -41,20 +44,20 @@ def test_sigterm_lets_accepted_requests_finish(tmp_path):
         gate.touch()
         for thread in threads:
             thread.join()
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
     assert [answer.status_code for answer in answers] == [200] * 6
     assert sorted(answer.json()["results"][0]["vector"][0] for answer in answers) == [1, 2, 3, 4, 5, 6]
 
 
 def takes_connections(address):
     try:
-        return httpx.get(f"{address}/health").status_code == 200
+        return httpx.get(f"{address}/health", timeout=60).status_code == 200
     except httpx.TransportError:
         return False
 
 
 def queued(address):
-    lines = httpx.get(f"{address}/metrics").text.splitlines()
+    lines = httpx.get(f"{address}/metrics", timeout=60).text.splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("litebert_queue_requests{"))
 
 
@@ -62,7 +65,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path):
     with process(HERE / "serve_fake.py", tmp_path / "never") as (child, address):
         answers = []
         ask = threading.Thread(
-            target=lambda: answers.append(httpx.post(f"{address}/embed", json={"text": "a"}, timeout=30))
+            target=lambda: answers.append(httpx.post(f"{address}/embed", json={"text": "a"}, timeout=60))
         )
         ask.start()
         wait_until(lambda: queued(address) == 1)  # behind the warm-up, which never ends
@@ -70,7 +73,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path):
         wait_until(lambda: not takes_connections(address))
         assert child.poll() is None
         child.send_signal(signal.SIGINT)
-        assert child.wait(10) == 130
+        assert child.wait(60) == 130
         ask.join()
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "closing")
 
@@ -144,5 +147,45 @@ def test_the_command_serves_a_model_folder(tiny_folders):
         assert answer.status_code == 200
         assert answer.json()["model"] == "mood"
         assert set(answer.json()["results"][0]["probabilities"]) == {"sad", "calm", "glad"}
+        assert "server" not in answer.headers, "nobody need know what runs below"
         child.terminate()
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
+
+
+def test_the_command_serves_an_exported_folder(exported, tiny_predictors):
+    arguments = ("serve", f"mood={exported}", "--runtime", "onnx", "--port", "0", "--threads", "1")
+    with process("-m", "litebert", *arguments) as (child, address):
+        with httpx.Client(base_url=address, timeout=60) as client:
+            check_exported(client, tiny_predictors["classification"])
+        child.terminate()
+        assert child.wait(60) == 0
+
+
+def test_an_exported_folder_without_weights_needs_no_word_about_its_runtime(exported, tiny_predictors):
+    predictor = Predictor(exported, threads=1)
+    assert isinstance(predictor.runtime, OnnxRuntime)
+    with running({"mood": predictor}) as client:
+        check_exported(client, tiny_predictors["classification"])
+
+
+def check_exported(client, by_torch):
+    """The server's answers are those of torch."""
+    texts = ["Anna slept.", "Ben read the old book. " * 30]  # the second is read in several windows
+    results = client.post("/classify", json={"text": texts}).json()["results"]
+    for result, expected in zip(results, by_torch.classify(texts), strict=True):
+        assert result["windows"] == expected.windows
+        assert result["probabilities"] == pytest.approx(expected.probabilities, abs=1e-4)
+    results = client.post("/embed", json={"text": texts}).json()["results"]
+    for result, expected in zip(results, by_torch.embed(texts), strict=True):
+        assert result["vector"] == pytest.approx(expected.vector.tolist(), abs=1e-4)
+    # Files without attention maps say so, and offer only what they can do.
+    assert client.post("/attention", json={"text": "Anna slept."}).json()["error"]["code"] == "no_such_ability"
+    assert client.get("/models").json()["models"] == [{"name": "mood", "abilities": ["embed", "classify"]}]
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_folders, tmp_path_factory):
+    """The classifier as `litebert export` writes it, without weights for torch."""
+    folder = tmp_path_factory.mktemp("exported") / "mood"
+    export_onnx(tiny_folders["classification"], folder)
+    return folder

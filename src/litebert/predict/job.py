@@ -23,13 +23,17 @@ Steps = Generator[list[Request], list[Outputs], R]
 
 
 class Job:
-    """One piece of work for one result, ready to run once; `tokens` is what its next pass costs."""
+    """One piece of work for one result, ready to run once; `tokens` is what its next pass costs.
+
+    `masks` is how many tokens it wants predicted.
+    """
 
     def __init__(self, ability: str, steps: Steps[Result]):
         self.ability = ability
         self._steps = steps
         self._requests: list[Request] = next(steps)
         self.tokens = sum(map(len, self._requests))
+        self.masks = sum(len(each.positions) for each in self._requests if each.positions is not None)
         self.result: Result | Exception | None = None
 
     def __repr__(self) -> str:

@@ -16,8 +16,11 @@ from litebert.predict.scores import best_of, log_softmax
 from litebert.text.tokenizer import Tokenizer
 
 MOST_MASKS = 1000
-LONG_TEXT, SURROUNDINGS = 2000, 200  # in characters
 MOST_CANDIDATES = 100_000
+# Candidates carry the filled text whole while all of them together have at most so many characters; otherwise what lies
+# beside the mask, less of it the more candidates there are.
+MOST_CHARACTERS = 100_000
+LEAST_BESIDE, MOST_BESIDE = 20, 200
 MOST_JOINT, MOST_BEAMS = 16, 200  # masks of a joint fill, which costs one sequence per mask and beam
 
 
@@ -46,13 +49,15 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
     if joint and len(windows) > 1:
         raise InputError("joint: the masks lie too far apart for the model to see them at once")
     outputs = yield [_request(inputs, ids[begin:end], places[group] - begin) for begin, end, group in windows]
+    room = _room(len(text), len(places) * top)
     masks: list[Mask] = []
     for (_, _, group), output in zip(windows, outputs, strict=True):
         for number, logits in zip(group, output["masked_lm"], strict=True):
             log_probs = _log_probs(logits, tokenizer)
+            nearby, span = _nearby(text, [spans[number]], room)
             candidates = []
             for best in best_of(log_probs, top):
-                filled = _fill_near(text, [spans[number]], [best], tokenizer)
+                filled = _fill(nearby, span, [best], tokenizer)
                 probability = float(np.exp(log_probs[best]))
                 piece = tokenizer.piece(best)
                 candidates.append(Candidate(readable(piece), piece, probability, filled))
@@ -62,11 +67,12 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
     if joint:
         begin, end, _ = windows[0]
         beams = yield from _search(inputs, ids[begin:end], places - begin, top, outputs[0]["masked_lm"][0])
+        nearby, span = _nearby(text, spans, room)
         fills = tuple(
             JointFill(
                 tuple(readable(tokenizer.piece(piece)) for piece in pieces),
                 float(np.exp(log_prob)),
-                _fill_near(text, spans, pieces, tokenizer),
+                _fill(nearby, span, pieces, tokenizer),
             )
             for pieces, log_prob in beams
         )
@@ -127,12 +133,29 @@ def _mask_spans(text: str, mask: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _fill_near(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], tokenizer: Tokenizer) -> str:
-    """The text with masks filled; of a long one only the surroundings, so that many masks cost no gigabytes."""
-    if len(text) > LONG_TEXT:
-        begin, end = max(0, spans[0][0] - SURROUNDINGS), spans[-1][1] + SURROUNDINGS
-        text, spans = text[begin:end], [(first - begin, last - begin) for first, last in spans]
-    return _fill(text, spans, pieces, tokenizer)
+def _room(length: int, count: int) -> int:
+    """How many characters on either side of a mask each of `count` filled texts has room for."""
+    if length * count <= MOST_CHARACTERS:
+        return length
+    return min(max(MOST_CHARACTERS // (2 * count), LEAST_BESIDE), MOST_BESIDE)
+
+
+def _nearby(text: str, spans: Sequence[tuple[int, int]], room: int) -> tuple[str, list[tuple[int, int]]]:
+    """The text within `room` characters of the masks, and where they lie in it; " … " is what was left out between.
+
+    ("aaaa[MASK]bbbbb[MASK]cc", [(4, 10), (15, 21)], 2) -> ("aa[MASK]bb … bb[MASK]cc", [(2, 8), (15, 21)])
+    """
+    kept, position = "", max(0, spans[0][0] - room)
+    found: list[tuple[int, int]] = []
+    for start, end in spans:
+        between = text[position:start]
+        if found and len(between) > 2 * room:
+            between = f"{between[:room]} … {between[-room:]}"
+        kept += between
+        found.append((len(kept), len(kept) + end - start))
+        kept += text[start:end]
+        position = end
+    return kept + text[position : position + room], found
 
 
 def _fill(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], tokenizer: Tokenizer) -> str:

@@ -24,7 +24,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One piece for one mask, and the text with it (the other masks as they are; of a long text the surroundings)."""
+    """One piece for one mask, and the text with it: the other masks as they are; of a long text its surroundings."""
 
     word: str  # the piece as people read it: "▁paris" -> "paris"
     piece: str

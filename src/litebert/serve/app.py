@@ -34,7 +34,7 @@ REFUSALS: dict[int | str, dict[str, object]] = {
     401: {"description": "The server wants a key.", "model": MistakeResponse},
     404: {"description": "No such model.", "model": MistakeResponse},
     408: {"description": "The request came too slowly.", "model": MistakeResponse},
-    413: {"description": "Too many bytes, inputs or tokens.", "model": MistakeResponse},
+    413: {"description": "Too many bytes, inputs, tokens or candidates.", "model": MistakeResponse},
     415: {"description": "Not sent as application/json.", "model": MistakeResponse},
     422: {"description": "A field that cannot be used; the message names it.", "model": MistakeResponse},
     429: {"description": "The queue is full; Retry-After says when to come back.", "model": MistakeResponse},

@@ -30,6 +30,8 @@ class Job(Protocol):
 
     @property
     def tokens(self) -> int: ...
+    @property
+    def masks(self) -> int: ...
 
 
 class Predictor(Protocol):
@@ -128,6 +130,9 @@ class Batcher:
         """The results of a ticket, or a refusal when its time is over."""
         try:
             return await asyncio.wait_for(ticket.promise, max(seconds, 0))
+        except asyncio.CancelledError:  # nobody waits any more: the end of the server's patience at its shutdown
+            ticket.given_up = True
+            raise
         except TimeoutError:
             ticket.given_up = True
             limit = f"{self._settings.timeout_s:g} s"
@@ -166,7 +171,7 @@ class Batcher:
                 while self._queue and (not batch or self._queue[0].tokens <= room):
                     ticket = self._queue.popleft()
                     self._tokens -= ticket.tokens
-                    if not ticket.given_up:
+                    if not ticket.given_up and not ticket.promise.cancelled():
                         ticket.started = True
                         batch.append(ticket)
                         room -= ticket.tokens

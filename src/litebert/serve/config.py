@@ -27,6 +27,7 @@ class ServeConfig:
     request_bytes: int = 1_048_576
     request_tokens: int = 16_384
     request_inputs: int = 256  # texts in one request
+    request_candidates: int = 20_000  # guesses in one answer: masks times `top`
     connections: int = 1024
 
     timeout_s: float = 30.0  # from arrival to answer

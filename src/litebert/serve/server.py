@@ -17,8 +17,8 @@ from litebert.serve.batcher import Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.log import log_event, log_to_stderr
 
-# oneDNN and PyTorch's layer above it keep code for every shape they have met, 1024 shapes each by default, and a server
-# meets every number of tokens: without a cap its memory grows for hours. Read when torch is loaded.
+# oneDNN and PyTorch's layer above it keep code for every shape they have met, 1024 shapes each by default. Products
+# come in few sizes (predict/fused.py), but a server may have several models. Read when torch is loaded.
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 

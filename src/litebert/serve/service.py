@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import numpy as np
+
 from litebert.errors import ConfigError, InputError, did_you_mean
 from litebert.serve.batcher import Batcher, FailedJob, Job, Predictor
 from litebert.serve.config import ServeConfig
@@ -18,12 +20,14 @@ from litebert.serve.gate import Exchange
 from litebert.serve.log import log_event
 from litebert.serve.metrics import Metrics
 from litebert.serve.refusals import Refusal
-from litebert.serve.schemas import REQUESTS, Request, example_of
+from litebert.serve.schemas import REQUESTS, FillMask, Request, example_of
 
 T = TypeVar("T")
 
 # Texts up to this size are encoded at once; a longer one would keep every other request waiting.
 INLINE_CHARACTERS = 4096
+# So many numbers are written at once.
+INLINE_VALUES = 2048
 
 
 class Service:
@@ -69,6 +73,7 @@ class Service:
             if exchange.tokens > limit:
                 message = f"{exchange.tokens:,} tokens, but a request may have at most {limit:,}; send less text"
                 raise Refusal(413, "too_many_tokens", message)
+            self._check_candidates(jobs, body)
             ticket = batcher.accept(jobs)
         try:
             results = await batcher.wait(ticket, self._time_left(exchange))
@@ -78,7 +83,7 @@ class Service:
         for index, result in enumerate(results):
             if isinstance(result, InputError):
                 raise self._mistake(result, index, len(results))
-        if ability == "attention" or len(results) > 8:
+        if is_large(results):
             return await self._aside(lambda: encode(ability, batcher.name, results))
         return encode(ability, batcher.name, results)
 
@@ -117,13 +122,20 @@ class Service:
                     raise self._mistake(error, index, len(inputs)) from None
             return jobs
 
-        size = sum(len(value) for arguments in inputs for value in arguments.values() if isinstance(value, str))
-        if size <= INLINE_CHARACTERS:
+        if count_characters(inputs) <= INLINE_CHARACTERS:
             return make()
         try:
             return await asyncio.wait_for(self._aside(make), seconds)
         except TimeoutError:
             raise Refusal(503, "overloaded", "the server had no time to read the text; try again later") from None
+
+    def _check_candidates(self, jobs: Sequence[Job], body: Request) -> None:
+        """Refuse what a few bytes could ask for: megabytes of guesses."""
+        if isinstance(body, FillMask):
+            masks, limit = sum(job.masks for job in jobs), self.settings.request_candidates
+            if masks * body.top > limit:
+                message = f"{masks:,} masks with {body.top} candidates each, but an answer may have at most {limit:,}"
+                raise Refusal(413, "too_many_candidates", f"{message}; ask for a smaller `top`, or send less text")
 
     @staticmethod
     def _mistake(error: InputError, index: int, count: int) -> Refusal:
@@ -147,6 +159,35 @@ class Service:
                 log_event("warm_up_failed", logging.WARNING, error, model=batcher.name, ability=ability)
         self._cold.discard(batcher.name)
         log_event("warm", model=batcher.name, ms=round((time.perf_counter() - began) * 1000))
+
+
+def count_characters(value: Any) -> int:
+    """The text in a request's fields, however deep: [{"text": "abc", "options": ["d", "e"], "top": 5}] -> 5."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = value.values()
+    return 0 if value is None or isinstance(value, int | float) else sum(map(count_characters, value))
+
+
+def is_large(results: Sequence[Any]) -> bool:
+    """Whether results hold more values than are written in a moment; the count ends as soon as that is clear."""
+    room, waiting = INLINE_VALUES, list(results)
+    while waiting and room > 0:
+        value = waiting.pop()
+        if isinstance(value, np.ndarray):
+            room -= value.size
+        elif isinstance(value, str):
+            room -= 1 + len(value) // 32  # characters are written faster than numbers
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, tuple | list):
+            waiting.extend(value)
+        elif dataclasses.is_dataclass(value):
+            waiting.extend(vars(value).values())
+        else:
+            room -= 1
+    return room <= 0
 
 
 def encode(ability: str, model: str, results: Sequence[Any]) -> bytes:
