@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 
 import pytest
+from scipy import stats
 
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining import run as pretraining_run
+from litebert.reproduce import ensemble
 from litebert.reproduce.budget import Options
 from litebert.reproduce.cell import missing_metrics
-from litebert.reproduce.downstream import SCORES, find_data_set, score_downstream, score_ensemble
-from litebert.reproduce.metrics import METRICS, average_of
+from litebert.reproduce.downstream import SCORES, find_data_set, score_downstream
+from litebert.reproduce.ensemble import compare, score_ensemble
+from litebert.reproduce.metrics import METRICS, average_error, average_of
 from litebert.reproduce.plan import make_plan
 from litebert.reproduce.reproduction import judged, score_ensembles
 from litebert.reproduce.runner import merge_cells, run_cells
 from litebert.reproduce.table import make_table
+from litebert.tasks.decode import Prediction
+from litebert.tasks.examples import TextExample
+from litebert.tasks.task import Task
 from litebert.text.tokenizer import Tokenizer
 
 SETTINGS = {
@@ -62,9 +69,62 @@ def test_scores_and_what_is_missing(model, tasks, tmp_path):
     assert scored[0].missing == ("SQuAD 2.0", "MNLI")
     assert scored[0].scores["sst2"] % 5 == pytest.approx(0, abs=1e-6)  # of 20 examples, in percent
     assert 0 < scored[0].spread["sst2"] < 50
-    together = score_ensemble([tmp_path / "0", tmp_path / "1"], tasks, device="cpu")
+    together = score_ensemble([tmp_path / "0", tmp_path / "1"], tasks, wanted)
     assert set(together) == {"sst2"}
-    assert together["sst2"] % 5 == pytest.approx(0, abs=1e-6)
+    assert together["sst2"].score % 5 == pytest.approx(0, abs=1e-6)
+    members = [one.scores["sst2"] for one in scored]
+    assert together["sst2"].gain == pytest.approx(together["sst2"].score - sum(members) / 2)
+
+
+@pytest.fixture(scope="module")
+def squad(tmp_path_factory):
+    folder, draw = tmp_path_factory.mktemp("questions") / "squad", random.Random(1)
+    folder.mkdir()
+    for split, count in (("train", 24), ("dev", 16)):
+        paragraphs = []
+        for number in range(count):
+            thing, place = draw.choice(["cat", "dog"]), draw.choice(["house", "garden"])
+            answers = [] if number % 2 else [{"text": place, "answer_start": len(f"The {thing} is in the ")}]
+            asked = {"id": f"{split}{number}", "question": f"Where is the {thing}?", "answers": answers}
+            qas = [{**asked, "is_impossible": not answers}]
+            paragraphs.append({"context": f"The {thing} is in the {place}.", "qas": qas})
+        (folder / f"{split}-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    return folder.parent
+
+
+def test_an_ensemble_of_a_model_and_itself_is_that_model(model, squad, tmp_path, monkeypatch):
+    """The same examples (a limit holds for both) and the same no-answer threshold: nothing is gained."""
+    settings = {**SETTINGS, "max_length": 40, "data": {"limit": 9}}
+    wanted = ("squad2_f1", "squad2_em")
+    alone = score_downstream(model, squad, tmp_path, wanted, settings)
+    written = json.loads((tmp_path / "squad-2.0" / "scores.json").read_text())["splits"]["dev"]
+    for metric, name in (("squad2_f1", "best_f1"), ("squad2_em", "best_exact_match")):
+        assert alone.scores[metric] == pytest.approx(100 * written[name]["value"])
+    asked = []
+    monkeypatch.setattr(
+        ensemble, "predict_split", lambda *a, original=ensemble.predict_split: asked.append(a) or original(*a)
+    )
+    together = score_ensemble([tmp_path, tmp_path], squad, wanted)
+    assert len(asked) == 2  # each member once, for F1 and exact match
+    assert {len(split.examples) for _, _, split, _ in asked} == {9}
+    for metric in wanted:
+        assert together[metric].score == pytest.approx(alone.scores[metric])
+        assert (together[metric].gain, together[metric].error) == (0, 0)
+
+
+def test_a_gain_has_the_error_of_paired_examples():
+    task = Task("sst-2", "classification", labels=("0", "1"), metrics=("accuracy",))
+    draw = random.Random(2)
+    examples = [TextExample(str(i), "text", None, draw.randint(0, 1), "here") for i in range(30)]
+    right = [[draw.random() < share for _ in examples] for share in (0.9, 0.6, 0.5)]
+    said = [
+        [Prediction(e.label if hit else 1 - e.label) for e, hit in zip(examples, hits, strict=True)] for hits in right
+    ]
+    found = compare(task, examples, said[1:], said[0])["accuracy"]
+    gains = [100 * (a - (b + c) / 2) for a, b, c in zip(*right, strict=True)]
+    assert found.score == pytest.approx(100 * sum(right[0]) / 30)
+    assert found.gain == pytest.approx(sum(gains) / 30)
+    assert found.error == pytest.approx(stats.sem(gains))
 
 
 def test_a_table_with_tasks_and_an_ensemble(tasks, tiny_scale, corpus, tmp_path, monkeypatch):
@@ -91,9 +151,17 @@ def test_a_table_with_tasks_and_an_ensemble(tasks, tiny_scale, corpus, tmp_path,
     (tmp_path / "tasks" / "MNLI").mkdir()
     other = dataclasses.replace(plan.cells["one", 0], tasks=str(tmp_path / "tasks"))
     assert missing_metrics(other, plan.cell_folder(other)) == ("mnli",)
+    # There is one ensemble: no seeds to compare it by, and none of its scores for other members.
+    assert set(outcome.results.of("both", "sst2")) == {0}
     (verdict,) = outcome.verdicts
-    assert verdict.test is not None
-    assert verdict.test.method == "t over 2 seeds"
+    assert "both and its members have no spread" in verdict.evidence or "one ensemble" in verdict.evidence
+    gain = outcome.results.gains["both"]["average"]
+    members = outcome.results.of("one", "sst2").values()
+    assert gain.value == pytest.approx(outcome.results.of("both", "sst2")[0] - sum(members) / 2)
+    for options in (Options(seeds=3, tasks=tasks), Options(seeds=2, steps=5, tasks=tasks)):
+        other_plan = make_plan(table, scale, corpus, tmp_path, options, vocabulary=300)
+        assert other_plan.ensemble_file("both") != plan.ensemble_file("both")
+        assert not judged(other_plan).results.of("both", "sst2")
 
 
 def test_data_sets_are_found_where_they_lie(tasks, tmp_path):
@@ -114,3 +182,6 @@ def test_the_two_numbers_of_a_squad_count_as_one():
     scores = {"squad1_f1": 90.0, "squad1_em": 80.0, "sst2": 95.0}
     assert average_of(scores, tuple(scores)) == pytest.approx((85 + 95) / 2)
     assert average_of({}, ("sst2",)) is None
+    errors = {"squad1_f1": 3.0, "squad1_em": 5.0, "sst2": 3.0}
+    assert average_error(errors, tuple(errors)) == pytest.approx((4**2 + 3**2) ** 0.5 / 2)
+    assert average_error({}, ("sst2",)) is None

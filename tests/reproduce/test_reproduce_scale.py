@@ -50,7 +50,17 @@ def test_paper_scale_is_the_papers_recipe():
     assert (model.embedding_size, model.sharing, model.hidden_dropout_prob) == (128, "ffn", 0.1)
     assert (run.steps, run.batch_tokens, run.recipe.max_length) == (125_000, 4096 * 512, 512)
     assert (run.optim.name, run.optim.lr, run.optim.warmup_steps) == ("lamb", 0.00176, 3125)
-    assert load_scale("paper").model_of(load_table("table2").rows["albert-xxlarge"]).hidden_dropout_prob == 0
+
+
+def test_dropout_is_removed_only_where_the_paper_removed_it():
+    def dropout(table, row):
+        return load_scale("paper").model_of(load_table(table).rows[row]).hidden_dropout_prob
+
+    for table, row in (("table2", "albert-xxlarge"), ("table6", "albert-xxlarge"), ("table13", "layers-24")):
+        assert dropout(table, row) == 0.1  # of 125k steps, before Table 8
+    for table in ("table9", "table10"):
+        assert (dropout(table, "bert-large"), dropout(table, "albert-1M"), dropout(table, "albert-1.5M")) == (0.1, 0, 0)
+    assert (dropout("table8", "with"), dropout("table8", "without")) == (0.1, 0)
 
 
 @pytest.mark.parametrize("scale", list(load_scales()))

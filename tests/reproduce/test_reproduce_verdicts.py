@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from litebert.reproduce.measure import Examples
-from litebert.reproduce.results import Place, Results
+from litebert.reproduce.results import Gain, Place, Results
 from litebert.reproduce.statistics import compare_examples, compare_seeds
 from litebert.reproduce.table import Claim, load_table
 from litebert.reproduce.verdicts import answer_of, contrast_error, judge, judge_table
@@ -63,11 +63,11 @@ def test_bounds_are_students():
     assert compare_examples(1.0, 0.5).low == pytest.approx(1 - 1.6449 * 0.5, abs=1e-4)
 
 
-TABLE5 = load_table("table5")
+TABLE5, TABLE10 = load_table("table5"), load_table("table10")
 
 
-def results_of(values, examples=None) -> Results:
-    return Results(TABLE5, "cpu", 1, values, examples=examples or {})
+def results_of(values, examples=None, **others) -> Results:
+    return Results(TABLE5, "cpu", 1, values, examples=examples or {}, **others)
 
 
 def test_one_seed_is_judged_by_examples_taken_in_pairs():
@@ -89,6 +89,74 @@ def test_one_seed_is_judged_by_examples_taken_in_pairs():
     verdict = judge(ABOVE, "mlm", results)
     assert verdict.test is not None
     assert "one seed" in verdict.test.method
+
+
+@pytest.mark.parametrize("contrast", [0.0, 0.36, -20.0])
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_seeds_that_agree_are_no_certainty(contrast, seeds):
+    # 0.1 + 0.2 is not 0.3: the same contrast from other numbers must count as the same.
+    values = {
+        "a": {"l2_roughness": {seed: 0.1 * (seed + 1) + contrast for seed in range(seeds)}},
+        "b": {"l2_roughness": {seed: 0.1 * (seed + 1) for seed in range(seeds)}},
+    }
+    for claim in (ABOVE, NOT_ABOVE):
+        verdict = judge(claim, "l2_roughness", results_of(values))
+        assert verdict.answer == "cannot be told"
+        assert f"{seeds} seeds without any spread" in verdict.evidence
+
+
+def test_seeds_that_agree_are_judged_by_their_examples():
+    count = np.ones(400)
+    right = {"a": np.arange(400) % 4 != 0, "b": np.arange(400) % 2 == 0}  # 75 % and 50 %, in every seed
+    examples = {
+        Place(row, seed): {"mlm": Examples(hits.astype(float), count)} for row, hits in right.items() for seed in (0, 1)
+    }
+    values = {row: {"mlm": {seed: 100 * float(hits.mean()) for seed in (0, 1)}} for row, hits in right.items()}
+    verdict = judge(ABOVE, "mlm", results_of(values, examples))
+    assert verdict.answer == "holds"
+    assert "2 seeds agree, z over examples" in verdict.evidence
+    difference = 100 * (right["a"].astype(float) - right["b"])
+    error = stats.sem(difference) / math.sqrt(2)  # other sequences in each seed
+    assert verdict.test.low == pytest.approx(25 - 1.6449 * error, abs=1e-3)
+    # Models that answer alike have no spread over examples either.
+    same = {place: examples[Place("a", place.seed)] for place in examples}
+    equal = dict.fromkeys("ab", values["a"])
+    assert judge(NOT_ABOVE, "mlm", results_of(equal, same)).answer == "cannot be told"
+    lonely = {row: {"mlm": {0: 75.0}} for row in "ab"}
+    assert judge(NOT_ABOVE, "mlm", results_of(lonely, same)).answer == "cannot be told"
+
+
+def test_more_seeds_are_not_more_questions_of_a_task():
+    values = {"a": {"sst2": {0: 90.0, 1: 90.0, 2: 90.0}}, "b": {"sst2": {0: 88.0, 1: 88.0, 2: 88.0}}}
+    spreads = {Place(row, seed): {"sst2": 1.96} for row in "ab" for seed in range(3)}  # an error of 1 point each
+    test = judge(ABOVE, "sst2", results_of(values, spreads=spreads)).test
+    assert test.low == pytest.approx(2 - 1.6449 * math.sqrt(2), abs=1e-3)
+
+
+def test_a_difference_that_would_have_been_seen_is_never_zero():
+    values = {"a": {"mlm": {0: 50.0, 1: 50.001}}, "b": {"mlm": {0: 40.0, 1: 40.0}}}
+    verdict = judge(ABOVE, "mlm", results_of(values))
+    assert 0 < verdict.test.least_seen < 0.05
+    assert f"a difference of {verdict.test.least_seen:.1g} would have been seen" in verdict.evidence
+
+
+def test_there_is_one_ensemble_and_it_is_held_against_its_members_by_examples():
+    values = {
+        "albert-1M": {"race": {0: 80.0, 1: 80.1, 2: 80.2}, "squad1_f1": {0: 80.0, 1: 80.1, 2: 80.2}},
+        "albert-ensemble": {"race": {0: 82.0}, "squad1_f1": {0: 82.0}},
+        "bert-large": {"race": {0: 70.0, 1: 71.0, 2: 72.0}},
+    }
+    results = Results(TABLE10, "cpu", 3, values, gains={"albert-ensemble": {"race": Gain(1.9, 0.5)}})
+    against_members = next(claim for claim in TABLE10.claims if "albert-ensemble" in claim.of)
+    verdict = judge(against_members, "race", results)
+    assert verdict.answer == "holds"
+    assert verdict.test.method.startswith("one ensemble, z over paired examples")
+    assert verdict.test.low == pytest.approx(1.9 - 1.6449 * 0.5, abs=1e-3)
+    assert judge(against_members, "squad1_f1", results).answer == "cannot be told"  # never compared
+    against_bert = Claim("", ("race",), {"albert-ensemble": 1, "bert-large": -1}, above=0.0)
+    assert "there is one albert-ensemble" in judge(against_bert, "race", results).evidence
+    same = Results(TABLE10, "cpu", 3, values, gains={"albert-ensemble": {"race": Gain(0.0, 0.0)}})
+    assert judge(against_members, "race", same).answer == "cannot be told"
 
 
 def test_what_was_not_measured_cannot_be_told():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,10 +68,18 @@ AVERAGED = (
 )
 
 
-def average_of(scores: dict[str, float], wanted: tuple[str, ...]) -> float | None:
+def average_of(scores: Mapping[str, float], wanted: tuple[str, ...]) -> float | None:
     """The mean over the tasks among `wanted` that were scored: {"sst2": 90, "squad1_f1": 89, "squad1_em": 83} -> 88."""
-    parts = []
-    for names in AVERAGED:
-        if set(names) <= set(wanted) and set(names) <= set(scores):
-            parts.append(sum(scores[name] for name in names) / len(names))
+    parts = _parts(scores, wanted)
     return sum(parts) / len(parts) if parts else None
+
+
+def average_error(errors: Mapping[str, float], wanted: tuple[str, ...]) -> float | None:
+    """The standard error of average_of: tasks are independent, the two numbers of a SQuAD go together."""
+    parts = _parts(errors, wanted)
+    return math.hypot(*parts) / len(parts) if parts else None
+
+
+def _parts(values: Mapping[str, float], wanted: tuple[str, ...]) -> list[float]:
+    known = [names for names in AVERAGED if set(names) <= set(wanted) and set(names) <= set(values)]
+    return [sum(values[name] for name in names) / len(names) for names in known]

@@ -15,8 +15,9 @@ from litebert.config import to_dict
 from litebert.errors import ConfigError
 from litebert.pretraining.config import RunConfig
 from litebert.reproduce.budget import Options, Steps, minutes_per_run, num_seeds, wanted_metrics
-from litebert.reproduce.cell import Cell
+from litebert.reproduce.cell import Cell, read_result
 from litebert.reproduce.corpus import Corpus
+from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.scale import Scale, load_scale
 from litebert.reproduce.table import Row, Table
 
@@ -39,9 +40,19 @@ class Plan:
         """Where a cell is worked on; tables of one reproduction share their cells."""
         return self.out / "cells" / cell.name
 
+    def members_of(self, row: str) -> list[Cell]:
+        """The models of an ensemble, one per seed; none where the row is no ensemble."""
+        return [cell for (name, _), cell in self.cells.items() if name == self.table.rows[row].ensemble_of]
+
     def ensemble_file(self, row: str) -> Path:
-        """Where the scores of an ensemble are kept."""
-        return self.out / "ensembles" / f"{self.table.name}-{row}.json"
+        """Where the scores of an ensemble are kept: other members, or other scores of theirs, make another file."""
+        found = {cell.name: read_result(self.cell_folder(cell))["metrics"] for cell in self.members_of(row)}
+        own = {
+            name: {metric: value for metric, value in metrics.items() if METRICS[metric].source == "task"}
+            for name, metrics in found.items()
+        }
+        digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
+        return self.out / "ensembles" / f"{self.table.name}-{row}-{digest}.json"
 
 
 def make_plan(

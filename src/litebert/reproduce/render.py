@@ -94,6 +94,8 @@ def notes_of(results: Results) -> list[str]:
         results.of(row, n) for row in results.table.rows for n in results.table.columns if METRICS[n].source == "task"
     ):
         notes.append(f"Not measured, for want of data sets (--tasks FOLDER): {', '.join(tasks)}.")
+    if any(results.of(row, "squad2_f1") for row in results.table.rows):
+        notes.append("SQuAD 2.0 is scored at the no-answer threshold that is best on dev, as the paper's is.")
     facts = [facts for facts in results.facts.values() if facts]
     if facts:
         steps, tokens = (sorted({one[name] for one in facts}) for name in ("steps", "tokens"))

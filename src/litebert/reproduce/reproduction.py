@@ -2,7 +2,8 @@
 
 OUT/
   reproduction.json   which tables, with which cells       corpus/   its text, where none was given
-  cells/              one folder per run, shared by tables  report.html, TABLE.md, TABLE.tex, TABLE.json
+  cells/              one folder per run, shared by tables  ensembles/   scores of rows that are ensembles
+  report.html, TABLE.md, TABLE.tex, TABLE.json
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import litebert
+from litebert.config import to_dict
 from litebert.errors import ConfigError, DataError
 from litebert.files import write_atomic
 from litebert.reproduce.budget import Options, plan_steps, wanted_metrics
@@ -78,17 +80,20 @@ def reproduce(
 
 def score_ensembles(plan: Plan) -> None:
     """Score the rows that are ensembles, where all their members are there and they have not been scored yet."""
-    for name, row in plan.table.rows.items():
-        file = plan.ensemble_file(name)
-        if row.ensemble_of is None or plan.tasks is None or file.exists():
+    for row in plan.table.rows:
+        members, file = plan.members_of(row), plan.ensemble_file(row)
+        if not members or plan.tasks is None or file.exists():
             continue
-        from litebert.reproduce.downstream import score_ensemble
+        from litebert.reproduce.ensemble import score_ensemble
 
-        members = [plan.cell_folder(plan.cells[row.ensemble_of, seed]) / "tasks" for seed in range(plan.seeds)]
-        scores = score_ensemble(members, plan.tasks, str(plan.scale.finetune.get("device", {}).get("device", "auto")))
+        scores = score_ensemble([plan.cell_folder(cell) / "tasks" for cell in members], plan.tasks, plan.table.columns)
         if scores:
             file.parent.mkdir(exist_ok=True)
-            write_atomic(file, json.dumps(scores, indent=1))
+            content = {
+                "members": [cell.name for cell in members],
+                "scores": {metric: to_dict(found) for metric, found in scores.items()},
+            }
+            write_atomic(file, json.dumps(content, indent=1))
 
 
 def judged(plan: Plan, failures: Mapping[str, str] | None = None) -> Outcome:

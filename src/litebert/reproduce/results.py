@@ -11,10 +11,17 @@ from typing import Any, NamedTuple
 from litebert.model.count import count_parameters
 from litebert.reproduce.cell import missing_metrics, read_examples, read_result
 from litebert.reproduce.measure import Examples
-from litebert.reproduce.metrics import METRICS, average_of
+from litebert.reproduce.metrics import METRICS, average_error, average_of
 from litebert.reproduce.plan import Plan
 from litebert.reproduce.scale import load_scale
 from litebert.reproduce.table import Table
+
+
+class Gain(NamedTuple):
+    """A difference in percent, and its standard error over examples."""
+
+    value: float
+    error: float
 
 
 class Place(NamedTuple):
@@ -43,6 +50,8 @@ class Results:
     problems: Mapping[Place, str] = field(default_factory=dict)
     #: Data sets that were not found.
     missing_tasks: tuple[str, ...] = ()
+    #: Of ensembles: by how much they are better than their members on average.
+    gains: Mapping[str, Mapping[str, Gain]] = field(default_factory=dict)
     #: The run folder of every trained cell.
     runs: Mapping[Place, Path] = field(default_factory=dict)
 
@@ -79,7 +88,7 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
             found["problems"][place] = (folder / "error.txt").read_text(encoding="utf-8").splitlines()[0]
         elif missing_metrics(cell, folder):
             found["problems"][place] = "not finished"
-    _add_ensembles(plan, values)
+    gains = _add_ensembles(plan, values)
     _derive(table, values)
     return Results(
         table,
@@ -87,16 +96,26 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
         plan.seeds,
         values,
         missing_tasks=tuple(sorted(missing_tasks)),
+        gains=gains,
         **found,
     )
 
 
-def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -> None:
+def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -> dict[str, dict[str, Gain]]:
+    """The scores of ensembles, of which there is one each, and how they stand against their members."""
+    gains: dict[str, dict[str, Gain]] = {}
+    tasks = tuple(metric for metric in plan.table.columns if METRICS[metric].source == "task")
     for row in plan.table.rows:
-        if plan.ensemble_file(row).exists():
-            scores = json.loads(plan.ensemble_file(row).read_text(encoding="utf-8"))
-            # One number, held against each of its members.
-            values[row] |= {metric: dict.fromkeys(range(plan.seeds), value) for metric, value in scores.items()}
+        if not plan.members_of(row) or not plan.ensemble_file(row).exists():
+            continue
+        scores = json.loads(plan.ensemble_file(row).read_text(encoding="utf-8"))["scores"]
+        values[row] |= {metric: {0: found["score"]} for metric, found in scores.items()}
+        gains[row] = {metric: Gain(found["gain"], found["error"]) for metric, found in scores.items()}
+        average = average_of({metric: gain.value for metric, gain in gains[row].items()}, tasks)
+        error = average_error({metric: gain.error for metric, gain in gains[row].items()}, tasks)
+        if average is not None and error is not None:
+            gains[row]["average"] = Gain(average, error)
+    return gains
 
 
 def _derive(table: Table, values: dict[str, dict[str, dict[int, float]]]) -> None:

@@ -63,11 +63,20 @@ def run_cells(cells: Sequence[Cell], folder: Path, jobs: int = 1, say: Say = pri
     if world.size > 1:
         return _run_together(todo, folder, world, say)
     if jobs > 1:
-        # Whoever is timed must be alone on the machine.
-        alone = [cell for cell in todo if cell.speed_run is not None or cell.run.max_minutes is not None]
-        failures = _run_in_processes([cell for cell in todo if cell not in alone], folder, jobs, say)
-        return _run_in_turn(alone, folder, say, failures)
+        together, alone = _split_timed(todo)
+        return _run_in_turn(alone, folder, say, _run_in_processes(together, folder, jobs, say))
     return _run_in_turn(todo, folder, say, {})
+
+
+def _split_timed(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Cells that can share the machine, and those that come last: the timed ones and what begins with their models."""
+    together: list[Cell] = []
+    alone: list[Cell] = []
+    for cell in cells:  # a cell comes after the one that it begins with
+        is_timed = cell.speed_run is not None or cell.run.max_minutes is not None
+        waits = any(other.name == cell.after for other in alone)
+        (alone if is_timed or waits else together).append(cell)
+    return together, alone
 
 
 def _run_in_turn(cells: Sequence[Cell], folder: Path, say: Say, failures: dict[str, str]) -> dict[str, str]:

@@ -66,8 +66,6 @@ class Scale:
         if size.model_type != "bert":
             embedding = _size(self.embedding, row.embedding or size.embedding_size, "embedding", self.name)
         dropout = self.dropout if row.dropout is None else row.dropout
-        if row.dropout is None and row.model == "albert-xxlarge":
-            dropout = 0.0
         changes: dict[str, Any] = {
             "vocab_size": vocabulary or self.vocabulary,
             "embedding_size": embedding,

@@ -3,8 +3,9 @@
 compare_seeds([2.1, 2.9, 2.4])   -> Test(estimate=2.47, low=1.79, high=3.15, least_seen=0.93, method="t over 3 seeds")
 
 Over seeds: Student's t on the contrasts of each seed. The rows of one seed are scored on the same held-out examples,
-and each seed on others, so that their spread holds the luck of training and of the examples. With one seed: the normal
-approximation over held-out sequences, which knows nothing of the luck of training.
+and each seed on others, so that their spread holds the luck of training and of the examples. With one seed, or where
+the seeds happen to agree to the last digit: the normal approximation over held-out examples, which knows nothing of the
+luck of training. No test is certain: without any spread there is none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 
 ALPHA = 0.05  # of each one-sided bound
 POWER = 0.8
+ROUNDING = 1e-9  # differences below this share come from the computer
+ONE_SEED = "one seed, z over examples (not the luck of training)"
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,17 @@ class Test:
     method: str
 
 
-def compare_seeds(contrasts: Sequence[float]) -> Test:
-    """Student's t over two or more seeds, each with its own contrast."""
+def compare_seeds(contrasts: Sequence[float]) -> Test | None:
+    """Student's t over two or more seeds, each with its own contrast; None where they do not differ: [0, 0, 0] -> None.
+
+    Scores are counts of right answers, so a few seeds may agree by chance; that is no proof of an error of zero.
+    """
     from scipy.special import nctdtrinc, stdtrit
 
     values = np.asarray(contrasts, float)
     assert len(values) >= 2
+    if np.ptp(values) <= ROUNDING * max(1.0, float(np.abs(values).max())):
+        return None
     degrees = len(values) - 1
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
     critical = float(stdtrit(degrees, 1 - ALPHA))
@@ -48,18 +56,14 @@ def compare_seeds(contrasts: Sequence[float]) -> Test:
     return Test(mean, mean - critical * error, mean + critical * error, needed * error, method)
 
 
-def compare_examples(estimate: float, error: float) -> Test:
-    """A normal approximation for one seed, whose standard error comes from held-out examples."""
+def compare_examples(estimate: float, error: float, method: str = ONE_SEED) -> Test | None:
+    """A normal approximation whose standard error comes from held-out examples; None where that is zero."""
     from scipy.special import ndtri
 
+    if not error > ROUNDING:
+        return None
     critical, needed = float(ndtri(1 - ALPHA)), float(ndtri(1 - ALPHA) + ndtri(POWER))
-    return Test(
-        estimate,
-        estimate - critical * error,
-        estimate + critical * error,
-        needed * error,
-        "one seed, z over examples (not the luck of training)",
-    )
+    return Test(estimate, estimate - critical * error, estimate + critical * error, needed * error, method)
 
 
 def exact(estimate: float) -> Test:

@@ -14,6 +14,7 @@ more, it is denied in one of twenty at most.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,8 +51,13 @@ class Verdict:
         estimate = f"{value} against {reference:g}{unit}" if reference else f"{value}{unit}"
         if test.method == "exact":
             return f"{estimate}, exact"
-        seen = f"a difference of {test.least_seen:.{digits}f} would have been seen"
+        seen = f"a difference of {_least(test.least_seen, digits)} would have been seen"
         return f"{estimate}, 90 % interval {low} to {high}, {test.method}; {seen}"
+
+
+def _least(value: float, digits: int) -> str:
+    """Never a zero: (1.23, 1) -> "1.2", (0.0123, 1) -> "0.01"."""
+    return f"{value:.{digits}f}" if value >= 10**-digits else f"{value:.1g}"
 
 
 def judge_table(results: Results) -> list[Verdict]:
@@ -101,12 +107,45 @@ def _test(claim: Claim, metric: str, results: Results) -> Test | str:
     ]
     if METRICS[metric].source == "count":
         return exact(contrasts[0])
-    if len(seeds) > 1:
-        return compare_seeds(contrasts)
-    error = contrast_error(claim, metric, seeds[0], results)
-    if error is None:
-        return f"{METRICS[metric].title}: one run has no spread; run several seeds"
-    return compare_examples(contrasts[0], error)
+    ensemble = next((row for row in claim.of if _members_of(row, results)), None)
+    if ensemble is not None:
+        return _test_ensemble(claim, ensemble, metric, results)
+    test = compare_seeds(contrasts) if len(seeds) > 1 else None
+    if test is None:
+        test = _test_examples(claim, metric, seeds, contrasts, results)
+    if test is None and len(seeds) > 1:
+        return f"{METRICS[metric].title}: {len(seeds)} seeds without any spread say nothing; run more of them"
+    return test or f"{METRICS[metric].title}: one run has no spread; run several seeds"
+
+
+def _test_examples(
+    claim: Claim, metric: str, seeds: Sequence[int], contrasts: Sequence[float], results: Results
+) -> Test | None:
+    """By the examples alone: for one seed, or for several that agree; None where their error is not known."""
+    errors = [contrast_error(claim, metric, seed, results) for seed in seeds]
+    known = [error for error in errors if error is not None]
+    if len(known) < len(errors):
+        return None
+    if len(seeds) == 1:
+        return compare_examples(contrasts[0], known[0])
+    # Every seed is asked other held-out sequences, but the same questions of a task: more seeds are not more of those.
+    error = float(np.mean(known)) if METRICS[metric].source == "task" else math.hypot(*known) / len(known)
+    method = f"{len(seeds)} seeds agree, z over examples (not the luck of training)"
+    return compare_examples(float(np.mean(contrasts)), error, method)
+
+
+def _members_of(row: str, results: Results) -> str | None:
+    return results.table.rows[row].ensemble_of if row in results.table.rows else None
+
+
+def _test_ensemble(claim: Claim, row: str, metric: str, results: Results) -> Test | str:
+    """There is one ensemble, whatever the seeds: it and its members are compared question by question."""
+    gain = results.gains.get(row, {}).get(metric)
+    if gain is None or dict(claim.of) != {row: 1, _members_of(row, results): -1}:
+        return f"{METRICS[metric].title}: there is one {row}, and no spread to compare it by"
+    method = "one ensemble, z over paired examples (not the luck of training)"
+    test = compare_examples(gain.value - claim.reference, gain.error, method)
+    return test or f"{METRICS[metric].title}: {row} and its members have no spread over examples"
 
 
 def contrast_error(claim: Claim, metric: str, seed: int, results: Results) -> float | None:
