@@ -11,6 +11,8 @@ from small_models import LABELS, small_model
 from small_vocabularies import english
 
 import litebert.default
+from litebert.cli.predict_input import _read_lines
+from litebert.errors import InputError
 from litebert.model.hub import save_model
 from litebert.predict.predictor import Predictor
 
@@ -165,3 +167,22 @@ def test_without_a_model_the_default_is_asked_for(cli, folder, monkeypatch, tmp_
     done = cli("predict", "fill-mask", "anna [MASK]")
     assert done.code == 2
     assert "carries no model" in done.err
+
+
+def test_lines_of_a_pipe_are_texts_or_objects():
+    """The first line says which; a gap would move the answers away from their texts."""
+
+    def read(
+        text: str, name: str = "stdin", fields: tuple[str, ...] = ("text", "pair"), required: int = 1
+    ) -> list[dict]:
+        return [row for _, row in _read_lines(io.StringIO(text), name, fields, False, required)]
+
+    assert read('{"text": "a", "pair": "b"}\n{"text": "c"}\n') == [{"text": "a", "pair": "b"}, {"text": "c"}]
+    assert read('{"other": 1}\nplain\n') == [{"text": '{"other": 1}'}, {"text": "plain"}]
+    assert read("a\nb\n\n\n") == [{"text": "a"}, {"text": "b"}]
+    with pytest.raises(InputError, match="stdin, line 2: empty"):
+        read("a\n\nb\n")
+    with pytest.raises(InputError, match="stdin: holds no text"):
+        read("\n\n")
+    with pytest.raises(InputError, match="litebert evaluate MODEL --data x.csv"):
+        read("text,label\n", "x.csv")

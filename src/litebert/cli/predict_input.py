@@ -22,8 +22,9 @@ def read_rows(
 ) -> Iterator[Row]:
     """The fields of each input, with its place for messages.
 
-    `given` are the arguments; without any, the lines of `file` or of a pipe are read: plain text where one field
-    suffices (`required`), else, and in files that end in .jsonl, JSON objects. `whole` makes one text of all lines.
+    `given` are the arguments; without any, the lines of `file` or of a pipe are read: JSON objects where several fields
+    are needed (`required`), where the file is called .jsonl or .ndjson, or where the first line is such an object; else
+    plain text, one per line. `whole` makes one text of all lines.
     """
     required = len(fields) if required is None else required
     if given:
@@ -54,20 +55,38 @@ def read_rows(
 
 
 def _read_lines(lines: TextIO, name: str, fields: tuple[str, ...], whole: bool, required: int) -> Iterator[Row]:
-    as_json = name.endswith(".jsonl") or required > 1
+    if name.endswith((".csv", ".tsv", ".parquet")):
+        raise InputError(
+            f"{name}: a table; predict reads plain lines or JSON lines. litebert evaluate MODEL --data {name} reads tables"
+        )
     if whole:
         yield f"{name}: ", {fields[0]: lines.read()}
         return
-    found = False
+    as_json: bool | None = True if name.endswith((".jsonl", ".ndjson")) or required > 1 else None
+    found, empty = False, 0
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\n")
         if not line.strip():
+            empty = empty or number
             continue
+        if empty:  # not at the end: left out, the answers would no longer stand beside their lines
+            raise InputError(f"{name}, line {empty}: empty; every line is a text")
         found = True
         where = f"{name}, line {number}: "
+        if as_json is None:
+            as_json = _holds(line, fields[0])
         yield where, _parse(line, where, fields, required) if as_json else {fields[0]: line}
     if not found:
         raise InputError(f"{name}: holds no text")
+
+
+def _holds(line: str, field: str) -> bool:
+    """Whether a line is a JSON object with this field, which no text looks like by chance."""
+    try:
+        data = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    return isinstance(data, dict) and field in data
 
 
 def _parse(line: str, where: str, fields: tuple[str, ...], required: int) -> dict[str, Any]:
