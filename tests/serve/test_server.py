@@ -136,8 +136,9 @@ def test_names_of_models(tmp_path, monkeypatch):
     assert name_models([]) == {"default": "default"}
     assert name_models(["runs/sst2/", "qa=runs/squad"]) == {"sst2": "runs/sst2/", "qa": "runs/squad"}
     assert name_models(["runs/lr=3"]) == {"lr=3": "runs/lr=3"}
+    assert name_models(["runs/a/best", "runs/b/model"]) == {"a": "runs/a/best", "b": "runs/b/model"}
     with pytest.raises(ConfigError, match="two models"):
-        name_models(["a/best", "b/best"])
+        name_models(["a/sst2", "b/sst2"])
 
 
 def test_the_command_serves_a_model_folder(tiny_folders):

@@ -57,7 +57,7 @@ def read_rows(
 def _read_lines(lines: TextIO, name: str, fields: tuple[str, ...], whole: bool, required: int) -> Iterator[Row]:
     if name.endswith((".csv", ".tsv", ".parquet")):
         raise InputError(
-            f"{name}: a table; predict reads plain lines or JSON lines. litebert evaluate MODEL --data {name} reads tables"
+            f"{name}: a table; predict reads lines of text or JSON. For tables: litebert evaluate MODEL --data {name}"
         )
     if whole:
         yield f"{name}: ", {fields[0]: lines.read()}
@@ -69,12 +69,12 @@ def _read_lines(lines: TextIO, name: str, fields: tuple[str, ...], whole: bool, 
         if not line.strip():
             empty = empty or number
             continue
-        if empty:  # not at the end: left out, the answers would no longer stand beside their lines
+        if as_json is None:
+            as_json = _holds(line, fields[0])
+        if empty and not as_json:  # left out, the answers would no longer stand beside their lines
             raise InputError(f"{name}, line {empty}: empty; every line is a text")
         found = True
         where = f"{name}, line {number}: "
-        if as_json is None:
-            as_json = _holds(line, fields[0])
         yield where, _parse(line, where, fields, required) if as_json else {fields[0]: line}
     if not found:
         raise InputError(f"{name}: holds no text")

@@ -65,7 +65,9 @@ def name_models(models: list[str]) -> dict[str, str]:
         if equals and not (name and path):
             raise ConfigError(f"{text}: expected NAME=FOLDER")
         if not equals:
-            name, path = Path(text).resolve().name, text
+            folder = Path(text).resolve()
+            # A run's folder says more than the "best" or "model" in it.
+            name, path = (folder.parent if folder.name in ("best", "model") else folder).name, text
         if name in named:
             raise ConfigError(f"two models are called {name!r}; tell them apart with NAME=FOLDER")
         named[name] = path

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 import traceback
@@ -30,8 +31,8 @@ class JsonLines(logging.Formatter):
         if record.name == LOGGER.name:
             line["event"] = record.msg
             line |= getattr(record, "fields", {})
-        else:  # uvicorn's: the template of the message, without what would be put into it
-            line |= {"event": "server", "message": str(record.msg)}
+        else:  # uvicorn's: the template of the message, without what would be put into it (a process id, say)
+            line |= {"event": "server", "message": re.sub(r" ?\[?%[sdr]\]?", "", str(record.msg))}
         if record.exc_info and record.exc_info[1]:
             line |= describe_exception(record.exc_info[1])
         return json.dumps(line)
