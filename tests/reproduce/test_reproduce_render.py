@@ -109,6 +109,9 @@ def test_what_is_missing_is_said(table5):
     facts = {"steps": 500, "tokens": 511_234, "device": "CPU"}
     ran = outcome_of("table7", {}, facts={Place("base", 0): facts, Place("more", 0): {**facts, "steps": 700}})
     assert "Each of our runs: 500 to 700 steps, 511k tokens, on CPU." in notes_of(ran.results)
+    asked = outcome_of("table7", {"base": {"squad2_f1": {0: 70.0}, "squad2_em": {0: 65.0}}})
+    assert any("no-answer threshold that is best on dev" in note for note in notes_of(asked.results))
+    assert not any("threshold" in note for note in notes_of(nothing.results))
     some = outcome_of("table7", {}, missing_tasks=("RACE",))
     assert "Data sets that are missing: RACE." in notes_of(some.results)
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
+import litebert
 from litebert.pretraining import run as pretraining_run
 from litebert.reproduce import cell as cell_module
 from litebert.reproduce.budget import Options
@@ -151,6 +161,100 @@ def test_several_cells_at_once_in_processes_of_their_own(plan, said):
     assert "nowhere/at-all" in failures[bad.name]
     assert not missing_metrics(cells[1], folder / cells[1].name)
     assert load_cell(folder / cells[1].name).run.device.threads >= 1
+
+
+def test_what_begins_with_a_timed_cell_waits_for_it(tiny_scale, corpus, tmp_path, said, monkeypatch):
+    rows = {"shallow": {"layers": 1}, "deep": {"layers": 3, "after": "shallow"}}
+    table = make_table("table11", {**TABLE, "row": {"model": "albert-large"}, "rows": rows})
+    plan = make_plan(table, tiny_scale, corpus, tmp_path, Options(seeds=1), vocabulary=300)
+    shallow, deep = merge_cells([plan.cells])
+    # A cell with a wall-clock limit has the machine for itself, after all that can share it.
+    timed = dataclasses.replace(shallow, run=dataclasses.replace(shallow.run, max_minutes=5.0))
+    assert run_cells([timed, deep], tmp_path / "cells", jobs=2, say=said.append) == {}
+    assert [line.split()[1] for line in said] == [shallow.name, deep.name]
+    # Where it fails, the other is not tried.
+    monkeypatch.setattr(cell_module, "pretrain", refuse)
+    failures = run_cells([timed, deep], tmp_path / "again", jobs=2, say=said.append)
+    assert failures[deep.name] == f"begins with the model of {shallow.name}, which failed"
+
+
+def test_sigterm_is_passed_on_to_every_cell_and_they_are_waited_for(plan, said, tmp_path, monkeypatch):
+    # In place of Python: a "cell" that goes on until it is told to stop, and takes its time to write a checkpoint.
+    fake = tmp_path / "python"
+    fake.write_text(
+        "#!/bin/sh\n"
+        """trap 'sleep 0.2; echo saved > "$3/checkpoint"; exit 143' TERM\n"""
+        """echo $$ > "$3/begun"; while :; do sleep 0.02; done\n"""
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    folders = [plan.cell_folder(cell) for cell in plan.cells.values()]
+
+    def stop_us_when_all_have_begun():
+        while not all((folder / "begun").exists() for folder in folders):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_us_when_all_have_begun, daemon=True).start()
+    with pytest.raises(CellStopped) as caught:
+        work(plan, said, jobs=2)
+    assert caught.value.signal == signal.SIGTERM
+    for folder in folders:
+        assert (folder / "checkpoint").read_text() == "saved\n"
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((folder / "begun").read_text()), 0)
+    assert not said  # stopped is not failed
+
+
+PROCESS = """
+import sys
+from pathlib import Path
+from litebert.pretraining import run
+from litebert.reproduce.cell import load_cell
+from litebert.reproduce.runner import run_cells
+
+run.measure_peak = lambda device: 1e9
+folder = Path(sys.argv[1])
+cells = [load_cell(folder / name) for name in sys.argv[2:]]
+print(run_cells(cells, folder, say=lambda line: print("said", line)))
+"""
+
+
+def test_under_torchrun_all_train_and_the_main_process_measures(plan, said, monkeypatch):
+    """This process is the first of two; a cell that fails in both does not stop the rest."""
+    cell = plan.cells["sop", 0]
+    run = dataclasses.replace(cell.run, batch_tokens=2 * cell.run.batch_tokens)  # a row for each
+    bad = dataclasses.replace(cell, name="bad", run=dataclasses.replace(run, init_from="nowhere/at-all"))
+    after = dataclasses.replace(cell, name="after-bad", run=run, after="bad")
+    sound = dataclasses.replace(cell, name="sound", run=run)
+    cells, folder = [bad, after, sound], plan.out / "cells"
+    for cell in cells:
+        save_cell(cell, folder / cell.name)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    environment = {**os.environ, **world, "RANK": "1", "LOCAL_RANK": "1"}
+    environment["PYTHONPATH"] = str(Path(litebert.__file__).parent.parent)
+    command = [sys.executable, "-c", PROCESS, str(folder), *(cell.name for cell in cells)]
+    other = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for name, value in {**world, "RANK": "0", "LOCAL_RANK": "0"}.items():
+            monkeypatch.setenv(name, value)
+        failures = run_cells(cells, folder, say=said.append)
+        output, _ = other.communicate(timeout=60)
+    finally:
+        other.kill()
+    assert other.returncode == 0, output
+    assert list(failures) == ["bad", "after-bad"], failures
+    assert failures["after-bad"] == "begins with the model of bad, which failed"
+    assert "nowhere/at-all" in (folder / "bad" / "error.txt").read_text()
+    assert "'after-bad'" in output
+    assert "said" not in output
+    assert [line.split()[1] for line in said] == [cell.name for cell in cells]
+    assert not missing_metrics(sound, folder / sound.name)
+    facts = json.loads((folder / "sound" / "run" / "run.json").read_text())
+    assert (facts["completed"], facts["hardware"]["processes"]) == (True, 2)
 
 
 def test_a_request_to_stop_gets_through(plan, said, monkeypatch):

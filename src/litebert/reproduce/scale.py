@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,8 @@ class Scale:
         return run_config(override(run, settings))
 
 
-def load_scales() -> dict[str, Scale]:
+@functools.cache
+def load_scales() -> Mapping[str, Scale]:
     """All scales by name."""
     text = resources.files("litebert.reproduce").joinpath("scales.yaml").read_text(encoding="utf-8")
     return {
