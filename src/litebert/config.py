@@ -36,7 +36,7 @@ def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in fields:
-            raise ConfigError(f"{_join(where, str(key))}: unknown key{did_you_mean(str(key), fields)}")
+            raise ConfigError(f"{_join(where, str(key))}: unknown key{_hint(cls, str(key), value)}")
         values[key] = coerce(value, hints[key], _join(where, key))
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -187,6 +187,26 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
         hint, hint
     )
     raise ConfigError(f"{where}: expected {name}, got {value!r}")
+
+
+def _hint(cls: type, key: str, value: Any) -> str:
+    """What may be meant: a key of that name elsewhere (schedule.steps -> steps, lr -> optim.lr), or a similar one."""
+    paths = _paths(cls)
+    ends = [str(name) for name in value] if isinstance(value, Mapping) else [key]
+    same = [path for path in paths if path.split(".")[-1] in ends]
+    if same:
+        return "; did you mean " + " or ".join(map(repr, same[:3])) + "?"
+    return did_you_mean(key, [path for path in paths if "." not in path])
+
+
+def _paths(cls: type, prefix: str = "") -> list[str]:
+    """All keys of a config, those of its parts with dots: ["steps", "optim", "optim.lr", ...]."""
+    paths = []
+    for name, hint in typing.get_type_hints(cls).items():
+        paths.append(prefix + name)
+        if dataclasses.is_dataclass(hint):
+            paths += _paths(typing.cast(type, hint), f"{prefix}{name}.")
+    return paths
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,9 @@ import shutil
 import pytest
 from toy_tasks import make_files, make_model, rows_of, write_rows
 
+from litebert.finetune.config import finetune_config
 from litebert.finetune.results import read_scores
+from litebert.finetune.start import describe_length
 
 SETTINGS = ("batch=8", "steps=6", "max_length=40", "optim.lr=0.01", "log.evaluate_every=3", "device.threads=1")
 # kind, seed of the files (an odd one has questions without an answer), files that servers take
@@ -95,6 +97,9 @@ def test_the_readmes_commands_for_ones_own_labels(cli, toy_model, tmp_path, monk
     )
     assert tuned.code == 0, tuned
     assert "median" in tuned.out
+    assert "always '" in tuned.out
+    assert "predictions:" not in tuned.out
+    assert "unknown to the model's vocabulary" not in tuned.out
     scored = cli("evaluate", "mine/best", "--data", "test.csv")
     assert scored.code == 0, scored
     assert "95 % interval" in scored.out
@@ -130,6 +135,7 @@ def test_seeds_and_rates_in_one_command_that_skips_what_is_done(cli, toy_model, 
         assert (setting["min"], setting["max"]) == (min(by_lr[setting["lr"]]), max(by_lr[setting["lr"]]))
     assert summary["completed"]
     assert "median" in done.out
+    assert f"predictions: {tmp_path / 'study' / summary['best'] / 'predictions'}" in done.out
     best = tmp_path / "study" / "best" / "model.safetensors"
     assert best.read_bytes() == (tmp_path / "study" / summary["best"] / "best" / "model.safetensors").read_bytes()
     page = cli("report", tmp_path / "study", "--out", tmp_path / "page.html")
@@ -212,6 +218,8 @@ def test_korean_files_and_named_columns(cli, tmp_path):
     assert done.code == 0, done
     line = json.loads((tmp_path / "run" / "predictions" / "dev.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert line["gold"] == "긍정"
+    assert done.out.count("100 % of the tokens of the training texts are unknown to the model's vocabulary") == 1
+    assert "litebert tokenizer train" in done.out
     assert "긍정" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
@@ -225,6 +233,9 @@ def test_korean_files_and_named_columns(cli, tmp_path):
         (["--seeds", "0"], "--seeds: must be at least 1"),
         (["--recipe", "v3"], "no recipe 'v3'"),
         (["--set", "epoch=3"], "epoch: unknown key; did you mean 'epochs'"),
+        (["--set", "schedule.steps=30"], "schedule: unknown key; did you mean 'steps'?"),
+        (["--set", "lr=1e-5"], "lr: unknown key; did you mean 'optim.lr'?"),
+        (["--task", "sst-3", "--data", "nowhere"], "no task 'sst-3'; did you mean 'sst-2'"),
         (["--model", "nowhere/at/all"], "nowhere/at/all: no such folder"),
         (["--resume", "yes"], "--resume: 'yes' is not one of"),
         (["--dev", "none.csv"], "none.csv"),
@@ -252,6 +263,7 @@ def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
     data = make_files(tmp_path, "classification")["dev"]
     assert "does not say what it was trained for" in cli("evaluate", toy_model, "--data", data).err
     assert "leave out --task" in cli("evaluate", toy_model, "--text", data, "--data", data).err
+    assert "no task 'sst-3'" in cli("evaluate", toy_model, "--task", "sst-3", "--data", "nowhere").err
 
 
 def test_evaluate_refuses_a_model_of_other_labels(cli, toy_model, tmp_path):
@@ -264,6 +276,10 @@ def test_evaluate_refuses_a_model_of_other_labels(cli, toy_model, tmp_path):
     done = cli("evaluate", tmp_path / "run" / "best", other, "--data", files["dev"], "--threads", "1")
     assert done.code == 2, done
     assert "was trained for classification with the labels no, yes" in done.err
+    headless = cli("evaluate", tmp_path / "run" / "best", toy_model, "--data", files["dev"], "--threads", "1")
+    assert headless.code == 2
+    assert "holds no classification head" in headless.err
+    assert "train one with `litebert finetune`" in headless.err
 
 
 def test_the_list_of_recipes(cli):
@@ -271,3 +287,11 @@ def test_the_list_of_recipes(cli):
     assert done.code == 0, done
     for word in ("small", "cpu", "frozen", "v1/ v2/sst-2", "20,935 steps", "v2/race"):
         assert word in done.out
+
+
+@pytest.mark.parametrize(
+    ("settings", "length"),
+    [({"epochs": 1}, "1 epoch"), ({"epochs": 2.5}, "2.5 epochs"), ({"steps": 1}, "1 step"), ({"steps": 8}, "8 steps")],
+)
+def test_lengths_in_words(settings, length):
+    assert describe_length(finetune_config({"recipe": "base", **settings})) == length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from html.parser import HTMLParser
 
@@ -105,3 +106,19 @@ def test_only_fine_tuning_folders_get_this_page(tmp_path):
     (tmp_path / "summary.json").write_text("{}")
     with pytest.raises(DataError, match=r"summary\.json: cannot be read"):
         write_report_of(tmp_path)
+
+
+def test_the_speed_is_the_same_in_the_tile_and_under_the_chart(toy_model, tmp_path):
+    files = make_files(tmp_path / "files", "token-classification")
+    config = tiny_config(toy_model, files, "token-classification", steps=1, log={"report_every": 1})
+    finetune(config, tmp_path / "run", quiet=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = [
+        {"step": step, "kind": "train", "loss": 1.0, "examples_per_second": 100.0 + 50 * (step % 2)}
+        for step in range(1, 101)
+    ]
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = write_run_page(tmp_path / "run").read_text(encoding="utf-8")
+    (tile,) = re.findall(r"<dt>Tags per second</dt><dd>([^<]+)</dd>", page)
+    (chart,) = re.findall(r'<h3 id="examples-per-second-title">Tags per second</h3><span class="now">([^<]+)<', page)
+    assert tile == chart

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import statistics
 
 import pytest
+from rich.console import Console
 from toy_tasks import make_files, tiny_config
 
 from litebert.errors import ConfigError
+from litebert.files import write_atomic
 from litebert.finetune import run as run_module
 from litebert.finetune.page import write_study_page
 from litebert.finetune.results import Scores
 from litebert.finetune.run import FinetuneResult, FinetuningStoppedError
-from litebert.finetune.study import Member, Study, run_study
+from litebert.finetune.study import Member, Study, print_study, run_study, write_summary
 from litebert.tasks.metrics import Metric
 
 
@@ -30,7 +33,6 @@ def test_median_spread_and_best(tmp_path):
     first, second = study.settings
     assert (first.median, second.median) == (0.7, 0.8)
     assert first.spread == pytest.approx(statistics.stdev(values[1e-5]))
-    assert first.middle.value == 0.7
     assert study.best.value == 0.9  # the best run, and the rate with the best median, are not the same
     assert study.best_setting.lr == 2e-5
 
@@ -72,3 +74,41 @@ def test_a_rate_that_diverges_does_not_end_the_search(toy_model, tmp_path, monke
 def test_no_seeds(toy_model, tmp_path):
     with pytest.raises(ConfigError, match="--seeds: must be at least 1"):
         run_study(tiny_config(toy_model, {"train": "a.csv"}), tmp_path / "study", seeds=0)
+
+
+def shown(study):
+    out = io.StringIO()
+    print_study(study, Console(file=out, width=200))
+    return out.getvalue()
+
+
+def test_beside_a_median_stand_the_seeds_and_no_interval_of_one_run(tmp_path):
+    study = Study(tmp_path, (member(1e-5, 0, 0.4), member(1e-5, 1, 0.6)))
+    (row,) = [line for line in shown(study).splitlines() if "median" in line and "±" in line and "1e-05" in line]
+    assert row.split() == ["1e-05", "median", "50.0", "seeds", "40.0", "–", "60.0", "±", "14.14"]
+    write_summary(study)
+    (setting,) = json.loads((tmp_path / "summary.json").read_text())["settings"]
+    assert (setting["median"], setting["min"], setting["max"]) == (0.5, 0.4, 0.6)
+    assert "interval" not in setting
+
+
+@pytest.mark.parametrize(
+    ("values", "constant", "warned"),
+    [
+        ((0.9, 0.85), 0.5, False),
+        ((0.55, 0.5), 0.5, True),  # the constant lies within the best run's interval
+        ((0.9, 0.3, 0.3), 0.5, True),  # one lucky seed
+    ],
+)
+def test_a_study_is_compared_with_the_constant(tmp_path, values, constant, warned):
+    study = Study(tmp_path, tuple(member(1e-5, seed, value) for seed, value in enumerate(values)))
+    (tmp_path / study.best.name).mkdir()
+    write_atomic(tmp_path / study.best.name / "baselines.json", json.dumps({"accuracy": {"always 'a'": constant}}))
+    out = shown(study)
+    assert f"always 'a': accuracy {100 * constant:.1f}" in out
+    assert ("not clearly better" in out) == warned
+
+
+def test_of_an_error_the_upper_end_of_the_interval_is_the_bad_one():
+    assert member(1e-5, 0, 0.6, "rmse").result.scores.pessimistic == pytest.approx(0.7)
+    assert member(1e-5, 0, 0.6).result.scores.pessimistic == pytest.approx(0.5)

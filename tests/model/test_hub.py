@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 
 import pytest
@@ -240,3 +241,20 @@ def test_saving_keeps_other_files_but_no_stale_weights(folder):
     (folder / "pytorch_model.bin").write_text("old")
     save_model(PretrainingModel(TINY), folder)
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "spiece.model"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mnie/best", "mnie/best: no such folder; did you mean 'mine'?"),
+        ("mine/best", "mine/best: no such folder; is the run in mine not finished?"),
+        ("mine/models", "mine/models: no such folder; did you mean 'model'?"),
+        ("nowhere/at/all", "nowhere/at/all: no such folder"),
+    ],
+)
+def test_a_path_that_is_not_there_is_not_asked_of_the_hub(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine" / "model").mkdir(parents=True)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the Hub was asked"))
+    with pytest.raises(CheckpointError, match=re.escape(message)):
+        load_model(name)

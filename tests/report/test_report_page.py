@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -175,6 +176,13 @@ def test_events_are_marked_and_listed(one):
     assert len(one.all("path", class_="mark resume")) == len(CHARTS)
     assert "step 820: loss nan at step 820: step skipped" in one.text("title")
     assert "depth 2, length 64" in one.text("td")
+    # The legend has a triangle of each colour that is drawn.
+    drawn = {a["class"].split()[1] for a in one.all("path") if (a.get("class") or "").startswith("mark ")}
+    keys = {a["class"].split()[2] for a in one.all("i") if (a.get("class") or "").startswith("key event ")}
+    assert keys == drawn == {"skip", "resume"}
+    style = files("litebert.report").joinpath("page.css").read_text(encoding="utf-8")
+    for kind in ("skip", "rollback", "resume"):
+        assert f".mark.{kind}, .key.{kind} {{ color:" in style
 
 
 def test_many_events_do_not_fill_the_page(tmp_path):
@@ -227,6 +235,9 @@ def test_a_run_that_has_hardly_begun(tmp_path, lines):
     page = Page(draw_page([read_run(folder)]))
     assert page.charts == (CHARTS if lines else set())
     assert ("No curves yet" in page.text("p")) == (lines == 0)
+    # One or two reports are no line to see, so their points are drawn.
+    dots = page.all("path", class_="curve train run-0 dots")
+    assert bool(dots) == (lines in (1, 2))
 
 
 def test_every_optional_piece_may_be_missing(tmp_path):

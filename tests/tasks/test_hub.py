@@ -6,10 +6,11 @@ import importlib.util
 import json
 
 import datasets
+import huggingface_hub
 import pytest
 
 from litebert.errors import DataError
-from litebert.tasks.hub import NAMES
+from litebert.tasks.hub import NAMES, PATIENCE
 from litebert.tasks.read import named_tasks, read_task
 
 
@@ -110,3 +111,30 @@ def test_what_goes_wrong_is_told(hub, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="needs the package datasets"):
         read_task("rte")
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(hub, monkeypatch):
+    asked, seen = [], []
+
+    class Session:
+        def head(self, address, timeout):
+            asked.append((address, timeout))
+            raise OSError("no network")
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.utils, "get_session", Session)
+    load = datasets.load_dataset
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *what: seen.append(huggingface_hub.constants.HF_HUB_OFFLINE) or load(*what)
+    )
+    with pytest.raises(DataError, match=r"^rte: give the official files with --data FOLDER"):
+        read_task("rte")
+    assert asked == [(huggingface_hub.constants.ENDPOINT, PATIENCE)]
+    assert seen == [True]  # so that only the cache was looked into
+    assert (huggingface_hub.constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE) == (False, False)
+
+
+def test_the_name_of_the_task_is_looked_at_first():
+    with pytest.raises(DataError, match="no task 'sst-3'; did you mean 'sst-2'"):
+        read_task("sst-3", folder="nowhere")

@@ -45,6 +45,11 @@ def test_cpu_runs_in_fp32_uncompiled(gpus):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
 
+@pytest.mark.parametrize(("threads", "name"), [(1, "CPU, 1 thread"), (2, "CPU, 2 threads")])
+def test_threads_in_words(threads, name):
+    assert open_device(DeviceConfig(device="cpu", threads=threads)).name == name
+
+
 def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):
     gpus(2)
     monkeypatch.setattr(device_module.importlib.util, "find_spec", lambda name: object())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ def _read(folder: Path, data: TaskData) -> Rung:
 
 
 def _read_study(folder: Path, data: TaskData) -> Rung:
-    """The run in the middle of the seeds of the best learning rate."""
-    from litebert.finetune.results import read_scores
+    """The median of each score over the seeds of the best learning rate; an interval belongs to one run, so none."""
+    from litebert.finetune.results import read_scores, show_spread, show_value
 
     try:
         summary: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
@@ -62,13 +63,32 @@ def _read_study(folder: Path, data: TaskData) -> Rung:
         ]
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
         raise DataError(f"{folder / 'summary.json'}: cannot be read as a study of runs: {error!r}") from None
-    scored = sorted((scores.goodness, str(run), scores) for run, scores in runs if scores is not None)
+    scored = {run: scores for run, scores in runs if scores is not None and scores.value is not None}
     if not scored:
         raise DataError(f"{folder}: no run in there has been scored")
-    _, middle, scores = scored[(len(scored) - 1) // 2]
-    _check_examples(Path(middle), data)
-    what = f"fine-tuned, the median of {len(scored)} seeds (± {100 * setting['spread']:.2f})"
-    return Rung(str(folder), what, _shared(scores.splits, data))
+    for run in scored:
+        _check_examples(run, data)
+    if len(scored) == 1:
+        [only] = scored.values()
+        return Rung(str(folder), f"fine-tuned, the best of its run on {only.metric}", _shared(only.splits, data))
+    splits = _medians([scores.splits for scores in scored.values()])
+    metric = summary["metric"]
+    low, high = (show_value(setting[end], metric) for end in ("min", "max"))
+    spread = show_spread(setting["spread"], metric)
+    what = f"fine-tuned, the median of {len(scored)} seeds ({metric} {low} – {high} over seeds, ± {spread})"
+    return Rung(str(folder), what, _shared(splits, data))
+
+
+def _medians(runs: Sequence[Mapping[str, Mapping[str, Metric]]]) -> dict[str, dict[str, Metric]]:
+    """Each score's median over runs, where all have it."""
+    return {
+        split: {
+            name: Metric(statistics.median(run[split][name].value for run in runs))
+            for name in metrics
+            if all(name in run.get(split, {}) for run in runs)
+        }
+        for split, metrics in runs[0].items()
+    }
 
 
 def _check_examples(run: Path, data: TaskData) -> None:

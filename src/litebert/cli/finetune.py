@@ -72,6 +72,8 @@ def finetune(
         raise typer.Exit(128 + result.signal)
     print(f"model:  {result.model}")
     print(f"report: {result.report}")
+    if result.predictions is not None:
+        print(f"predictions: {result.predictions}")
     print(f"next:   litebert evaluate {result.model} --data FILE")
 
 
@@ -100,6 +102,7 @@ def _print_recipes() -> None:
 
     from litebert.finetune.config import finetune_config
     from litebert.finetune.recipes import RECIPES
+    from litebert.finetune.start import describe_length
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in ("recipe", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):
@@ -113,7 +116,7 @@ def _print_recipes() -> None:
             name.replace("v1/", "v1/ v2/") if both else name,
             f"{config.optim.lr:g}",
             str(config.batch),
-            f"{config.steps:,} steps" if config.steps else f"{config.epochs:g} epochs",
+            describe_length(config),
             str(config.optim.warmup_steps) if config.optim.warmup_steps is not None else "10 %",
             "model's" if config.dropout is None else f"{config.dropout:g}",
             str(config.max_length or "task's"),

@@ -6,7 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from litebert.errors import DataError
+from litebert.finetune.results import goodness, show_value
 from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example
 from litebert.tasks.metrics import score
@@ -30,3 +33,13 @@ def read_baselines(run: Path) -> Baselines:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     return found
+
+
+def print_constants(baselines: Baselines, metric: str, pessimistic: float | None, console: Console) -> None:
+    """What the constants score, and a warning where the model, seen pessimistically, does no better."""
+    for what, value in baselines.get(metric, {}).items():
+        console.print(f"{what}: {metric} {show_value(value, metric)}")
+        if pessimistic is not None and goodness(metric, pessimistic) <= goodness(metric, value):
+            console.print(
+                "The model is not clearly better than that: try more data, epochs or another lr.", style="yellow"
+            )

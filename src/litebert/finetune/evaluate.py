@@ -20,7 +20,7 @@ from litebert.finetune.setup import Data, Split
 from litebert.model.heads import Model
 from litebert.model.hub import find_folder, load_config, load_model
 from litebert.tasks.decode import Prediction, average
-from litebert.tasks.read import named_tasks, read_task
+from litebert.tasks.read import check_task, named_tasks, read_task
 from litebert.tasks.submission import write_submission
 from litebert.tasks.task import Task, TaskData, head_of, load_task
 from litebert.text.tokenizer import Tokenizer
@@ -81,6 +81,7 @@ def _read(name: str | None, known: Task | None, data: Path | str | None, columns
     if name is None and known is None:
         raise ConfigError("--task: the model does not say what it was trained for; name the task")
     name = name or (known.name if known is not None else "")
+    check_task(name)
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():
         return read_task(name, folder=where, columns=columns, task=known)

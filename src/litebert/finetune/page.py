@@ -23,6 +23,7 @@ from litebert.report.runs import Run, read_runs
 from litebert.report.settings import draw_settings
 from litebert.report.summary import state_of
 from litebert.tasks.metrics import Metric as Score
+from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task, load_task
 
 NAMES = {
@@ -40,6 +41,8 @@ NAMES = {
     "answerable_exact_match": "exact match where there is one",
     "unanswerable_accuracy": "rightly silent where there is none",
 }
+
+RATE = "examples-per-second"
 
 
 def is_finetuning(folder: Path) -> bool:
@@ -64,7 +67,7 @@ def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
     (run,) = read_runs([folder])
     task, scores = load_task(folder / "best"), read_scores(folder) or Scores()
     sections = [
-        draw_section("Numbers", _headline(run, task, scores), hide_title=True),
+        draw_section("Numbers", _headline(run, scores), hide_title=True),
         *_curves([run]),
         *_mistakes(folder, task, scores),
         draw_section("What happened", draw_events([run])),
@@ -131,23 +134,23 @@ def _subtitle(run: Run, task: Task | None, with_state: bool = True) -> Any:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _headline(run: Run, task: Task | None, scores: Scores) -> list[Markup]:
+def _headline(run: Run, scores: Scores) -> list[Markup]:
     cards = [
         _card(split, metrics, scores, run, first=i == 0) for i, (split, metrics) in enumerate(scores.splits.items())
     ]
     facts = run.facts
     seconds, tokens = run.clock("seconds"), run.clock("tokens")
     elapsed = float(seconds.values[-1]) if seconds else None
-    rate = run.train.series("examples_per_second")
-    units = {"question-answering": "Windows", "token-classification": "Tags"}
-    unit = units.get(task.kind, "Examples") if task else "Examples"
+    # What the chart shows at its end, so that both say the same.
+    rates = [chart.final(0) for row in make_charts([run], _metrics([run])) for chart in row if chart.name == RATE]
+    rate = rates[0] if rates else None
     stats: list[tuple[str, str | None, str | None]] = [
         ("Training examples", f"{facts['train_examples']:,}" if "train_examples" in facts else None, None),
         ("Chosen step", f"{scores.step:,}", f"of {facts.get('num_steps', run.step):,}" if scores.splits else None),
         ("Time", duration(elapsed) if elapsed is not None else None, None),
         (
-            f"{unit} per second",
-            count(float(rate.values[-1])) if rate else None,
+            f"{_unit(run)} per second",
+            count(rate[0]) if rate else None,
             f"{count(float(tokens.values[-1]))} tokens in all" if tokens else None,
         ),
         ("Parameters", count(facts["parameters"]) if "parameters" in facts else None, _learning(facts)),
@@ -236,6 +239,7 @@ def _percent(value: float) -> str:
 
 
 def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
+    unit = _unit(runs[0]) if runs else "Examples"
     names = [str(run.facts.get("metric") or "") for run in runs]
     first = names[0] if names else ""
     shown = [name for name in dict.fromkeys(n for run in runs for n in run.held_out.columns) if not _is_detail(name)]
@@ -256,9 +260,16 @@ def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
         *scored[1:],
         Metric("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
         Metric("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
-        Metric("examples-per-second", "Examples per second", "count", "examples_per_second"),
+        Metric(RATE, f"{unit} per second", "count", "examples_per_second"),
     ]
     return [row, *(rest[i : i + 3] for i in range(0, len(rest), 3))]
+
+
+def _unit(run: Run) -> str:
+    """What a run counts its speed in."""
+    name = str(run.config.get("task") or "")
+    kind = named_tasks()[name].kind if name in named_tasks() else name
+    return {"question-answering": "Windows", "token-classification": "Tags"}.get(kind, "Examples")
 
 
 def _is_detail(column: str) -> bool:

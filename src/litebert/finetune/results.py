@@ -53,6 +53,11 @@ class Scores:
             return None
         return metric.low, metric.high
 
+    @property
+    def pessimistic(self) -> float | None:
+        """The bad end of the interval."""
+        return min(self.interval, key=lambda end: goodness(self.metric, end)) if self.interval else None
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         splits = {
@@ -96,6 +101,11 @@ def show_value(value: float | None, metric: str = "") -> str:
     if value is None:
         return "–"
     return f"{value:.3f}" if metric in ERRORS else f"{100 * value:.1f}"
+
+
+def show_spread(spread: float, metric: str = "") -> str:
+    """A standard deviation in the unit of the score, with one more digit: 0.0123 -> "1.23"."""
+    return f"{spread:.3f}" if metric in ERRORS else f"{100 * spread:.2f}"
 
 
 def show_interval(metric: Metric | None, name: str = "") -> str:

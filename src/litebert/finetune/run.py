@@ -146,6 +146,8 @@ class Run:
             self._load(saved)
         for note in (*device.notes, *data.all_notes()):
             self.progress.note(note)
+        for warning in data.warnings():
+            self.progress.note(warning, "yellow")
         self._began = time.monotonic() - self.seconds
         self.evaluating = 0.0  # seconds, which no rate counts
         self._saved_at = time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from litebert.finetune.results import show_value
+from litebert.finetune.results import show_spread, show_value
 from litebert.report.axes import linear_axis
 from litebert.report.html import Markup, element
 from litebert.report.numbers import percent
@@ -58,13 +58,15 @@ def draw_study_table(summary: Mapping[str, Any]) -> Markup:
             best = run["name"] == summary["best"]
             rows.append(_row(f"{run['lr']:g}", str(run["seed"]), _score(run, metric), f"{run['step']:,}", metric, best))
         if len(runs) > 1:
-            low, high = setting["interval"] or (None, None)
-            spread = f"± {setting['spread']:.3f}" if metric in ERRORS else f"± {100 * setting['spread']:.2f}"
-            score = {"value": setting["median"], "low": low, "high": high}
+            score = {"value": setting["median"], "low": setting["min"], "high": setting["max"]}
+            spread = f"± {show_spread(setting['spread'], metric)}"
             rows.append(_row(f"{setting['lr']:g}", "median", score, spread, metric, kind="median"))
     columns = ("Learning rate", "Seed", metric.replace("_", " "), "95 % interval", "Chosen step")
     head = [element("th", name, scope="col", class_="number") for name in columns]
-    caption = "★ is the best on dev. Intervals are over examples, ± is the standard deviation over seeds."
+    caption = (
+        "★ is the best on dev. The interval of a run is over examples; beside a median stand the least and the "
+        "greatest of its seeds, and ± is the standard deviation over them."
+    )
     table = element(
         "table",
         element("caption", caption),
@@ -86,9 +88,9 @@ def _row(
 ) -> Markup:
     value = score["value"] if score else None
     star = element("span", "★", class_="star", role="img", aria_label="best") if best else None
-    interval = ""
+    interval, label = "", "seeds " if kind == "median" else ""
     if score and score.get("low") is not None:
-        interval = f"{show_value(score['low'], metric)} – {show_value(score['high'], metric)}"
+        interval = f"{label}{show_value(score['low'], metric)} – {show_value(score['high'], metric)}"
     style = None if value is None or metric in ERRORS else f"--share: {percent(min(max(value, 0.0), 1.0))}"
     cells = [
         element("td", lr, class_="number"),

@@ -38,6 +38,9 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import usable_cpus
 from litebert.train.optimizer import AdamW, Lamb
 
+MOST_UNKNOWN = 0.05  # of the tokens of the training texts, before a warning
+UNKNOWN_SAMPLE = 2000  # sequences are enough to tell
+
 
 @dataclass(frozen=True)
 class Split:
@@ -58,7 +61,7 @@ class Data:
 
     def __init__(self, task: Task, examples: TaskData, tokenizer: Tokenizer, limit: int = 0):
         self.task, self.tokenizer, self.notes = task, tokenizer, list(examples.notes)
-        self._examples, self._limit = examples, limit
+        self._examples, self._limit, self._warned = examples, limit, False
 
     @cached_property
     def train(self) -> Split:
@@ -91,6 +94,20 @@ class Data:
         notes, self.notes = self.notes, []
         return notes if self.dev else [*notes, "no dev split: the last weights are kept, and nothing is scored"]
 
+    def warnings(self) -> list[str]:
+        """What makes learning hopeless; told once."""
+        if self._warned:
+            return []
+        self._warned = True
+        share = unknown_share(self.train.features, self.tokenizer)
+        if share <= MOST_UNKNOWN:
+            return []
+        return [
+            f"{100 * share:.0f} % of the tokens of the training texts are unknown to the model's vocabulary, so it "
+            "cannot tell them apart. Take a model of the texts' language (--model), or make one: "
+            "litebert tokenizer train, then litebert pretrain"
+        ]
+
     def _split(self, name: str, examples: list[Example], everything: bool = False) -> Split:
         if self._limit and not everything:
             examples = examples[: self._limit]
@@ -111,6 +128,14 @@ class Data:
             digest.update(sequence.ids.tobytes())
             digest.update(repr(np.asarray(sequence.target).tolist()).encode())
         return digest.hexdigest()
+
+
+def unknown_share(features: list[Sequence], tokenizer: Tokenizer) -> float:
+    """The share of the text's tokens (specials aside) that are the unknown one, in a sample over all sequences."""
+    step = -(-len(features) // UNKNOWN_SAMPLE)
+    ids = np.concatenate([sequence.ids for sequence in features[::step]])
+    ids = ids[~np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id])]
+    return float((ids == tokenizer.unk_id).mean()) if len(ids) else 0.0
 
 
 def read_data(config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig) -> Data:

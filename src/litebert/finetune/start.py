@@ -11,14 +11,15 @@ from rich.console import Console
 
 from litebert.config import merge
 from litebert.errors import ConfigError
-from litebert.finetune.baselines import Baselines, read_baselines
+from litebert.finetune.baselines import Baselines, print_constants, read_baselines
 from litebert.finetune.config import FinetuneConfig, finetune_config, read_settings
 from litebert.finetune.page import write_run_page, write_study_page
 from litebert.finetune.recipes import FROM_MNLI, pick_recipe
-from litebert.finetune.results import Scores, explain_threshold, goodness, show_interval, show_value
+from litebert.finetune.results import Scores, explain_threshold, show_interval, show_value
 from litebert.finetune.run import finetune
 from litebert.finetune.study import print_study, run_study
 from litebert.model.hub import find_folder, load_config
+from litebert.tasks.read import check_task
 from litebert.tasks.task import load_task
 from litebert.train.device import open_device
 from litebert.train.folder import Resume
@@ -26,10 +27,11 @@ from litebert.train.folder import Resume
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where the model and the page are; `signal` says that it was stopped before."""
+    """Where the model, the page and what it says about a test file are; `signal` says that it was stopped before."""
 
     model: Path | None = None
     report: Path | None = None
+    predictions: Path | None = None
     signal: int | None = None
 
 
@@ -42,6 +44,7 @@ def config_from(
     if lrs:
         data = merge(data, {"optim": {"lr": lrs[0]}})
     data = merge(data, read_settings(None, settings)[0])
+    check_task(str(data.get("task") or FinetuneConfig.task))
     device = open_device(finetune_config(data, where=where).device)
     model = str(data.get("model") or FinetuneConfig.model)
     return finetune_config(data, pick_recipe(load_config(model).hidden_size, device.is_cuda), where)
@@ -62,19 +65,27 @@ def run(
         if not result.completed:
             return Outcome(signal=result.signal)
         print_scores(result.scores, console, read_baselines(out))
-        return Outcome(result.model, write_run_page(out))
+        return Outcome(result.model, write_run_page(out), _predictions(config, out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:
         return Outcome(signal=study.signal)
     print_study(study, console)
-    return Outcome(out / "best", write_study_page(out))
+    best = out / study.kept.name
+    return Outcome(out / "best", write_study_page(out), _predictions(config, best))
 
 
 def describe(config: FinetuneConfig) -> str:
     """A config in one line: "lr 2e-05, batch 32, 3 epochs, from default"."""
-    length = f"{config.steps:,} steps" if config.steps else f"{config.epochs:g} epochs"
+    length = describe_length(config)
     frozen = {"none": "", "embeddings": ", embeddings frozen", "encoder": ", encoder frozen"}[config.optim.freeze]
     return f"lr {config.optim.lr:g}, batch {config.batch}, {length}{frozen}, from {config.model}"
+
+
+def describe_length(config: FinetuneConfig) -> str:
+    """How long a run is: "800 steps", "1 epoch"."""
+    if config.steps:
+        return f"{config.steps:,} step" + "s" * (config.steps != 1)
+    return f"{config.epochs:g} epoch" + "s" * (config.epochs != 1)
 
 
 def print_scores(scores: Scores, console: Console, baselines: Baselines | None = None) -> None:
@@ -87,13 +98,11 @@ def print_scores(scores: Scores, console: Console, baselines: Baselines | None =
         console.print(f"{split}: {', '.join(shown)}", style="bold")
     if scores.threshold is not None:
         console.print(explain_threshold(scores.threshold))
-    for what, value in (baselines or {}).get(scores.metric, {}).items():
-        console.print(f"{what}: {scores.metric} {show_value(value, scores.metric)}")
-        low = scores.interval[0] if scores.interval else None
-        if low is not None and goodness(scores.metric, low) <= goodness(scores.metric, value):
-            console.print(
-                "The model is not clearly better than that: try more data, epochs or another lr.", style="yellow"
-            )
+    print_constants(baselines or {}, scores.metric, scores.pessimistic, console)
+
+
+def _predictions(config: FinetuneConfig, run: Path) -> Path | None:
+    return run / "predictions" if config.data.test is not None or config.data.predict_test else None
 
 
 def _knows_mnli(model: str) -> bool:

@@ -19,12 +19,12 @@ from rich.table import Table
 
 from litebert.errors import ConfigError
 from litebert.files import staged_folder, write_atomic
+from litebert.finetune.baselines import print_constants, read_baselines
 from litebert.finetune.config import FinetuneConfig, with_seed
-from litebert.finetune.results import goodness, show_interval, show_value
+from litebert.finetune.results import goodness, show_interval, show_spread, show_value
 from litebert.finetune.run import FinetuneResult, FinetuningStoppedError, finetune
 from litebert.finetune.setup import open_tokenizer, read_data
 from litebert.model.hub import load_config
-from litebert.tasks.metrics import ERRORS
 from litebert.train.folder import Resume
 
 
@@ -50,7 +50,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Setting:
-    """All seeds of one learning rate: the median run stands for it."""
+    """All seeds of one learning rate: the median of their scores stands for it."""
 
     lr: float
     members: tuple[Member, ...]
@@ -69,12 +69,6 @@ class Setting:
     def spread(self) -> float:
         """The standard deviation over seeds; 0 for one."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
-
-    @property
-    def middle(self) -> Member | None:
-        """The run at (or just below) the median."""
-        scored = sorted((m for m in self.members if m.value is not None), key=lambda m: m.goodness)
-        return scored[(len(scored) - 1) // 2] if scored else None
 
 
 @dataclass(frozen=True)
@@ -104,11 +98,25 @@ class Study:
         return max(scored, key=lambda member: member.goodness) if scored else None
 
     @property
+    def kept(self) -> Member:
+        """The run whose model is kept: the best, or, without a dev set, the first that came to its end."""
+        return self.best or next(member for member in self.members if member.result.completed)
+
+    @property
     def best_setting(self) -> Setting | None:
         """The learning rate whose median is best."""
         metric = self.metric
         scored = [(goodness(metric, s.median), s) for s in self.settings if s.median is not None]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
+
+    @property
+    def pessimistic(self) -> float | None:
+        """What the kept model may well score: the worse of its interval's bad end and the median over its seeds."""
+        best = self.best
+        if best is None or best.result.scores.pessimistic is None:
+            return None
+        found = [best.result.scores.pessimistic, *(s.median for s in self.settings if best in s.members)]
+        return min((value for value in found if value is not None), key=lambda value: goodness(self.metric, value))
 
 
 def run_study(
@@ -153,7 +161,6 @@ def write_summary(study: Study) -> None:
     """Write summary.json: every run, and the median and spread of each setting."""
     settings = []
     for setting in study.settings:
-        middle = setting.middle
         settings.append(
             {
                 "lr": setting.lr,
@@ -161,7 +168,6 @@ def write_summary(study: Study) -> None:
                 "spread": setting.spread,
                 "min": min(setting.values, default=None),
                 "max": max(setting.values, default=None),
-                "interval": list(middle.result.scores.interval or ()) if middle else [],
                 "seeds": len(setting.members),
             }
         )
@@ -178,9 +184,8 @@ def write_summary(study: Study) -> None:
 
 
 def _copy_best(study: Study) -> None:
-    best = study.best or next(member for member in study.members if member.result.completed)
     with staged_folder(study.folder / "best", keep=lambda name: False) as staging:
-        for file in sorted((study.folder / best.name / "best").iterdir()):
+        for file in sorted((study.folder / study.kept.name / "best").iterdir()):
             write_atomic(staging / file.name, file.read_bytes())
 
 
@@ -197,17 +202,15 @@ def print_study(study: Study, console: Console | None = None) -> None:
             star = " *" if member is study.best else "  "
             value, interval = show_value(scores.value, metric) + star, show_interval(scores.deciding, metric)
             table.add_row(f"{member.lr:g}", str(member.seed), value, interval, f"{scores.step:,}")
-        if len(setting.members) > 1 and setting.middle is not None:
+        if len(setting.members) > 1 and setting.values:
             value = show_value(setting.median, metric) + "  "
-            interval = show_interval(setting.middle.result.scores.deciding, metric)
-            table.add_row(
-                f"{setting.lr:g}", "median", value, interval, f"± {show_spread(setting, metric)}", style="bold"
-            )
+            seeds = f"seeds {show_value(setting.values[0], metric)} – {show_value(setting.values[-1], metric)}"
+            spread = f"± {show_spread(setting.spread, metric)}"
+            table.add_row(f"{setting.lr:g}", "median", value, seeds, spread, style="bold")
     console.print(table)
     if study.best is not None:
-        console.print("* best on dev; ± is the standard deviation over seeds", style="dim")
-
-
-def show_spread(setting: Setting, metric: str) -> str:
-    """The spread in the unit of the score, with one more digit."""
-    return f"{setting.spread:.3f}" if metric in ERRORS else f"{100 * setting.spread:.2f}"
+        console.print(
+            "* best on dev; a median has the least and the greatest seed, ± is the standard deviation over seeds",
+            style="dim",
+        )
+        print_constants(read_baselines(study.folder / study.best.name), metric, study.pessimistic, console)

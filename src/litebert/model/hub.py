@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from litebert.default import resolve_default
-from litebert.errors import CheckpointError
+from litebert.errors import CheckpointError, did_you_mean
 from litebert.files import staged_folder
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
 from litebert.model.heads import MODELS, Model, model_class
@@ -126,7 +126,7 @@ def build_model(
         names = ", ".join(report.missing[:4]) + (", ..." if len(report.missing) > 4 else "")
         raise CheckpointError(
             f"{where}: holds no {head} head (missing: {names}); "
-            "ask for the head it has, or for a new, untrained one (new_head=True in Python)"
+            "ask for a head that it has, or train one with `litebert finetune` (new_head=True in Python)"
         )
     state = {}
     for name in report.mapped:
@@ -351,6 +351,15 @@ def _open_shards(
 # Finding a folder
 
 
+def _folder_hint(path: Path) -> str:
+    """What may be meant by a folder that is not there: one of a similar name, or the model of a run under way."""
+    if path.name == "best" and path.parent.is_dir():
+        return f"; is the run in {path.parent} not finished? The command that began it goes on with it"
+    missing = next((place for place in reversed(path.parents) if not place.exists()), path)
+    beside = [each.name for each in missing.parent.iterdir() if each.is_dir()] if missing.parent.is_dir() else []
+    return did_you_mean(missing.name, beside)
+
+
 def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
     """A local folder as it is; anything shaped like a Hub name is fetched (or found in the cache when offline)."""
     source = resolve_default(source)
@@ -365,7 +374,9 @@ def find_folder(source: Path | str, revision: str | None = None, weights: bool =
         or name.startswith(".")
         or name.endswith((".json", ".safetensors"))
     ):
-        raise CheckpointError(f"{name}: no such folder")
+        raise CheckpointError(f"{name}: no such folder{_folder_hint(path)}")
+    if "/" in name and (path.name == "best" or path.parent.is_dir()):  # a path of ours rather than the Hub's owner/name
+        raise CheckpointError(f"{name}: no such folder{_folder_hint(path)}")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

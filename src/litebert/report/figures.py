@@ -19,6 +19,7 @@ from litebert.report.svg import LEFT, OVERHANG, RIGHT, SIZES, TOP, Drawing
 
 MOST_CLOCK_POINTS = 300
 TABLE_ROWS = 12
+EVENT_NAMES = {"skip": "step skipped", "rollback": "rolled back", "resume": "resumed", "note": "event"}
 
 Rows = Sequence[Sequence[Chart]]
 
@@ -92,8 +93,12 @@ def _toolbar(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> Marku
         for role in ("held-out", "train", "report")
         if role in there
     ]
-    if any(event.kind != "stage" for run in runs for event in run.events):
-        keys.append(element("span", element("i", class_="key event"), "event"))
+    kinds = {event.kind for run in runs for event in run.events}
+    keys += [
+        element("span", element("i", class_=f"key event {kind}"), words)
+        for kind, words in EVENT_NAMES.items()
+        if kind in kinds
+    ]
     return element(
         "div",
         element("div", switches, class_="switches"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -203,10 +204,8 @@ def _check_is_run(folder: Path) -> None:
     if not _is_run(folder):
         inside = sorted(path.name for path in folder.iterdir() if path.is_dir() and _is_run(path))
         if inside:
-            raise DataError(
-                f"{folder}: is no run folder, but holds {len(inside)} ({', '.join(inside[:3])}"
-                f"{', ...' if len(inside) > 3 else ''}); compare them with: litebert report {folder}/*"
-            )
+            command = shlex.join(["litebert", "report", *(str(folder / name) for name in inside)])
+            raise DataError(f"{folder}: is no run folder, but holds {len(inside)}; compare them with: {command}")
         raise DataError(
             f"{folder}: is no run folder (neither metrics.jsonl nor run.json is in it); "
             "name the folder that `litebert pretrain --out` wrote"

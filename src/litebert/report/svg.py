@@ -23,6 +23,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 24
 OVERHANG = 6  # so much of RIGHT belongs to the plot, for a dot at the very end
 STRIP = 17  # height of a run's row in the strip of stages
 LETTER = 6.0  # width of a letter of a small label, about
+FEWEST = 3  # points that make a line
 MOST_MARKS = 60  # of events in one chart
 
 
@@ -122,14 +123,14 @@ class Drawing:
     # -- curves and levels ---------------------------------------------------------------------------------------------
 
     def curve(self, number: int, curve: Curve) -> Markup:
-        """A line; with a dot at each value where it is held-out, or has only one."""
+        """A line; with a dot at each value where it is held-out, or has too few to be seen as a line."""
         points = [f"{self.x(step)} {self.y(value)}" for step, value in zip(*curve.series, strict=True)]
         dots = "".join(f"M{point}h0" for point in points)  # lines of no length, with round ends
         kind = f"curve {curve.role} {color_of(curve.run)}"
         common = {"data_run": curve.run, "data_curve": number}
         dash = dash_of(curve.run) if curve.role != "report" else None
         line = element("path", d="M" + " ".join(points), class_=kind, stroke_dasharray=dash, **common)
-        if curve.role != "held-out" and len(points) > 1:
+        if curve.role != "held-out" and len(points) >= FEWEST:
             return line
         return join(line, element("path", d=dots, class_=f"{kind} dots", **common))
 

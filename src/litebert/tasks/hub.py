@@ -6,9 +6,11 @@ read_own_from_hub("classification", "owner/name:config")     the user's own, wit
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
@@ -25,12 +27,16 @@ NAMES = {
     "race-middle": "ehovy/race:middle",
     "race-high": "ehovy/race:high",
 }
+PATIENCE = 5.0  # seconds for a first answer of the Hub
 _SPLITS = {"validation": "dev", "valid": "dev", "dev": "dev", "train": "train", "test": "test"}
 
 
 def read_named_from_hub(name: str, source: str | None = None) -> TaskData:
     """A public task; `source` ("owner/name:config" or a local folder) replaces the usual place."""
-    tables = load_tables(source or NAMES[name])
+    try:
+        tables = load_tables(source or NAMES[name])
+    except DataError as error:
+        raise DataError(f"{name}: give the official files with --data FOLDER. Without it: {error}") from None
     if name in glue.TASKS:
         return glue.read_tables(name, tables)
     if name in squad.TASKS:
@@ -53,9 +59,11 @@ def load_tables(source: str) -> dict[str, Table]:
             "or download the files and give their folder"
         )
     datasets = importlib.import_module("datasets")
+    hub = importlib.import_module("huggingface_hub")
     repository, _, config = source.partition(":")
     try:
-        loaded = datasets.load_dataset(repository, config or None)
+        with _quick(hub, datasets) if not Path(repository).exists() else contextlib.nullcontext():
+            loaded = datasets.load_dataset(repository, config or None)
     except Exception as error:  # whatever it raises, from a missing repository to no network, is about the source
         first_line = next(iter(str(error).splitlines()), "")
         raise DataError(f"{source}: `datasets` could not load it: {type(error).__name__}: {first_line}") from error
@@ -70,6 +78,24 @@ def load_tables(source: str) -> dict[str, Table]:
     if not tables:
         raise DataError(f"{source}: no split train, validation or test; it has {', '.join(loaded)}")
     return tables
+
+
+@contextlib.contextmanager
+def _quick(hub: Any, datasets: Any) -> Iterator[None]:
+    """Ask once whether the Hub answers; if not, look into the cache alone instead of trying again for half a minute."""
+    settings = (hub.constants, datasets.config)
+    before = [module.HF_HUB_OFFLINE for module in settings]
+    if not any(before):
+        try:
+            hub.utils.get_session().head(hub.constants.ENDPOINT, timeout=PATIENCE)
+        except Exception:  # of whatever library it speaks HTTP with
+            for module in settings:
+                module.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for module, value in zip(settings, before, strict=True):
+            module.HF_HUB_OFFLINE = value
 
 
 def _table(path: str, rows: Any) -> Table:

@@ -25,6 +25,13 @@ def named_tasks() -> dict[str, Task]:
     return {name: task for file in _FILES for name, task in file.TASKS.items()}
 
 
+def check_task(name: str) -> None:
+    """A name that is neither a public task nor a kind is an error."""
+    known = [*named_tasks(), *KINDS]
+    if name not in known:
+        raise DataError(f"no task {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+
+
 def read_task(
     name: str,
     *,
@@ -37,6 +44,7 @@ def read_task(
     task: Task | None = None,
 ) -> TaskData:
     """Read all splits that are there; `task`, that of a trained model, brings its labels and columns along."""
+    check_task(name)
     files = {split: path for split, path in (("train", train), ("dev", dev), ("test", test)) if path is not None}
     hub = str(folder)[4:] if str(folder).startswith("hub:") else None
     if folder is not None and hub is None and not Path(folder).is_dir():
@@ -51,9 +59,7 @@ def read_task(
         file = next(file for file in _FILES if name in file.TASKS)
         data: TaskData = file.read(name, None if folder is None else Path(folder), files, encoding)
         return data
-    if name not in KINDS:
-        known = [*named_tasks(), *KINDS]
-        raise DataError(f"no task {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+    assert name in KINDS
     if hub is not None:
         from litebert.tasks.hub import read_own_from_hub
 

@@ -103,7 +103,7 @@ def read_text(path: Path | str, encoding: str = "utf-8") -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path}:{line}: not {encoding.upper()}: {error.reason}. Save the file as UTF-8, or name its encoding "
-            "(data.encoding): for example cp949 (Korean), gb18030 (Chinese) or cp1252 (Western)"
+            "to `litebert finetune`: --set data.encoding=cp949 (Korean), gb18030 (Chinese), cp1252 (Western), ..."
         ) from None
     except (LookupError, UnicodeError) as error:
         raise DataError(f"{path}: cannot be read as {encoding!r}: {error}") from None

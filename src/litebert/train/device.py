@@ -87,7 +87,8 @@ def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -
         name = torch.cuda.get_device_name(device)
     else:
         torch.set_num_threads(config.threads or _default_threads(num_local))
-        name = f"CPU, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        name = f"CPU, {threads} thread" + "s" * (threads != 1)
     if config.deterministic:
         # cuBLAS reads this when its first handle is made.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
