@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 
 import pytest
-from toy_tasks import make_files, make_model, rows_of, write_rows
+from toy_tasks import make_files, make_model, rows_of, tiny_config, write_rows
 
 from litebert.finetune.config import finetune_config
 from litebert.finetune.results import read_scores
+from litebert.finetune.setup import open_tokenizer, read_data, unknown_share
 from litebert.finetune.start import describe_length
+from litebert.model.hub import load_config
 
 SETTINGS = ("batch=8", "steps=6", "max_length=40", "optim.lr=0.01", "log.evaluate_every=3", "device.threads=1")
 # kind, seed of the files (an odd one has questions without an answer), files that servers take
@@ -142,6 +145,14 @@ def test_seeds_and_rates_in_one_command_that_skips_what_is_done(cli, toy_model, 
     assert page.code == 0, page
     assert "lr-0.001-seed-1" in (tmp_path / "page.html").read_text()
 
+    # Beside another folder a study is not one run; the command that it names instead works.
+    refused = cli("report", tmp_path / "study", tmp_path / "study" / "lr-0.01-seed-0")
+    assert refused.code == 2
+    advice = shlex.split(refused.err.split("compare them with: ")[1])
+    compared = cli(*advice[1:], "--out", tmp_path / "compared.html")
+    assert compared.code == 0, compared
+    assert "lr-0.001-seed-1" in (tmp_path / "compared.html").read_text(encoding="utf-8")
+
     # And the models of a study as an ensemble.
     models = [tmp_path / "study" / run["name"] / "best" for run in summary["runs"][:2]]
     together = cli(
@@ -221,6 +232,16 @@ def test_korean_files_and_named_columns(cli, tmp_path):
     assert done.out.count("100 % of the tokens of the training texts are unknown to the model's vocabulary") == 1
     assert "litebert tokenizer train" in done.out
     assert "긍정" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("known", "warned"), [(19, False), (9, True)])
+def test_a_few_unknown_tokens_are_nothing_to_warn_of(toy_model, tmp_path, known, warned):
+    rows = [{"text": "film " * known + "영화", "label": label} for label in "ab"]
+    config = tiny_config(toy_model, {"train": str(write_rows(tmp_path / "train.csv", rows))})
+    data = read_data(config, open_tokenizer(config.model), load_config(config.model))
+    assert unknown_share(data.train.features, data.tokenizer) == pytest.approx(1 / (known + 1))
+    assert [told[:4] for told in data.warnings()] == ["10 %"] * warned
+    assert data.warnings() == []  # told once
 
 
 @pytest.mark.parametrize(
