@@ -12,11 +12,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from litebert.errors import CheckpointError, ConfigError, DataError, InputError, LitebertError, MissingExtraError
+    from litebert.export.onnx_file import export_onnx
+    from litebert.export.torch_package import export_torch
     from litebert.finetune.config import FinetuneConfig, finetune_config
     from litebert.finetune.evaluate import evaluate_task
     from litebert.finetune.study import run_study
-    from litebert.export.onnx_file import export_onnx
-    from litebert.export.torch_package import export_torch
     from litebert.model.config import PRESETS, ModelConfig, preset
     from litebert.model.convert import convert_model
     from litebert.model.count import count_parameters

@@ -89,8 +89,10 @@ class Service:
 
     def _pick(self, name: str | None, ability: str) -> Batcher:
         if name is None:
-            able = (batcher for batcher in self.batchers.values() if ability in batcher.predictor.abilities)
-            return next(able, next(iter(self.batchers.values())))
+            able = [batcher for batcher in self.batchers.values() if ability in batcher.predictor.abilities]
+            if not able and len(self.batchers) > 1:
+                raise Refusal(400, "no_such_ability", f"none of the loaded models can {ability.replace('_', ' ')}")
+            return (able or list(self.batchers.values()))[0]
         if name not in self.batchers:
             hint = did_you_mean(name, self.batchers) or "."
             raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(self.batchers)}")

@@ -114,7 +114,7 @@ class Tokenizer(ABC):
         """What decides ids besides the specials: settings, and the vocabulary as bytes."""
 
     def encode(self, text: str, allow_special: bool | Collection[str] = False) -> list[int]:
-        """Text -> ids, without [CLS] and [SEP]; `allow_special` reads "[MASK]" and its like (or those named) as pieces."""
+        """Text -> ids, without [CLS] and [SEP]; `allow_special` reads "[MASK]" and its like (or those named) so."""
         check_texts((text,))
         if not allow_special:
             return self._encode(text, glued=False)
