@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from litebert.model.encoder import EncoderOutput
-from litebert.model.heads import AnswerOutput, Model, PretrainingOutput
-from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request
+from litebert.model.heads import Model
+from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request, named_outputs
 
 INPUTS = ("input_ids", "attention_mask", "segment_ids")
 # The input that a head has beside the encoder's.
@@ -34,7 +33,7 @@ class NamedModel(nn.Module):
             inputs[OWN_INPUT[self.model.head]] = own
         if self.model.head == "multiple-choice":
             inputs["num_choices"] = 1
-        return _by_name(self.model.head, self.model(input_ids, **inputs))
+        return named_outputs(self.model.head, self.model(input_ids, **inputs))
 
 
 class Reference:
@@ -73,23 +72,3 @@ class Reference:
         if encoded.pooled is not None:
             values["pooled"] = encoded.pooled[0]
         return {name: values[name].numpy() for name in request.want}
-
-
-def _by_name(head: str, output: Any) -> dict[str, Tensor]:
-    if isinstance(output, EncoderOutput):
-        named = {"hidden": output.hidden, "pooled": output.pooled}
-    elif isinstance(output, PretrainingOutput):
-        named = {"masked_lm": output.masked_lm, "sentence": output.sentence}
-    elif isinstance(output, AnswerOutput):
-        named = {
-            "start_index": output.start_index,
-            "start_log_prob": output.start_log_prob,
-            "end_index": output.end_index,
-            "end_log_prob": output.end,
-            "answerable": output.answerable,
-        }
-    elif head == "span":
-        named = {"start": output[0], "end": output[1]}
-    else:
-        named = {"logits": output.squeeze(-1) if head == "multiple-choice" else output}
-    return {name: tensor for name, tensor in named.items() if tensor is not None}

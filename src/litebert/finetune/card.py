@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from litebert.config import write_yaml
 from litebert.files import write_atomic
 from litebert.finetune.config import FinetuneConfig
 from litebert.finetune.results import Scores, explain_threshold, show_interval, show_value
 from litebert.model.heads import Model
 from litebert.model.hub import ARCHITECTURES
 from litebert.tasks.task import Task
+from litebert.train.card import config_section
 
 PIPELINES = {
     "classification": "text-classification",
@@ -74,14 +74,7 @@ def write_card(
         if auto_class and model.config.fits_hub
         else "transformers has no such model; the folder opens in litebert only.",
         "",
-        "## Config",
-        "",
-        f"litebert {facts['litebert']}, torch {facts['torch']}, Python {facts['python']}.",
-        "",
-        "```yaml",
-        write_yaml(config).rstrip(),
-        "```",
-        "",
+        *config_section(config, facts),
     ]
     write_atomic(folder / "README.md", "\n".join(lines))
     return folder / "README.md"

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from litebert.errors import InputError
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder
+from litebert.model.encoder import Encoder, EncoderOutput
 from litebert.model.heads import AnswerOutput, Model, PretrainingOutput
 from litebert.predict.batching import plan_packed
 from litebert.predict.fused import FusedEncoder
@@ -139,7 +139,7 @@ class TorchRuntime:
         if wanted <= ENCODER_OUTPUTS | {"pooled"}:
             self.encoder(ids, **inputs)
         else:
-            named = _named_outputs(self.head, self.model(ids, **inputs, **self._head_inputs(requests, starts)))
+            named = named_outputs(self.head, self.model(ids, **inputs, **self._head_inputs(requests, starts)))
         hidden, first = self.encoder.hidden, self.encoder.first
         if "pooled" in wanted:
             named["pooled"] = self.encoder.pool()
@@ -192,10 +192,12 @@ def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
     return FusedEncoder(encoder, compiled=device.compile)
 
 
-def _named_outputs(head: str, output: Any) -> dict[str, Tensor]:
+def named_outputs(head: str, output: Any) -> dict[str, Tensor]:
     """What a head gives, by name."""
     named: dict[str, Tensor | None]
-    if isinstance(output, PretrainingOutput):
+    if isinstance(output, EncoderOutput):
+        named = {"hidden": output.hidden, "pooled": output.pooled}
+    elif isinstance(output, PretrainingOutput):
         named = {"masked_lm": output.masked_lm, "sentence": output.sentence}
     elif isinstance(output, AnswerOutput):
         named = {
@@ -207,8 +209,6 @@ def _named_outputs(head: str, output: Any) -> dict[str, Tensor]:
         }
     elif head == "span":
         named = {"start": output[0], "end": output[1]}
-    elif head == "encoder":
-        named = {}
     else:
         named = {"logits": output.squeeze(-1) if head == "multiple-choice" else output}
     return {name: tensor for name, tensor in named.items() if tensor is not None}

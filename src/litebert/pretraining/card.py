@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from litebert.config import write_yaml
 from litebert.files import write_atomic
 from litebert.model.config import ModelConfig
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.evaluate import Scores
+from litebert.train.card import config_section
 
 
 def write_card(
@@ -69,14 +69,7 @@ def write_card(
         if model.fits_hub
         else "This sharing mode does not exist in transformers; the folder opens in litebert only.",
         "",
-        "## Config",
-        "",
-        f"litebert {facts['litebert']}, torch {facts['torch']}, Python {facts['python']}.",
-        "",
-        "```yaml",
-        write_yaml(config).rstrip(),
-        "```",
-        "",
+        *config_section(config, facts),
     ]
     write_atomic(folder / "README.md", "\n".join(lines))
     return folder / "README.md"
