@@ -156,7 +156,9 @@ def test_transformers_agrees_with_the_file(tmp_path):
     with torch.inference_mode():
         expected = theirs(ids, attention_mask=mask, token_type_ids=ids % 2).logits
     feeds = {"input_ids": ids, "attention_mask": mask, "segment_ids": ids % 2}
-    close(session(tmp_path / "onnx").run(["logits"], {k: v.numpy() for k, v in feeds.items()})[0], expected)
+    (logits,) = session(tmp_path / "onnx").run(["logits"], {k: v.numpy() for k, v in feeds.items()})
+    assert logits.shape == (2, 3)
+    close(logits, expected)
 
 
 def test_attention_maps_where_asked_for():

@@ -59,4 +59,5 @@ def test_a_result_or_an_input_error(ability, text):
         result = ask(predictor(head), text)
     except InputError:
         return
-    json.dumps(result.as_dict(), allow_nan=False)
+    plain = result.as_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)).keys() == plain.keys()

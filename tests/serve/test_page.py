@@ -359,7 +359,8 @@ def test_sentences_are_dragged_with_a_finger(tiny_server, open_page):
     for step in range(1, 6):
         send("touchMove", (x, top + (bottom - top) * step / 5))
     send("touchEnd")
-    until(page, lambda: order_of(page) == [second, first])
+    until(page, lambda: order_of(page) != [first, second])
+    assert order_of(page) == [second, first]
 
 
 def luminance(colour):
@@ -399,6 +400,8 @@ def test_colours_follow_the_system_at_once(tiny_server, open_page):
     before = page.locator("#attention canvas").evaluate(read)
     page.emulate_media(color_scheme="dark")
     until(page, lambda: page.locator("#attention canvas").evaluate(read) != before)
+    after = page.locator("#attention canvas").evaluate(read)
+    assert luminance(after) < luminance(before), "a darker map by night"
 
 
 def test_mistakes_are_said_where_the_answer_would_stand(tiny_server, open_page):

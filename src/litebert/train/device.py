@@ -40,8 +40,8 @@ class DeviceConfig:
     # The layers of model/fast on a GPU. Off until benchmarks/gpu_check.py has passed on one: the tests can only run its
     # kernels in an interpreter.
     fast_layers: Literal["on", "off"] = "off"
-    fp8: bool = False  # 8-bit matrix products in the fast layers: pays from a hidden size of about 2,048
-    recompute: bool = False  # fast layers keep only each layer's input: a fifth of the memory, a quarter more work
+    fp8: bool = False  # 8-bit matrix products in the fast layers: meant for hidden sizes of 2,048 and more
+    recompute: bool = False  # fast layers keep only each layer's input and run forward once more: for small cards
     deterministic: bool = False  # bit-equal results on a GPU, at a price; a CPU always gives them
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The layers' matrix products in 8 bits, for the wide models, where they are nine tenths of the time.
+"""The layers' matrix products in 8 bits, for the wide models, where they take most of the time.
 
 Every operand is scaled so that its largest number just fits: weights and activations with four bits of exponent,
 gradients with five. Products are summed in float32 by the hardware; everything between them stays as it was. Weights
