@@ -41,7 +41,7 @@ SHAPES = {  # name: heads, head width, length
 
 def milliseconds(function: Callable[[], Any]) -> float:
     """The median time of a call, caches flushed between."""
-    return float(triton.testing.do_bench(function, warmup=10, rep=60, return_mode="median"))
+    return float(triton.testing.do_bench(function, warmup=5, rep=25, return_mode="median"))
 
 
 def attention_case(heads: int, width: int, length: int) -> tuple[torch.Tensor, torch.Tensor, Packing]:
@@ -130,7 +130,9 @@ def tune(table: str, shape: str, backward: bool) -> tuple[Blocks, float]:
     key = 64 if width <= 64 else 128
     kept = dict(getattr(triton_ops, table))
     best: tuple[Blocks, float] = (kept[key], float("inf"))
-    for rows, columns, warps, stages in itertools.product((64, 128), (32, 64, 128), (4, 8), (1, 2, 3)):
+    for rows, columns, warps, stages in itertools.product((64, 128), (64, 128), (4, 8), (2, 3)):
+        if warps == 8 and rows == columns == 64:  # too little work for eight
+            continue
         getattr(triton_ops, table)[key] = Blocks(rows, columns, warps, stages)
         try:
             forward, back = ours(qkv, grad, packing)
@@ -143,8 +145,8 @@ def tune(table: str, shape: str, backward: bool) -> tuple[Blocks, float]:
     return best
 
 
-def pointwise(hidden: int) -> dict[str, dict[str, float]]:
-    """Time and bandwidth of the kernels between matrix products."""
+def pointwise(hidden: int, only: str | None = None) -> dict[str, dict[str, float]]:
+    """Time and bandwidth of the kernels between matrix products, or of `only` one."""
     inner = 4 * hidden
     x, y, g, g2 = (torch.randn(TOKENS, hidden, device="cuda", dtype=torch.bfloat16) for _ in range(4))
     wide, wide2 = (torch.randn(TOKENS, inner, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -162,7 +164,37 @@ def pointwise(hidden: int) -> dict[str, dict[str, float]]:
     return {
         name: {"ms": (took := milliseconds(function)), "TB/s": moved / took / 1e9}
         for name, (function, moved) in cases.items()
+        if only in (None, name)
     }
+
+
+def tune_pointwise(hidden: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of the kernels between matrix products by the knobs of each."""
+    found: dict[str, dict[str, float]] = {}
+
+    def attempt(name: str, **knobs: Any) -> None:
+        kept = {knob: getattr(triton_ops, knob) for knob in knobs}
+        for knob, value in knobs.items():
+            setattr(triton_ops, knob, value)
+        took = pointwise(hidden, only=name)[name]["ms"]
+        found.setdefault(name, {})[" ".join(str(value) for value in knobs.values())] = took
+        for knob, value in kept.items():
+            setattr(triton_ops, knob, value)
+
+    for elements, warps in itertools.product((1024, 2048, 4096, 8192), (4, 8)):
+        attempt("add_norm", ADD_NORM_ELEMENTS=elements, ADD_NORM_WARPS=warps)
+        attempt("add_norm_backward", ADD_NORM_BACKWARD_ELEMENTS=elements, ADD_NORM_BACKWARD_WARPS=warps)
+    for programs in (512, 2048):
+        attempt("add_norm_backward", ROW_PROGRAMS=programs)
+        attempt("gelu_backward", ROW_PROGRAMS=programs)
+    for columns, warps in itertools.product((1024, 2048, 4096), (4, 8)):
+        attempt("gelu", GELU=Blocks(1, columns, warps))
+    for rows, columns, warps in itertools.product((4, 8, 16), (128, 256, 512), (4, 8)):
+        attempt("gelu_backward", GELU_BACKWARD=Blocks(rows, columns, warps))
+    for side, warps in itertools.product((64, 128), (4, 8)):
+        attempt("quantize", QUANTIZE=Blocks(side, side, warps))
+        attempt("quantize turned", QUANTIZE=Blocks(side, side, warps))
+    return found
 
 
 def products(hidden: int) -> dict[str, dict[str, float]]:
@@ -222,6 +254,11 @@ def main() -> None:
         for warps in (4, 8):
             triton_ops.WHOLE_WARPS = warps
             keep(f"whole, {warps} warps", milliseconds(ours(*attention_case(*SHAPES["base 128"]))[1]))
+        triton_ops.WHOLE_WARPS, triton_ops.WHOLE_MAX = 8, 0
+        keep("128 in two kernels", milliseconds(ours(*attention_case(*SHAPES["base 128"]))[1]))
+        triton_ops.WHOLE_MAX = 128
+        for hidden in options.hidden:
+            keep(f"tune pointwise {hidden}", tune_pointwise(hidden))
     for name, shape in SHAPES.items():
         case = attention_case(*shape)
         forward, backward = ours(*case)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from litebert.bench.pretrain import BenchResult, Case, bench_pretrain
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path)
     parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--only", nargs="*", help="cases whose name holds one of these")
+    parser.add_argument("--alone", action="store_true", help="without transformers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--smoke", action="store_true")
@@ -38,8 +40,8 @@ def main() -> None:
         Case("albert-xxlarge", 512),
         Case("albert-xlarge", 512, fp8=True),
         Case("albert-xxlarge", 512, fp8=True),
-        Case("bert-base", 512),
-        Case("bert-large", 512),
+        Case("bert-base", 512, peers=()),
+        Case("bert-large", 512, peers=()),
     ]
     if options.smoke:
         cases = [Case("albert-tiny", 64, 512, ("eager",))]
@@ -47,6 +49,8 @@ def main() -> None:
         shape = ("albert-tiny", 64, 1024) if options.smoke else ("albert-base", 512, 32_768)
         peers = ("eager",) if options.smoke else ("compiled",)
         cases.insert(0, Case(*shape, peers, str(options.store), str(options.tokenizer)))
+    if options.alone:
+        cases = [replace(case, peers=()) for case in cases]
     if options.only:
         cases = [case for case in cases if any(part in case.name for part in options.only)]
     everything: BenchResult | None = None

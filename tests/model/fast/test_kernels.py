@@ -1,4 +1,4 @@
-"""The Triton kernels hold what plain torch says: in Triton's interpreter, which needs no GPU."""
+"""The Triton kernels hold what plain torch says, in Triton's interpreter, and compile for a GPU; neither needs one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None and not os.environ.get("CI"), reason="Triton has wheels for Linux only"
 )
-def test_kernels_agree_with_plain_torch():
-    script = Path(__file__).parent / "check_kernels.py"
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"), [("check_kernels.py", "all kernels agree"), ("compile_kernels.py", "all kernels compile")]
+)
+def test_kernels_by_script(script, said):
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / script)], capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "all kernels agree"
+    assert done.stdout.strip() == said

@@ -10,25 +10,22 @@ The sums over tokens that the biases' gradients need are taken here, where the r
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-# mypy knows nothing of Triton's language: in here a kernel's arguments are pointers and numbers.
+# Arguments are not annotated: Triton reads annotations as its own and stops at any other name.
+# mypy: disable-error-code="no-untyped-def"
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def load_rows(pointer: Any, first: Any, rows: Any, length: Any, stride: Any, head: Any, D: tl.constexpr) -> Any:
+def load_rows(pointer, first, rows, length, stride, head, D: tl.constexpr):
     """Rows [len(rows), D] of a head; those beyond the sequence's end are 0."""
     offsets = (first + rows).to(tl.int64)[:, None] * stride + head * D + tl.arange(0, D)[None, :]
     return tl.load(pointer + offsets, mask=(rows < length)[:, None], other=0.0)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def store_rows(
-    pointer: Any, tile: Any, first: Any, rows: Any, length: Any, stride: Any, head: Any, D: tl.constexpr
-) -> Any:
+def store_rows(pointer, tile, first, rows, length, stride, head, D: tl.constexpr):
     """Write a tile where `load_rows` would read it."""
     offsets = (first + rows).to(tl.int64)[:, None] * stride + head * D + tl.arange(0, D)[None, :]
     tl.store(pointer + offsets, tile.to(pointer.dtype.element_ty), mask=(rows < length)[:, None])
@@ -36,22 +33,22 @@ def store_rows(
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def forward_kernel(
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    lse: Any,  # [A, all queries]: log2 of the sum of powers
-    q_starts: Any,
-    k_starts: Any,
-    q_stride: Any,
-    k_stride: Any,
-    out_stride: Any,
-    lse_stride: Any,
-    scale_log2: Any,
+    q,
+    k,
+    v,
+    out,
+    lse,  # [A, all queries]: log2 of the sum of powers
+    q_starts,
+    k_starts,
+    q_stride,
+    k_stride,
+    out_stride,
+    lse_stride,
+    scale_log2,
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> Any:
+):
     block, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     q_first = tl.load(q_starts + sequence)
     q_length = tl.load(q_starts + sequence + 1) - q_first
@@ -83,29 +80,29 @@ def forward_kernel(
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def backward_query_kernel(
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    grad: Any,  # of out
-    lse: Any,
-    delta: Any,  # [A, all queries], written here: the sum of grad * out over a row, which backward_key_kernel reads
-    dq: Any,
-    dq_sums: Any,  # [sequences * blocks, A * D]
-    q_starts: Any,
-    k_starts: Any,
-    q_stride: Any,
-    k_stride: Any,
-    out_stride: Any,
-    dq_stride: Any,
-    lse_stride: Any,
-    sums_stride: Any,
-    scale: Any,
-    scale_log2: Any,
+    q,
+    k,
+    v,
+    out,
+    grad,  # of out
+    lse,
+    delta,  # [A, all queries], written here: the sum of grad * out over a row, which backward_key_kernel reads
+    dq,
+    dq_sums,  # [sequences * blocks, A * D]
+    q_starts,
+    k_starts,
+    q_stride,
+    k_stride,
+    out_stride,
+    dq_stride,
+    lse_stride,
+    sums_stride,
+    scale,
+    scale_log2,
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> Any:
+):
     block, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     q_first = tl.load(q_starts + sequence)
     q_length = tl.load(q_starts + sequence + 1) - q_first
@@ -140,30 +137,30 @@ def backward_query_kernel(
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def backward_key_kernel(
-    q: Any,
-    k: Any,
-    v: Any,
-    grad: Any,
-    lse: Any,
-    delta: Any,
-    dk: Any,
-    dv: Any,
-    dk_sums: Any,  # [sequences * blocks, A * D]
-    dv_sums: Any,
-    q_starts: Any,
-    k_starts: Any,
-    q_stride: Any,
-    k_stride: Any,
-    out_stride: Any,
-    dk_stride: Any,
-    lse_stride: Any,
-    sums_stride: Any,
-    scale: Any,
-    scale_log2: Any,
+    q,
+    k,
+    v,
+    grad,
+    lse,
+    delta,
+    dk,
+    dv,
+    dk_sums,  # [sequences * blocks, A * D]
+    dv_sums,
+    q_starts,
+    k_starts,
+    q_stride,
+    k_stride,
+    out_stride,
+    dk_stride,
+    lse_stride,
+    sums_stride,
+    scale,
+    scale_log2,
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
-) -> Any:
+):
     block, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     k_first = tl.load(k_starts + sequence)
     k_length = tl.load(k_starts + sequence + 1) - k_first
@@ -200,27 +197,27 @@ def backward_key_kernel(
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def backward_whole_kernel(
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    grad: Any,
-    lse: Any,
-    dq: Any,
-    dk: Any,
-    dv: Any,
-    sums: Any,  # [sequences, 3, A * D] for dq, dk and dv
-    starts: Any,
-    qkv_stride: Any,
-    out_stride: Any,
-    grads_stride: Any,
-    lse_stride: Any,
-    width: Any,  # A * D
-    scale: Any,
-    scale_log2: Any,
+    q,
+    k,
+    v,
+    out,
+    grad,
+    lse,
+    dq,
+    dk,
+    dv,
+    sums,  # [sequences, 3, A * D] for dq, dk and dv
+    starts,
+    qkv_stride,
+    out_stride,
+    grads_stride,
+    lse_stride,
+    width,  # A * D
+    scale,
+    scale_log2,
     D: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> Any:
+):
     """The three gradients of a sequence that fits into one block: everything is read and written once."""
     sequence, head = tl.program_id(0), tl.program_id(1)
     first = tl.load(starts + sequence)

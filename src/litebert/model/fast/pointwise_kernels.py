@@ -6,27 +6,28 @@ rows that it handles anyway and writes one partial sum, so no tensor is read aga
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+# Arguments are not annotated: Triton reads annotations as its own and stops at any other name.
+# mypy: disable-error-code="no-untyped-def"
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def add_norm_kernel(
-    residual: Any,
-    branch: Any,  # read, then overwritten with the normalised rows
-    bias: Any,
-    weight: Any,
-    shift: Any,
-    out: Any,
-    rstd: Any,
-    num_rows: Any,
-    width: Any,
-    eps: Any,
+    residual,
+    branch,  # read, then overwritten with the normalised rows
+    bias,
+    weight,
+    shift,
+    out,
+    rstd,
+    num_rows,
+    width,
+    eps,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
-) -> Any:
+):
     """out = LayerNorm(residual + branch + bias)."""
     rows = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     columns = tl.arange(0, BLOCK_WIDTH)
@@ -49,20 +50,20 @@ def add_norm_kernel(
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def add_norm_backward_kernel(
-    grad: Any,
-    grad2: Any,  # a second gradient of the same rows, added to the first (the residual's)
-    normed: Any,
-    rstd: Any,
-    weight: Any,
-    dsum: Any,
-    partial: Any,  # [programs, 3, width]: of weight, shift and bias
-    num_rows: Any,
-    width: Any,
-    rows_per_program: Any,
+    grad,
+    grad2,  # a second gradient of the same rows, added to the first (the residual's)
+    normed,
+    rstd,
+    weight,
+    dsum,
+    partial,  # [programs, 3, width]: of weight, shift and bias
+    num_rows,
+    width,
+    rows_per_program,
     TWO: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
-) -> Any:
+):
     columns = tl.arange(0, BLOCK_WIDTH)
     in_row = columns < width
     row_weight = tl.load(weight + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
@@ -94,7 +95,7 @@ def add_norm_backward_kernel(
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def gelu_value_and_slope(x: Any, TANH: tl.constexpr) -> Any:
+def gelu_value_and_slope(x, TANH: tl.constexpr):
     """GELU and its derivative at x (fp32)."""
     if TANH:
         # 0.5 (1 + tanh u) = sigmoid(2 u)
@@ -108,7 +109,7 @@ def gelu_value_and_slope(x: Any, TANH: tl.constexpr) -> Any:
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def gelu_kernel(x: Any, out: Any, count: Any, TANH: tl.constexpr, BLOCK: tl.constexpr) -> Any:
+def gelu_kernel(x, out, count, TANH: tl.constexpr, BLOCK: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < count
     value, _ = gelu_value_and_slope(tl.load(x + offsets, mask=mask, other=0.0).to(tl.float32), TANH)
@@ -117,16 +118,16 @@ def gelu_kernel(x: Any, out: Any, count: Any, TANH: tl.constexpr, BLOCK: tl.cons
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def gelu_backward_kernel(
-    x: Any,  # before the activation; overwritten with the activation itself, which the weight's gradient needs
-    grad: Any,  # of the activation; overwritten with that of x
-    partial: Any,  # [row programs, width]: sums of the gradient of x, for the bias
-    num_rows: Any,
-    width: Any,
-    rows_per_program: Any,
+    x,  # before the activation; overwritten with the activation itself, which the weight's gradient needs
+    grad,  # of the activation; overwritten with that of x
+    partial,  # [row programs, width]: sums of the gradient of x, for the bias
+    num_rows,
+    width,
+    rows_per_program,
     TANH: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
-) -> Any:
+):
     columns = tl.program_id(0) * BLOCK_WIDTH + tl.arange(0, BLOCK_WIDTH)
     in_row = columns < width
     dbias = tl.zeros([BLOCK_WIDTH], tl.float32)
@@ -145,17 +146,17 @@ def gelu_backward_kernel(
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def quantize_kernel(
-    x: Any,
-    scale: Any,  # one number: what a stored 1 stands for
-    out: Any,  # [rows, width], or [width, rows] if transposed
-    num_rows: Any,
-    width: Any,
-    x_stride: Any,
-    limit: Any,  # the largest number that the 8-bit type holds
+    x,
+    scale,  # one number: what a stored 1 stands for
+    out,  # [rows, width], or [width, rows] if transposed
+    num_rows,
+    width,
+    x_stride,
+    limit,  # the largest number that the 8-bit type holds
     TRANSPOSED: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
-) -> Any:
+):
     rows = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     columns = tl.program_id(1) * BLOCK_WIDTH + tl.arange(0, BLOCK_WIDTH)
     mask = (rows < num_rows)[:, None] & (columns < width)[None, :]

@@ -1,0 +1,70 @@
+"""Every Triton kernel compiled for an H100/H200 with the block sizes that we use; run by test_kernels.py.
+
+The interpreter takes Python that the compiler refuses, and CI has no GPU: but the compiler needs none either.
+"""
+
+from __future__ import annotations
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from litebert.model.fast import attention_kernels, pointwise_kernels, triton_ops
+
+TARGET = GPUTarget("cuda", 90, 32)
+SHARED_BYTES = 227 * 1024  # that a block may use there
+NUMBERS = {"scale", "scale_log2", "eps", "limit"}
+COUNTS = {"width", "num_rows", "rows_per_program", "count"}
+STARTS = {"q_starts", "k_starts", "starts"}
+FULL_PRECISION = {"lse", "delta", "sums", "dq_sums", "dk_sums", "dv_sums", "rstd", "bias", "weight", "shift", "partial"}
+
+
+def kind_of(name: str) -> str:
+    """What the compiler is told of an argument; our names say it."""
+    if name in NUMBERS:
+        return "fp32"
+    if name in COUNTS or name.endswith("_stride"):
+        return "i32"
+    if name in STARTS:
+        return "*i32"
+    return "*fp32" if name in FULL_PRECISION else "*bf16"
+
+
+def compile_kernel(kernel, warps, stages=2, others=None, **constants):
+    kinds = {name: "constexpr" if name in constants else kind_of(name) for name in kernel.arg_names}
+    source = ASTSource(kernel, kinds | (others or {}), constexprs=constants)
+    done = triton.compile(source, target=TARGET, options={"num_warps": warps, "num_stages": stages})
+    assert done.metadata.shared <= SHARED_BYTES, (kernel, constants, done.metadata.shared)
+    return done
+
+
+def main() -> None:
+    for width in (64, 128):
+        for kernel, table in (
+            (attention_kernels.forward_kernel, triton_ops.ATTEND),
+            (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY),
+            (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY),
+        ):
+            blocks = table[width]
+            compile_kernel(kernel, blocks.warps, blocks.stages, D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
+    whole = attention_kernels.backward_whole_kernel
+    compile_kernel(whole, triton_ops.WHOLE_WARPS, 1, D=64, BLOCK=triton_ops.WHOLE_MAX)
+    for width in (1024, 4096):
+        rows = max(1, triton_ops.ADD_NORM_ELEMENTS // width)
+        compile_kernel(pointwise_kernels.add_norm_kernel, triton_ops.ADD_NORM_WARPS, BLOCK_ROWS=rows, BLOCK_WIDTH=width)
+        compile_kernel(pointwise_kernels.add_norm_backward_kernel, 8, TWO=True, BLOCK_ROWS=1, BLOCK_WIDTH=width)
+    for tanh in (True, False):
+        compile_kernel(pointwise_kernels.gelu_kernel, 8, TANH=tanh, BLOCK=triton_ops.GELU.columns)
+        blocks = triton_ops.GELU_BACKWARD
+        sizes = dict(BLOCK_ROWS=blocks.rows, BLOCK_WIDTH=blocks.columns)
+        compile_kernel(pointwise_kernels.gelu_backward_kernel, blocks.warps, TANH=tanh, **sizes)
+    for kind, turned in (("*fp8e4nv", True), ("*fp8e5", False)):
+        blocks = triton_ops.QUANTIZE
+        sizes = dict(BLOCK_ROWS=blocks.rows, BLOCK_WIDTH=blocks.columns)
+        others = {"scale": "*fp32", "out": kind}
+        compile_kernel(pointwise_kernels.quantize_kernel, 4, others=others, TRANSPOSED=turned, **sizes)
+    print("all kernels compile")
+
+
+if __name__ == "__main__":
+    main()
