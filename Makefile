@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: quickstart test lint types format clean help
+.PHONY: quickstart test lint types package format clean help
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -33,6 +33,9 @@ lint: $(VENV)/.dev ## style
 
 types: $(VENV)/.dev ## static types
 	$(BIN)/mypy
+
+package: $(VENV)/.dev ## build sdist and wheel, and try the wheel with the core alone, offline
+	$(BIN)/python tools/package.py --out dist
 
 format: $(VENV)/.dev ## rewrite files in the house style
 	$(BIN)/ruff check --fix .

@@ -43,14 +43,14 @@ def pretrain(
     from litebert.files import write_atomic
     from litebert.train.device import DeviceConfig, open_device
 
-    console = Console()
+    console = Console(highlight=False, markup=False)  # markup would take [hf] for a style
     peers = [] if against == "none" else against.split(",")
     if unknown := set(peers) - {"compiled", "eager"}:
         raise InputError(f"--against: {', '.join(sorted(unknown))} is not one of: compiled, eager, none")
     if (store is None) != (tokenizer is None):
         raise InputError("--store and --tokenizer belong together")
     if peers and importlib.util.find_spec("transformers") is None:
-        console.print("transformers is not installed (pip install 'litebert[hf]'): only our side is measured")
+        console.print('transformers is not installed (pip install "litebert[hf]"): only our side is measured')
         peers = []
     device = open_device(DeviceConfig(fast_layers="on" if fast_layers else "off", fp8=fp8, recompute=recompute))
     if not device.compile and "compiled" in peers:
