@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: quickstart test lint types package format clean help
+.PHONY: quickstart test lint types package docs reference format clean help
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -40,6 +40,12 @@ package: $(VENV)/.dev ## build sdist and wheel, and try the wheel with the core 
 format: $(VENV)/.dev ## rewrite files in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev ## the documentation as a site, in build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+reference: $(VENV)/.dev ## write docs/cli.md and docs/api.md from the code
+	$(BIN)/python tools/docs_reference.py
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build dist

@@ -1,0 +1,91 @@
+"""A folder with everything that the documentation's commands and Python blocks refer to, in small."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+
+GOOD = "warm bright sweet fresh lovely kind gentle happy".split()
+BAD = "cold dark bitter stale awful rude harsh sad".split()
+TINY = {
+    "vocab_size": 400,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 512,
+}
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory) -> Path:
+    """Texts, a vocabulary, a store, a run, tables, a fine-tuned run, and stand-ins for what one would download."""
+    from litebert.finetune import finetune
+    from litebert.finetune.config import finetune_config
+    from litebert.pretraining.config import run_config
+    from litebert.pretraining.run import pretrain
+    from litebert.text.build import build_store
+    from litebert.text.generate import generate_documents
+    from litebert.text.train_vocab import VocabConfig, train_vocab
+
+    folder = tmp_path_factory.mktemp("documentation")
+    for name, split in (("mytext.txt", "train"), ("other.txt", "held-out")):
+        documents = generate_documents(150, seed=0, split=split)
+        (folder / name).write_text("\n\n".join("\n".join(document) for document in documents), encoding="utf-8")
+    train_vocab([folder / "mytext.txt"], VocabConfig(vocab_size=400)).tokenizer.save(folder / "vocab")
+    build_store([folder / "mytext.txt"], folder / "vocab", folder / "store", workers=1)
+    run = {
+        "model": TINY,
+        "data": {"stores": [str(folder / "store")], "tokenizer": str(folder / "vocab"), "held_out": 10, "workers": 0},
+        "recipe": {"max_length": 64},
+        "optim": {"name": "adamw", "lr": 1e-3},
+        "steps": 4,
+        "batch_tokens": 1024,
+        "micro_batch_tokens": 1024,
+        "log": {"evaluate_every": 4, "evaluate_batches": 2, "checkpoint_every": 4},
+    }
+    pretrain(run_config(run), folder / "run", quiet=True)
+    for name, count in (("train.csv", 64), ("dev.csv", 32), ("test.csv", 32)):
+        write_reviews(folder / name, count)
+    data = {"train": str(folder / "train.csv"), "dev": str(folder / "dev.csv")}
+    config = {"task": "classification", "data": data, "model": str(folder / "run" / "model"), "steps": 4}
+    finetune(finetune_config(config, auto="cpu"), folder / "mine", quiet=True)
+    (folder / "glue" / "SST-2").mkdir(parents=True)
+    for split in ("train", "dev"):
+        write_sst2(folder / f"{split}.csv", folder / "glue" / "SST-2" / f"{split}.tsv")
+    write_with_transformers(folder / "albert" / "albert-base-v2", folder / "vocab")
+    for name, target in (("mymodel", "albert/albert-base-v2"), ("wiki", "store"), ("books", "store")):
+        (folder / name).symlink_to(target)
+    return folder
+
+
+def write_reviews(path: Path, count: int) -> None:
+    """A CSV of texts and labels that a word decides."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["text", "label"])
+        for i in range(count):
+            words, label = (GOOD, "good") if i % 2 else (BAD, "bad")
+            rows.writerow([f"the soup of day {i} was {words[i // 2 % 8]} and the bread {words[i // 3 % 8]}", label])
+
+
+def write_sst2(source: Path, target: Path) -> None:
+    """The same rows as GLUE writes them."""
+    with source.open(encoding="utf-8", newline="") as file:
+        rows = [f"{row['text']}\t{int(row['label'] == 'good')}" for row in csv.DictReader(file)]
+    target.write_text("\n".join(["sentence\tlabel", *rows]) + "\n", encoding="utf-8")
+
+
+def write_with_transformers(folder: Path, tokenizer: Path) -> None:
+    """What stands in for a released model: a tiny one of the same kind, written by transformers itself."""
+    import torch
+    from transformers import AlbertConfig, AlbertForPreTraining
+
+    torch.manual_seed(0)
+    AlbertForPreTraining(AlbertConfig(**TINY, num_hidden_groups=1, hidden_act="gelu_new")).save_pretrained(folder)
+    for file in tokenizer.iterdir():
+        shutil.copy(file, folder)

@@ -1,0 +1,60 @@
+"""The code of the documentation runs: every block of a page in turn, in a folder with small models and texts.
+
+A block that is not run says why, in a comment before it (see doc_pages.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import yaml
+from doc_pages import GENERATED, PAGES, RUNNABLE, SHOWS_COMMAND, Block, blocks, litebert_arguments, page_name
+
+PAGES_WITH_CODE = [
+    page
+    for page in PAGES
+    if page_name(page) not in GENERATED and any(block.language in RUNNABLE for block in blocks(page))
+]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_name)
+def test_blocks_run(page, prepared, tmp_path, monkeypatch, cli):
+    here = tmp_path / "here"
+    shutil.copytree(prepared, here, symlinks=True)
+    monkeypatch.chdir(here)
+    names: dict[str, object] = {"__name__": "__docs__"}
+    for block in blocks(page):
+        if block.not_run is None:
+            try:
+                run_block(block, names, cli)
+            except Exception as error:
+                error.add_note(f"in {block.where}:\n{block.text}")
+                raise
+
+
+def run_block(block: Block, names: dict[str, object], cli) -> None:
+    if block.language == "python":
+        exec(compile("\n" * block.line + block.text, block.page, "exec"), names)
+    elif block.language == "yaml":
+        from litebert.pretraining.config import run_config
+
+        run_config(yaml.safe_load(block.text))
+    elif block.language in ("bash", "console"):
+        for command in block.commands():
+            assert command[0] == "litebert", f"only litebert is run here; say '<!-- not run: why -->' for {command[0]}"
+            result = cli(*litebert_arguments(command), *block.run_with)
+            assert result.code == 0, f"{' '.join(command)}\n{result}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_nothing_is_left_out_in_silence(page):
+    """Commands stand in bash or console blocks, which are run, and reasons for not running are reasons.
+
+    Results are records of what was run once, and READMEs have a test of their own: their commands are only parsed.
+    """
+    for block in blocks(page):
+        assert block.not_run is None or len(block.not_run.split()) > 1, f"{block.where}: say why it is not run"
+        if page_name(page).startswith("docs/") and page.parent.name != "results" and not block.language:
+            shown = [line for line in block.text.splitlines() if SHOWS_COMMAND.match(line)]
+            assert not shown, f"{block.where}: a bash block would be checked: {shown[0]}"
