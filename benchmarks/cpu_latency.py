@@ -32,8 +32,9 @@ import transformers
 import litebert
 from litebert.export.onnx_file import export_onnx
 from litebert.model.config import preset
+from litebert.model.folder import load_config
 from litebert.model.heads import EncoderModel
-from litebert.model.hub import load_config, load_model, save_model
+from litebert.model.hub import load_model, save_model
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.runtime import Request, Runtime, TorchRuntime
 from litebert.train.device import DeviceConfig, open_device

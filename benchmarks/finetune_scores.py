@@ -22,8 +22,9 @@ from litebert.files import write_atomic
 from litebert.finetune.config import finetune_config
 from litebert.finetune.results import show_interval, show_value
 from litebert.finetune.study import Setting, run_study, show_spread
+from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import PretrainingModel
-from litebert.model.hub import find_folder, load_config, save_model
+from litebert.model.hub import save_model
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
 from litebert.train.random_state import seed_everything

@@ -30,8 +30,9 @@ from litebert.finetune.config import FinetuneConfig, finetune_config
 from litebert.finetune.run import Meter, Run
 from litebert.finetune.setup import Data, open_tokenizer, read_data
 from litebert.model.config import PRESETS, preset, vary
+from litebert.model.folder import load_config
 from litebert.model.heads import PretrainingModel
-from litebert.model.hub import load_config, save_model
+from litebert.model.hub import save_model
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train_vocab import VocabConfig, train_vocab
 from litebert.train.device import Device, open_device

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from litebert.model.convert import convert_model
     from litebert.model.count import count_parameters
     from litebert.model.encoder import Encoder
+    from litebert.model.folder import load_config
     from litebert.model.heads import (
         AnswerModel,
         ClassificationModel,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         SpanModel,
         TokenClassificationModel,
     )
-    from litebert.model.hub import load_config, load_model, save_model
+    from litebert.model.hub import load_model, save_model
     from litebert.predict.predictor import Predictor
     from litebert.pretraining.batches import Batches
     from litebert.pretraining.config import RunConfig, load_run_config
@@ -76,7 +77,8 @@ _PUBLIC = {
         "SpanModel",
         "TokenClassificationModel",
     ),
-    "litebert.model.hub": ("load_config", "load_model", "save_model"),
+    "litebert.model.folder": ("load_config",),
+    "litebert.model.hub": ("load_model", "save_model"),
     "litebert.predict.predictor": ("Predictor",),
     "litebert.pretraining.batches": ("Batches",),
     "litebert.pretraining.config": ("RunConfig", "load_run_config"),

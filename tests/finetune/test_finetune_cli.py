@@ -13,7 +13,7 @@ from litebert.finetune.config import finetune_config
 from litebert.finetune.results import read_scores
 from litebert.finetune.setup import open_tokenizer, read_data, unknown_share
 from litebert.finetune.start import describe_length
-from litebert.model.hub import load_config
+from litebert.model.folder import load_config
 
 SETTINGS = ("batch=8", "steps=6", "max_length=40", "optim.lr=0.01", "log.evaluate_every=3", "device.threads=1")
 # kind, seed of the files (an odd one has questions without an answer), files that servers take

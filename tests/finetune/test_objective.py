@@ -14,7 +14,7 @@ from litebert.finetune.objective import batch_loss, row_logsumexp, to_device
 from litebert.finetune.setup import make_model as build
 from litebert.finetune.setup import open_tokenizer, read_data
 from litebert.model.fast.layers import FastLayers
-from litebert.model.hub import load_config
+from litebert.model.folder import load_config
 
 CASES = {
     "classification": ("classification", 0),

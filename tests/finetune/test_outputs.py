@@ -11,7 +11,8 @@ from toy_tasks import make_files, tiny_config
 from litebert.finetune.outputs import run_sequences
 from litebert.finetune.run import finetune
 from litebert.finetune.setup import open_tokenizer, read_data
-from litebert.model.hub import load_config, load_model
+from litebert.model.folder import load_config
+from litebert.model.hub import load_model
 from litebert.train.device import DeviceConfig, open_device
 
 CPU = open_device(DeviceConfig(device="cpu", threads=1))

@@ -10,7 +10,8 @@ from small_vocabularies import english
 import litebert.default
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.export.onnx_file import export_onnx
-from litebert.model.hub import load_config, load_model, save_model
+from litebert.model.folder import load_config
+from litebert.model.hub import load_model, save_model
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
 from litebert.predict.results import Result

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from litebert.errors import ConfigError
 from litebert.ladder.climb import Ladder, Rung
-from litebert.model.hub import find_folder
+from litebert.model.folder import find_folder
 from litebert.pretraining.baselines import score_baselines
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.evaluate import evaluate_batches, load_pretrained

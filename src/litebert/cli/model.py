@@ -116,7 +116,7 @@ def find_config(name: str) -> ModelConfig:
     if path.suffix in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{name}: no such config file")
     if path.is_dir() or "/" in name or name == "default":
-        from litebert.model.hub import load_config
+        from litebert.model.folder import load_config
 
         return load_config(name)
     return preset(name)  # names the nearest presets

@@ -13,9 +13,9 @@ import torch
 import litebert
 from litebert.errors import CheckpointError
 from litebert.export.check import Check
-from litebert.model.google import is_google
+from litebert.model.folder import CONFIG_FILE, find_folder, is_google
 from litebert.model.heads import Model
-from litebert.model.hub import CONFIG_FILE, find_folder, load_model
+from litebert.model.hub import load_model
 from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, TORCH_FILE
 from litebert.tasks.task import TASK_FILE
 from litebert.text.tokenizer_files import FILES

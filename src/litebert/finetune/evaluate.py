@@ -17,8 +17,9 @@ from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetune.predictions import write_predictions
 from litebert.finetune.scoring import Evaluation, predict_split, score_split
 from litebert.finetune.setup import Data, Split
+from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model
-from litebert.model.hub import find_folder, load_config, load_model
+from litebert.model.hub import load_model
 from litebert.tasks.decode import Prediction, average
 from litebert.tasks.read import check_task, named_tasks, read_task
 from litebert.tasks.submission import write_submission

@@ -42,7 +42,7 @@ from litebert.finetune.scoring import predict_split, score_split
 from litebert.finetune.setup import Data, TrainingBatches, make_model, make_optimizer, open_tokenizer, read_data
 from litebert.finetune.steps import GraphStep, PlainStep
 from litebert.model.fast.layers import FastLayers
-from litebert.model.hub import load_config
+from litebert.model.folder import load_config
 from litebert.train import checkpoint
 from litebert.train.device import Device, open_device, speed_up
 from litebert.train.folder import Resume, begin, check_config, check_folder, locked, write_facts

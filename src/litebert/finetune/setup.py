@@ -28,8 +28,9 @@ from litebert.finetune.batches import (
 from litebert.finetune.config import FinetuneConfig
 from litebert.finetune.groups import freeze, learning_groups
 from litebert.model.config import ModelConfig, vary
+from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model, model_class
-from litebert.model.hub import find_folder, load_config, load_model, load_model_and_report
+from litebert.model.hub import load_model, load_model_and_report
 from litebert.tasks.examples import Example, is_labelled
 from litebert.tasks.features import Sequence, make_features
 from litebert.tasks.read import read_task

@@ -18,7 +18,7 @@ from litebert.finetune.recipes import FROM_MNLI, pick_recipe
 from litebert.finetune.results import Scores, explain_threshold, show_interval, show_value
 from litebert.finetune.run import finetune
 from litebert.finetune.study import print_study, run_study
-from litebert.model.hub import find_folder, load_config
+from litebert.model.folder import find_folder, load_config
 from litebert.tasks.read import check_task
 from litebert.tasks.task import load_task
 from litebert.train.device import open_device

@@ -24,7 +24,7 @@ from litebert.finetune.config import FinetuneConfig, with_seed
 from litebert.finetune.results import goodness, show_interval, show_spread, show_value
 from litebert.finetune.run import FinetuneResult, FinetuningStoppedError, finetune
 from litebert.finetune.setup import open_tokenizer, read_data
-from litebert.model.hub import load_config
+from litebert.model.folder import load_config
 from litebert.train.folder import Resume
 
 

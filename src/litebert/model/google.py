@@ -7,7 +7,6 @@ TensorFlows, where each layer may have norms of its own although the matrices ar
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,13 +17,13 @@ from torch import Tensor
 
 from litebert.errors import CheckpointError
 from litebert.model.config import ModelConfig, read_config, vary
+from litebert.model.folder import GOOGLE_CONFIGS
 from litebert.model.heads import Model
 from litebert.model.hub import LoadReport, build_model
 from litebert.model.names import Source, tf_names
 from litebert.model.sharing import plan_of
 from litebert.model.tf_checkpoint import TfCheckpoint, read_bundle
 
-CONFIG_NAMES = ("albert_config.json", "bert_config.json")
 _SLOT = re.compile(r"/(adam_[mv]|lamb_[mv]|Adam(_1)?|Momentum)$|(^|/)(global_step|beta[12]_power)$")
 # .../group_0/inner_group_0/layer_normalization_1/gamma, and per layer
 # .../group_0_3/layer_3/inner_group_0/layer_normalization_7/gamma
@@ -32,18 +31,6 @@ _KERAS_NORM = re.compile(
     r"bert/encoder/transformer/group_(?P<group>\d+)(?:_\d+)?(?:/layer_(?P<layer>\d+))?/inner_group_(?P<inner>\d+)"
     r"/layer_normalization(?:_(?P<number>\d+))?/(?P<part>gamma|beta)"
 )
-
-
-def is_google(source: Path | str) -> bool:
-    """Whether this is a TensorFlow checkpoint: its folder, a TF-Hub module, its prefix or one of its files."""
-    path = Path(source)
-    if path.is_dir():
-        if (path / "config.json").is_file():
-            return False
-        places = (path, path / "variables")
-        return any((path / name).is_file() for name in CONFIG_NAMES) or any(any(p.glob("*.index")) for p in places)
-    prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
-    return bool(prefix) and path.parent.is_dir() and any(path.parent.glob(f"{glob.escape(prefix)}.index"))
 
 
 def load_google(
@@ -95,11 +82,11 @@ def load_google(
 def _find_config(prefix: Path) -> Path:
     folder = prefix.parent
     for place in (folder, folder.parent, folder.parent / "assets"):
-        for name in CONFIG_NAMES:
+        for name in GOOGLE_CONFIGS:
             if (place / name).is_file():
                 return place / name
     raise CheckpointError(
-        f"{folder}: no {' or '.join(CONFIG_NAMES)} beside the checkpoint; it says the number of heads"
+        f"{folder}: no {' or '.join(GOOGLE_CONFIGS)} beside the checkpoint; it says the number of heads"
     )
 
 

@@ -23,17 +23,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from litebert.default import resolve_default
-from litebert.errors import CheckpointError, did_you_mean
+from litebert.errors import CheckpointError
 from litebert.files import staged_folder
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
+from litebert.model.folder import CONFIG_FILE, INDEX_FILE, find_folder, is_google
 from litebert.model.heads import MODELS, Model, model_class
 from litebert.model.names import clean_hub_name, hub_names
 
 M = TypeVar("M", bound=Model)
 
-CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 PICKLE_FILE = "pytorch_model.bin"
 
 # Our head -> transformers' class for ALBERT and for BERT; None: it has no such class.
@@ -85,10 +84,10 @@ def load_model_and_report(
     **changes: Any,
 ) -> tuple[Model, LoadReport]:
     """Like load_model, with the account of what was mapped, skipped and missing."""
-    from litebert.model.google import is_google, load_google
-
     source = resolve_default(source)
     if is_google(source):
+        from litebert.model.google import load_google
+
         return load_google(source, head, new_head, **changes)
     folder = find_folder(source, revision)
     config_path = folder / CONFIG_FILE
@@ -146,19 +145,6 @@ def build_model(
         for parameter in model.parameters():
             parameter.requires_grad_(True)
     return model.eval()
-
-
-def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
-    """The config of a model folder or Hub name, without its weights; a JSON file is read as it is."""
-    source = resolve_default(source)
-    path = Path(source)
-    if path.is_file():
-        return read_config(path)[0]
-    folder = find_folder(source, revision, weights=False)
-    for name in (CONFIG_FILE, "albert_config.json", "bert_config.json"):
-        if (folder / name).is_file():
-            return read_config(folder / name)[0]
-    raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder")
 
 
 def _rename(tensors: Mapping[str, Any], config: ModelConfig, extension: bool) -> tuple[dict[str, str], list[str]]:
@@ -345,52 +331,3 @@ def _open_shards(
     if missing:
         raise CheckpointError(f"{index}: {len(missing)} tensors are in no shard, first: {missing[0]}")
     return {name: readers[name] for name in weight_map}
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Finding a folder
-
-
-def _folder_hint(path: Path) -> str:
-    """What may be meant by a folder that is not there: one of a similar name, or the model of a run under way."""
-    if path.name == "best" and path.parent.is_dir():
-        return f"; is the run in {path.parent} not finished? The command that began it goes on with it"
-    missing = next((place for place in reversed(path.parents) if not place.exists()), path)
-    beside = [each.name for each in missing.parent.iterdir() if each.is_dir()] if missing.parent.is_dir() else []
-    return did_you_mean(missing.name, beside)
-
-
-def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
-    """A local folder as it is; anything shaped like a Hub name is fetched (or found in the cache when offline)."""
-    source = resolve_default(source)
-    path = Path(source)
-    if path.is_dir():
-        return path
-    if path.is_file():
-        raise CheckpointError(f"{path}: a file; a model is a folder with {CONFIG_FILE} in it")
-    name = str(source)
-    if (
-        not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
-        or name.startswith(".")
-        or name.endswith((".json", ".safetensors"))
-    ):
-        raise CheckpointError(f"{name}: no such folder{_folder_hint(path)}")
-    if "/" in name and (path.name == "best" or path.parent.is_dir()):  # a path of ours rather than the Hub's owner/name
-        raise CheckpointError(f"{name}: no such folder{_folder_hint(path)}")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    patterns = [CONFIG_FILE, "*.model", "tokenizer*.json", "vocab.txt", "special_tokens_map.json"]
-    if weights:
-        patterns += ["model*.safetensors", INDEX_FILE]
-    try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-        if weights and not list(folder.glob("*.safetensors")):
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns, "pytorch_model*.bin*"]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(
-            f"{name}: no folder of that name here, and the Hub did not give one: {reason} "
-            "(offline? name a local folder, or fetch it first with `hf download`)"
-        ) from None
-    return folder

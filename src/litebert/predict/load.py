@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.errors import ConfigError
-from litebert.model.hub import find_folder, load_model
+from litebert.model.folder import find_folder
+from litebert.model.hub import load_model
 from litebert.predict.exported import MANIFEST_FILE
 from litebert.predict.runtime import Runtime, TorchRuntime
 from litebert.tasks.task import Task, load_task

@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 
 from litebert.errors import ConfigError
+from litebert.model.folder import find_folder
 from litebert.model.heads import PretrainingModel
-from litebert.model.hub import find_folder, load_model
+from litebert.model.hub import load_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.chapters import Split, Store

@@ -15,7 +15,7 @@ from litebert.config import merge
 from litebert.finetune.config import finetune_config
 from litebert.finetune.recipes import pick_recipe
 from litebert.finetune.run import finetune
-from litebert.model.hub import load_config
+from litebert.model.folder import load_config
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.stop import CellStopped
 from litebert.tasks.glue import SOURCES

@@ -1,0 +1,100 @@
+"""What a model's name stands for: a folder, Google's files, the package's own model, one of the Hub's. No torch."""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+
+from litebert.default import resolve_default
+from litebert.errors import CheckpointError, did_you_mean
+from litebert.model.config import ModelConfig, read_config
+
+CONFIG_FILE = "config.json"
+INDEX_FILE = "model.safetensors.index.json"
+GOOGLE_CONFIGS = ("albert_config.json", "bert_config.json")
+
+
+def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
+    """A local folder as it is; anything shaped like a Hub name is fetched (or found in the cache when offline)."""
+    folder = find_local(source)
+    if folder is not None:
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    name = str(source)
+    patterns = [CONFIG_FILE, "*.model", "tokenizer*.json", "vocab.txt", "special_tokens_map.json"]
+    if weights:
+        patterns += ["model*.safetensors", INDEX_FILE]
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+        if weights and not list(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns, "pytorch_model*.bin*"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"{name}: no folder of that name here, and the Hub did not give one: {reason} "
+            "(offline? name a local folder, or fetch it first with `hf download`)"
+        ) from None
+    return folder
+
+
+def find_local(source: Path | str) -> Path | None:
+    """A local folder as it is, None for what may be a Hub name; anything else is a mistake, told without a network."""
+    source = resolve_default(source)
+    path = Path(source)
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise CheckpointError(f"{path}: a file; a model is a folder with {CONFIG_FILE} in it")
+    name = str(source)
+    if (
+        not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
+        or name.startswith(".")
+        or name.endswith((".json", ".safetensors"))
+    ):
+        raise CheckpointError(f"{name}: no such folder{_folder_hint(path)}")
+    if "/" in name and (path.name == "best" or path.parent.is_dir()):  # a path of ours rather than the Hub's owner/name
+        raise CheckpointError(f"{name}: no such folder{_folder_hint(path)}")
+    return None
+
+
+def check_source(source: Path | str) -> None:
+    """Say at once that a model is not there, before anything slow is loaded; what may be a Hub name passes."""
+    if not is_google(source):
+        find_local(source)
+
+
+def is_google(source: Path | str) -> bool:
+    """Whether this is a TensorFlow checkpoint: its folder, a TF-Hub module, its prefix or one of its files."""
+    path = Path(source)
+    if path.is_dir():
+        if (path / CONFIG_FILE).is_file():
+            return False
+        places = (path, path / "variables")
+        return any((path / name).is_file() for name in GOOGLE_CONFIGS) or any(any(p.glob("*.index")) for p in places)
+    prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
+    return bool(prefix) and path.parent.is_dir() and any(path.parent.glob(f"{glob.escape(prefix)}.index"))
+
+
+def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
+    """The config of a model folder or Hub name, without its weights; a JSON file is read as it is."""
+    source = resolve_default(source)
+    path = Path(source)
+    if path.is_file():
+        return read_config(path)[0]
+    folder = find_folder(source, revision, weights=False)
+    for name in (CONFIG_FILE, *GOOGLE_CONFIGS):
+        if (folder / name).is_file():
+            return read_config(folder / name)[0]
+    raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder")
+
+
+def _folder_hint(path: Path) -> str:
+    """What may be meant by a folder that is not there: one of a similar name, or the model of a run under way."""
+    if path.name == "best" and path.parent.is_dir():
+        return f"; is the run in {path.parent} not finished? The command that began it goes on with it"
+    missing = next((place for place in reversed(path.parents) if not place.exists()), path)
+    beside = [each.name for each in missing.parent.iterdir() if each.is_dir()] if missing.parent.is_dir() else []
+    return did_you_mean(missing.name, beside)
