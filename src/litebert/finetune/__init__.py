@@ -4,8 +4,19 @@ from litebert.finetune import finetune, finetune_config
 finetune(finetune_config({"task": "classification", "data": {"train": "a.csv", "dev": "b.csv"}}), "runs/mine")
 """
 
-from litebert.finetune.config import FinetuneConfig, finetune_config
-from litebert.finetune.run import FinetuneResult, finetune
-from litebert.finetune.study import Study, run_study
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["FinetuneConfig", "FinetuneResult", "Study", "finetune", "finetune_config", "run_study"]
+from litebert.finetune.config import FinetuneConfig, finetune_config
+
+if TYPE_CHECKING:
+    from litebert.finetune.run import finetune
+
+__all__ = ["FinetuneConfig", "finetune", "finetune_config"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "finetune":
+        raise AttributeError(f"module 'litebert.finetune' has no attribute {name!r}")
+    from litebert.finetune import run  # torch comes with it, which configs and pages do without
+
+    return run.finetune

@@ -16,11 +16,12 @@ from typing import Any, Literal
 
 from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
-from litebert.finetune.groups import Freeze
 from litebert.finetune.recipes import AUTO, find_recipe
-from litebert.train.device import DeviceConfig
+from litebert.train.device_config import DeviceConfig
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate
+
+Freeze = Literal["none", "embeddings", "encoder"]
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 from litebert.errors import ConfigError
+from litebert.finetune.config import Freeze
 from litebert.model.heads import Model
 from litebert.train.optimizer import parameter_groups
-
-Freeze = Literal["none", "embeddings", "encoder"]
 
 
 def freeze(model: Model, what: Freeze, new: Iterable[str] = ()) -> None:

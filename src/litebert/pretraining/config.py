@@ -22,7 +22,7 @@ from litebert.model.config import ModelConfig, preset
 from litebert.model.sharing import plan_of
 from litebert.pretraining.presets import RUN_PRESETS
 from litebert.pretraining.recipes import Recipe, named_recipe
-from litebert.train.device import DeviceConfig
+from litebert.train.device_config import DeviceConfig
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate, Stage, check_stages, sqrt_scaled_lr
 
