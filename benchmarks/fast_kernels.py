@@ -1,6 +1,6 @@
 """The fast path's pieces, one by one on this GPU: right, how fast, how near to what the memory or the ceiling allows.
 
-    python benchmarks/fast_kernels.py [--tune] [--out result.json]
+    python benchmarks/fast_kernels.py [--tune attention pointwise] [--out result.json]
 
 Attention beside torch's own kernels (varlen, cuDNN, FlexAttention); the kernels between matrix products with the
 bandwidth they reach; the matrix products themselves in bf16, with the float32 sum of weight gradients, and in FP8.
@@ -37,6 +37,12 @@ SHAPES = {  # name: heads, head width, length
     "xlarge 512": (16, 128, 512),
     "xxlarge 512": (64, 64, 512),
 }
+
+CANDIDATES = [  # rows, columns, warps, stages; wider searches found nothing better than their like
+    *itertools.product((64, 128), (32, 64), (4,), (2, 3, 4)),
+    *itertools.product((64, 128), (128,), (4, 8), (2,)),
+    (128, 64, 8, 3),
+]
 
 
 def milliseconds(function: Callable[[], Any]) -> float:
@@ -130,9 +136,7 @@ def tune(table: str, shape: str, backward: bool) -> tuple[Blocks, float]:
     key = 64 if width <= 64 else 128
     kept = dict(getattr(triton_ops, table))
     best: tuple[Blocks, float] = (kept[key], float("inf"))
-    for rows, columns, warps, stages in itertools.product((64, 128), (64, 128), (4, 8), (2, 3)):
-        if warps == 8 and rows == columns == 64:  # too little work for eight
-            continue
+    for rows, columns, warps, stages in CANDIDATES:
         getattr(triton_ops, table)[key] = Blocks(rows, columns, warps, stages)
         try:
             forward, back = ours(qkv, grad, packing)
@@ -181,15 +185,15 @@ def tune_pointwise(hidden: int) -> dict[str, dict[str, float]]:
         for knob, value in kept.items():
             setattr(triton_ops, knob, value)
 
-    for elements, warps in itertools.product((1024, 2048, 4096, 8192), (4, 8)):
+    for elements, warps in itertools.product((2048, 4096, 8192), (4, 8)):
         attempt("add_norm", ADD_NORM_ELEMENTS=elements, ADD_NORM_WARPS=warps)
         attempt("add_norm_backward", ADD_NORM_BACKWARD_ELEMENTS=elements, ADD_NORM_BACKWARD_WARPS=warps)
-    for programs in (512, 2048):
+    for programs in (264, 528, 2048):
         attempt("add_norm_backward", ROW_PROGRAMS=programs)
         attempt("gelu_backward", ROW_PROGRAMS=programs)
     for columns, warps in itertools.product((1024, 2048, 4096), (4, 8)):
         attempt("gelu", GELU=Blocks(1, columns, warps))
-    for rows, columns, warps in itertools.product((4, 8, 16), (128, 256, 512), (4, 8)):
+    for rows, columns, warps in itertools.product((4, 8, 16), (256, 512), (4, 8)):
         attempt("gelu_backward", GELU_BACKWARD=Blocks(rows, columns, warps))
     for side, warps in itertools.product((64, 128), (4, 8)):
         attempt("quantize", QUANTIZE=Blocks(side, side, warps))
@@ -230,7 +234,8 @@ def products(hidden: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--tune", nargs="*", choices=["attention", "pointwise"], default=[])
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["base 128", "base 512", "xlarge 512"])
     parser.add_argument("--flex", action="store_true", help="time FlexAttention too (compiles for each shape)")
     parser.add_argument("--hidden", type=int, nargs="+", default=[768, 4096])
     options = parser.parse_args()
@@ -245,18 +250,17 @@ def main() -> None:
 
     for name in ("base 128", "base 512", "xlarge 512"):
         keep(f"errors {name}", check_attention(name, SHAPES[name][2]))
-    if options.tune:
-        for shape in ("base 128", "base 512", "xlarge 512"):
+    if "attention" in options.tune:
+        for shape in options.shapes:
             keep(f"tune ATTEND {shape}", tune("ATTEND", shape, backward=False))
-        for shape in ("base 512", "xlarge 512"):
-            for table in ("ATTEND_BACKWARD_QUERY", "ATTEND_BACKWARD_KEY"):
-                keep(f"tune {table} {shape}", tune(table, shape, backward=True))
+            if SHAPES[shape][2] > triton_ops.WHOLE_MAX:
+                for table in ("ATTEND_BACKWARD_QUERY", "ATTEND_BACKWARD_KEY"):
+                    keep(f"tune {table} {shape}", tune(table, shape, backward=True))
         for warps in (4, 8):
             triton_ops.WHOLE_WARPS = warps
             keep(f"whole, {warps} warps", milliseconds(ours(*attention_case(*SHAPES["base 128"]))[1]))
-        triton_ops.WHOLE_WARPS, triton_ops.WHOLE_MAX = 8, 0
-        keep("128 in two kernels", milliseconds(ours(*attention_case(*SHAPES["base 128"]))[1]))
-        triton_ops.WHOLE_MAX = 128
+        triton_ops.WHOLE_WARPS = 8
+    if "pointwise" in options.tune:
         for hidden in options.hidden:
             keep(f"tune pointwise {hidden}", tune_pointwise(hidden))
     for name, shape in SHAPES.items():

@@ -23,8 +23,8 @@ from litebert.model.config import ModelConfig, preset
 from litebert.model.heads import PretrainingModel
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
+from litebert.pretraining.dry_run import random_inputs
 from litebert.pretraining.objective import Inputs, run_model, score, scorer, to_device
-from litebert.pretraining.plan import random_inputs
 from litebert.pretraining.recipes import Recipe
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore

@@ -17,7 +17,7 @@ import torch
 
 from litebert.files import write_atomic
 from litebert.model.config import preset
-from litebert.pretraining.plan import measure_rates
+from litebert.pretraining.dry_run import measure_rates
 from litebert.train.device import DeviceConfig, open_device
 
 

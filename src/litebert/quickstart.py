@@ -22,9 +22,9 @@ from litebert.files import write_atomic
 from litebert.model.count import count_parameters
 from litebert.pretraining.baselines import Baselines, score_baselines
 from litebert.pretraining.config import RunConfig, run_config
+from litebert.pretraining.data import Data, settle
 from litebert.pretraining.evaluate import Scores
 from litebert.pretraining.run import pretrain
-from litebert.pretraining.setup import Data, settle
 from litebert.report import write_report
 from litebert.text.build import BuildOptions, build_store
 from litebert.text.generate import generate_documents
@@ -105,7 +105,7 @@ def quickstart(
         raise KeyboardInterrupt
 
     data = Data(config, tokenizer)
-    evaluation = data.evaluation()
+    evaluation = data.evaluation(data.last_length)
     assert evaluation is not None
     length = config.recipe.max_length
     count = min(EVALUATION_BATCHES, evaluation.steps_per_epoch)

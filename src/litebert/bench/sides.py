@@ -17,8 +17,8 @@ from torch import Tensor
 from litebert.extras import require
 from litebert.model.config import ModelConfig
 from litebert.pretraining.config import OptimConfig, RunConfig
+from litebert.pretraining.dry_run import training_step
 from litebert.pretraining.objective import Inputs
-from litebert.pretraining.plan import training_step
 from litebert.pretraining.recipes import Recipe
 from litebert.train.device import Device
 

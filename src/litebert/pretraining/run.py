@@ -34,12 +34,13 @@ from litebert.model.count import count_parameters
 from litebert.model.hub import save_model
 from litebert.pretraining.card import write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
+from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.evaluate import Scores, evaluate_batches
 from litebert.pretraining.feed import Feed
 from litebert.pretraining.meter import Meter, StepTotals
 from litebert.pretraining.objective import run_model, scorer
 from litebert.pretraining.samples import fill_samples
-from litebert.pretraining.setup import Data, load_tokenizer, make_model, make_optimizer, settle
+from litebert.pretraining.setup import make_model, make_optimizer
 from litebert.train import checkpoint
 from litebert.train.device import Device, measure_peak, open_device, speed_up
 from litebert.train.distributed import (
@@ -118,7 +119,6 @@ class Run:
     ):
         self.config, self.folder, self.data, self.device, self.world = config, folder, data, device, world
         self.tokenizer = data.tokenizer
-        self.evaluation = data.evaluation()
         self.micro_batches = config.micro_batches(world.size)
 
         first_step = checkpoint.steps(folder)[-1] if resuming else 0
@@ -281,14 +281,15 @@ class Run:
     # -- evaluation, checkpoints, the end ------------------------------------------------------------------------------
 
     def evaluate(self) -> Scores | None:
-        """Held-out scores at the depth of the stage and the length that the run ends with."""
-        if self.evaluation is None:
-            return None
+        """Held-out scores at the depth and the length of the stage: positions not trained yet would say nothing."""
         if self._evaluated is not None and self._evaluated[0] == self.step:
             return self._evaluated[1]
         started = time.monotonic()
-        count = min(self.config.log.evaluate_batches, self.evaluation.steps_per_epoch)
-        scores = evaluate_batches(self.model, self.evaluation, count, self.device, self.world)
+        held_out = self.data.evaluation(self.length)
+        if held_out is None:
+            return None
+        count = min(self.config.log.evaluate_batches, held_out.steps_per_epoch)
+        scores = evaluate_batches(self.model, held_out, count, self.device, self.world)
         self._evaluated = self.step, scores
         if self.log is not None:
             self.log.write(self.step, {**scores.as_dict(), "tokens": self.tokens, "seconds": self.seconds}, kind="eval")
@@ -385,6 +386,7 @@ class Run:
 
     def _finish(self) -> RunResult:
         self.model.encoder.set_depth()
+        self.length = self.data.last_length
         scores = self.evaluate()
         self.save(must=True)
         model_folder = self.folder / "model"

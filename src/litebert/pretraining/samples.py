@@ -10,7 +10,7 @@ import torch
 
 from litebert.model.heads import PretrainingModel
 from litebert.pretraining.chapters import held_out_documents
-from litebert.pretraining.setup import Data
+from litebert.pretraining.data import Data
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device

@@ -48,17 +48,17 @@ class Blocks(NamedTuple):
 
 
 # By head width. Blocks shrink to the longest sequence of a batch; see `_fitted`.
-ATTEND = {64: Blocks(128, 128, 8), 128: Blocks(128, 64, 8)}
-ATTEND_BACKWARD_QUERY = {64: Blocks(128, 64, 8), 128: Blocks(64, 64, 4)}
-ATTEND_BACKWARD_KEY = {64: Blocks(64, 128, 8), 128: Blocks(64, 64, 4)}
+ATTEND = {64: Blocks(64, 64, 4, 3), 128: Blocks(64, 64, 4, 3)}
+ATTEND_BACKWARD_QUERY = {64: Blocks(128, 64, 8, 3), 128: Blocks(128, 64, 8, 3)}
+ATTEND_BACKWARD_KEY = {64: Blocks(128, 64, 4), 128: Blocks(64, 64, 4)}
 WHOLE_WARPS = 8  # of the backward pass of sequences that fit into one block
 WHOLE_MAX = 128
-ADD_NORM_ELEMENTS = 4096  # of a block; its width is that of a row
+ADD_NORM_ELEMENTS = 8192  # of a block; its width is that of a row
 ADD_NORM_WARPS = 8
 ADD_NORM_BACKWARD_ELEMENTS = 2048
 ADD_NORM_BACKWARD_WARPS = 4
-GELU = Blocks(1, 2048, 8)
-GELU_BACKWARD = Blocks(8, 256, 8)
+GELU = Blocks(1, 2048, 4)
+GELU_BACKWARD = Blocks(8, 512, 4)
 QUANTIZE = Blocks(64, 64, 4)
 ROW_PROGRAMS = 1024  # programs that share the rows of a sum over tokens: a few for each multiprocessor
 
