@@ -7,18 +7,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from litebert.cli.early import check_files, check_models
 from litebert.errors import ConfigError
 from litebert.ladder.climb import Ladder, Rung
 from litebert.model.folder import find_folder
 from litebert.pretraining.baselines import score_baselines
 from litebert.pretraining.batches import Batches
-from litebert.pretraining.evaluate import evaluate_batches, load_pretrained
 from litebert.pretraining.recipes import Recipe
 from litebert.tasks.metrics import Metric
 from litebert.text.build import build_store
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.device import DeviceConfig, open_device
 
 TASK = "masked-lm"
 KIND = "ngram"
@@ -47,6 +46,8 @@ def score_masks(
         raise ConfigError(f"{TASK}: name a model (--model FOLDER) or a tokenizer (--tokenizer FOLDER) for its pieces")
     if num_tokens < 1:
         raise ConfigError(f"--tokens: must be at least 1, got {num_tokens}")
+    check_files(*texts, dev)
+    check_models(*models)
     pieces = Tokenizer.load(tokenizer or find_folder(models[0]))
     recipe = Recipe(max_length=LENGTH, short_probability=0.0, one_sentence="skip")  # as in `litebert evaluate`
     with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
@@ -79,6 +80,9 @@ def _score_model(source: str, evaluation: Batches, count: int, pieces: Tokenizer
         raise ConfigError(
             f"{source}: has another vocabulary than the masks that are guessed here; compare it by itself"
         )
+    from litebert.pretraining.evaluate import evaluate_batches, load_pretrained
+    from litebert.train.device import DeviceConfig, open_device
+
     device = open_device(DeviceConfig())
     model = load_pretrained(source)
     if model.config.max_position_embeddings < LENGTH:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_stores
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
@@ -38,10 +39,9 @@ def pretrain(
 
     from rich.console import Console
 
-    from litebert.bench.pretrain import Case, bench_pretrain
     from litebert.errors import InputError
     from litebert.files import write_atomic
-    from litebert.train.device import DeviceConfig, open_device
+    from litebert.model.config import preset
 
     console = Console(highlight=False, markup=False)  # markup would take [hf] for a style
     peers = [] if against == "none" else against.split(",")
@@ -49,9 +49,16 @@ def pretrain(
         raise InputError(f"--against: {', '.join(sorted(unknown))} is not one of: compiled, eager, none")
     if (store is None) != (tokenizer is None):
         raise InputError("--store and --tokenizer belong together")
+    for name in models or []:
+        preset(name)
+    if store is not None:
+        check_stores([store], tokenizer)
     if peers and importlib.util.find_spec("transformers") is None:
         console.print('transformers is not installed (pip install "litebert[hf]"): only our side is measured')
         peers = []
+    from litebert.bench.pretrain import Case, bench_pretrain
+    from litebert.train.device import DeviceConfig, open_device
+
     device = open_device(DeviceConfig(fast_layers="on" if fast_layers else "off", fp8=fp8, recompute=recompute))
     if not device.compile and "compiled" in peers:
         peers.remove("compiled")  # no compiler here, or a CPU, where nobody waits for one

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_data, check_files, check_models
 from litebert.cli.finetune import column_pairs
 from litebert.errors import ConfigError
 
@@ -68,6 +69,8 @@ def _evaluate_task(
     threads: int,
     as_json: bool,
 ) -> None:
+    check_data(data)
+    check_models(*models)
     from litebert.finetune.evaluate import evaluate_task
 
     scored = evaluate_task(
@@ -147,6 +150,8 @@ def _evaluate_text(
 ) -> None:
     if tokens < 1:
         raise ConfigError(f"--tokens: must be at least 1, got {tokens}")
+    check_models(model)
+    check_files(*stores, *texts, tokenizer)
     from litebert.pretraining.evaluate import evaluate_model
 
     scores = evaluate_model(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_files, check_models
 from litebert.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def export(
     """Write a model as ONNX or torch.export files, checked against torch before anything is kept."""
     if to not in KINDS:
         raise ConfigError(f"--to: {to!r} is not one of: {', '.join(KINDS)}{did_you_mean(to, KINDS)}")
+    check_models(model)
+    check_files(check_data)
     target = out or _beside(model, to)
     if to == "onnx":
         from litebert.export.onnx_file import export_onnx

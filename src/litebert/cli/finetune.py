@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_data, check_files
 from litebert.errors import ConfigError
 
 
@@ -62,10 +63,14 @@ def finetune(
         "test": test,
         "columns": column_pairs(column or []),
     }
-    from litebert.finetune import start
+    from litebert.finetune.flags import config_from
 
     rates = _rates(lr)
-    made = start.config_from(flags, config, settings or [], rates)
+    check_files(train, dev, test)
+    check_data(data)
+    made = config_from(flags, config, settings or [], rates)
+    from litebert.finetune import start
+
     out = out or Path("runs") / made.task
     result = start.run(made, out, seeds, rates, resume)  # type: ignore[arg-type]
     if result.signal is not None:
@@ -101,8 +106,8 @@ def _print_recipes() -> None:
     from rich.table import Table
 
     from litebert.finetune.config import finetune_config
+    from litebert.finetune.flags import describe_length
     from litebert.finetune.recipes import RECIPES
-    from litebert.finetune.start import describe_length
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in ("recipe", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_models
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def convert(
     as_json: JSON = False,
 ) -> None:
     """Turn any checkpoint (Hub folder, pytorch_model.bin, Google's TensorFlow files) into a model folder."""
+    check_models(source)
     from litebert.model.convert import convert_model
 
     result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite)
@@ -80,6 +82,7 @@ def verify(
     as_json: JSON = False,
 ) -> None:
     """Run the same weights through transformers and through litebert, and print the differences."""
+    check_models(model)
     from litebert.model.verify import verify_model
 
     result = verify_model(model, batch=batch, length=length)

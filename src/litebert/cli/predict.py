@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_models
 from litebert.cli.predict_input import Row, read_rows
 from litebert.errors import InputError
 
@@ -248,10 +249,11 @@ def _results(
     """(fields, result) of each row in order; rows of a long file are read and answered in groups."""
     from itertools import islice
 
-    from litebert.predict.predictor import Predictor
-
     group: list[Row] = list(islice(rows, 1))  # a mistake of the input shows before a model is loaded
     model, runtime, device, threads = settings
+    check_models(model)
+    from litebert.predict.predictor import Predictor
+
     predictor = Predictor(model, runtime=runtime, device=device, threads=threads)
     while group:
         jobs = []

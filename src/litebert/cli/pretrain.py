@@ -38,13 +38,16 @@ def pretrain(
 
     run_config = load_run_config(config, settings or [])
     if dry_run:
-        from litebert.pretraining.plan import describe_run
+        from litebert.pretraining.dry_run import describe_run
 
         for line in describe_run(run_config):
             print(line, flush=True)
         return
     if out is None:
         raise ConfigError("--out: name the folder of the run")
+    from litebert.pretraining.data import Data, load_tokenizer
+
+    Data(run_config, load_tokenizer(run_config))  # a wrong path is told now, not after torch has been loaded
     from litebert.pretraining.run import pretrain as train
 
     result = train(run_config, out, resume)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_files
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,10 +57,16 @@ def reproduce(
         raise ConfigError("name a table, such as table5; litebert reproduce --list shows all")
     if form not in ("screen", "markdown", "latex", "json"):
         raise ConfigError(f"--format: {form!r} is not one of: screen, markdown, latex, json")
-    from litebert.reproduce.budget import Options as make_options
-    from litebert.reproduce.table import NAMES
+    from litebert.reproduce.scale import load_scale
+    from litebert.reproduce.table import NAMES, load_table
 
     names = list(NAMES) if tables == ["all"] else list(dict.fromkeys(tables))
+    load_scale(scale)
+    for name in names:
+        load_table(name)
+    check_files(*(data or []), *(more_data or []), tokenizer, tasks)
+    from litebert.reproduce.budget import Options as make_options
+
     options = make_options(seeds, minutes, steps, tuple(settings or ()), tuple(measure or ()), tasks)
     if dry_run:
         _print_estimates(names, scale, options)

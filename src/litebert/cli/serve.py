@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_models
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ def serve(
 
     require("fastapi", "litebert serve")
     require("uvicorn", "litebert serve")
+    named = name_models(models or [])
+    check_models(*named.values())
     from litebert.serve.config import ServeConfig
     from litebert.serve.server import serve as run
 
-    named = name_models(models or [])
     flags = {"host": host, "port": port, "api_key": api_key}
     config = build(ServeConfig, override(flags, settings or []), "--set ")
 

@@ -9,17 +9,19 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from litebert.errors import DataError
 from litebert.files import write_atomic
-from litebert.finetune.scoring import Evaluation
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample, is_labelled
 from litebert.tasks.squad_metric import score_answer
 from litebert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from litebert.finetune.scoring import Evaluation
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:

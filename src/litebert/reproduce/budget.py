@@ -10,7 +10,8 @@ from pathlib import Path
 from litebert.errors import ConfigError
 from litebert.model.count import count_parameters, forward_flops
 from litebert.pretraining.config import RunConfig
-from litebert.pretraining.plan import predict, time_micro_batch
+from litebert.pretraining.dry_run import time_micro_batch
+from litebert.pretraining.plan import predict
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.scale import Scale
 from litebert.reproduce.table import Table

@@ -25,8 +25,8 @@ import numpy as np
 from litebert.config import build, to_dict
 from litebert.files import write_atomic
 from litebert.pretraining.config import RunConfig
+from litebert.pretraining.dry_run import time_micro_batch
 from litebert.pretraining.evaluate import load_pretrained
-from litebert.pretraining.plan import time_micro_batch
 from litebert.pretraining.recipes import Objective
 from litebert.pretraining.run import pretrain
 from litebert.reproduce.measure import Examples, layer_distances, pair_batches, score_examples

@@ -1,0 +1,54 @@
+"""From what a person says (flags, a file, settings) to the config of a run, and from a config to words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from litebert.config import merge
+from litebert.finetune.config import FinetuneConfig, finetune_config, read_settings
+from litebert.finetune.recipes import pick_recipe
+from litebert.model.folder import load_config
+from litebert.tasks.read import check_task
+
+
+def config_from(
+    flags: Mapping[str, Any], file: Path | str | None, settings: Sequence[str], lrs: Sequence[float] = ()
+) -> FinetuneConfig:
+    """The config of a run: recipe < YAML file < flags < settings; `auto` picks a recipe for the model and machine."""
+    data, where = read_settings(file, [])
+    data = merge(data, _given(flags))
+    if lrs:
+        data = merge(data, {"optim": {"lr": lrs[0]}})
+    data = merge(data, read_settings(None, settings)[0])
+    check_task(str(data.get("task") or FinetuneConfig.task))
+    device = finetune_config(data, where=where).device
+    hidden_size = load_config(str(data.get("model") or FinetuneConfig.model)).hidden_size
+    from litebert.train.device import open_device  # torch takes seconds: after the mistakes
+
+    return finetune_config(data, pick_recipe(hidden_size, open_device(device).is_cuda), where)
+
+
+def describe(config: FinetuneConfig) -> str:
+    """A config in one line: "lr 2e-05, batch 32, 3 epochs, from default"."""
+    length = describe_length(config)
+    frozen = {"none": "", "embeddings": ", embeddings frozen", "encoder": ", encoder frozen"}[config.optim.freeze]
+    return f"lr {config.optim.lr:g}, batch {config.batch}, {length}{frozen}, from {config.model}"
+
+
+def describe_length(config: FinetuneConfig) -> str:
+    """How long a run is: "800 steps", "1 epoch"."""
+    if config.steps:
+        return f"{config.steps:,} step" + "s" * (config.steps != 1)
+    return f"{config.epochs:g} epoch" + "s" * (config.epochs != 1)
+
+
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what somebody said."""
+    given: dict[str, Any] = {}
+    for name, value in flags.items():
+        plain = _given(value) if isinstance(value, Mapping) else str(value) if isinstance(value, Path) else value
+        if plain is not None and plain != {}:
+            given[name] = plain
+    return given

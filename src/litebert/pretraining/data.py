@@ -1,0 +1,96 @@
+"""Tokenizer, stores and batches of a run, from its config; without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from litebert.errors import ConfigError
+from litebert.model.config import vary
+from litebert.pretraining.batches import Batches
+from litebert.pretraining.config import RunConfig
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
+
+
+def load_tokenizer(config: RunConfig) -> Tokenizer:
+    """The run's tokenizer; without stores or tokenizer there is nothing to train on."""
+    if not config.data.stores:
+        raise ConfigError(
+            "data.stores: name at least one token store (litebert corpus build makes one), "
+            "for example --set data.stores=[store]"
+        )
+    if not config.data.tokenizer:
+        raise ConfigError("data.tokenizer: name the tokenizer folder that the stores were built with")
+    return Tokenizer.load(config.data.tokenizer)
+
+
+def settle(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
+    """The config with what it leaves open: the vocabulary, which is the tokenizer's, and the row length."""
+    model = vary(
+        config.model,
+        vocab_size=tokenizer.vocab_size,
+        pad_token_id=tokenizer.pad_id,
+        embedding_projection=config.model.embedding_projection,
+    )
+    data = dataclasses.replace(config.data, row_tokens=config.row_tokens)
+    return dataclasses.replace(config, model=model, data=data)
+
+
+class Data:
+    """The stores of a run and its batches, for training at any length and for evaluation."""
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer):
+        self.config = config
+        self.tokenizer = tokenizer
+        self.stores = [TokenStore.open(path, tokenizer) for path in config.data.stores]
+        self.eval_stores = [TokenStore.open(path, tokenizer) for path in config.data.eval_stores]
+        self._evaluation: dict[int, Batches] = {}
+
+    def training(self, length: int) -> Batches:
+        """Batches of sequences up to `length` tokens."""
+        return Batches(
+            self.stores,
+            self.tokenizer,
+            dataclasses.replace(self.config.recipe, max_length=length),
+            tokens_per_batch=self.config.batch_tokens,
+            row_tokens=self.config.row_tokens,
+            seed=self.config.seed,
+            weights=self.config.data.weights,
+            held_out=self.held_out,
+        )
+
+    def evaluation(self, length: int) -> Batches | None:
+        """Batches of one row each from documents that are never trained on; None if none are kept aside."""
+        if not self.held_out and not self.eval_stores:
+            return None
+        if length not in self._evaluation:
+            self._evaluation[length] = self._held_out_batches(length)
+        return self._evaluation[length]
+
+    def _held_out_batches(self, length: int) -> Batches:
+        recipe = dataclasses.replace(self.config.recipe, max_length=length, short_probability=0.0)
+        return Batches(
+            self.eval_stores or self.stores,
+            self.tokenizer,
+            recipe,
+            tokens_per_batch=self.config.row_tokens,
+            row_tokens=self.config.row_tokens,
+            seed=self.config.seed,
+            split="train" if self.eval_stores else "held-out",
+            held_out=0 if self.eval_stores else self.held_out,
+        )
+
+    def fingerprints(self) -> list[list[int]]:
+        """What tells one corpus from another, wherever it lies: documents, sentences and tokens of each store."""
+        return [[len(store), store.num_sentences, store.num_tokens] for store in self.stores]
+
+    @property
+    def held_out(self) -> int | float:
+        """Documents kept aside, as a count or a share."""
+        held_out = self.config.data.held_out
+        return int(held_out) if held_out >= 1 else held_out
+
+    @property
+    def last_length(self) -> int:
+        """The length that the run ends with."""
+        return self.config.length[-1].value if self.config.length else self.config.recipe.max_length

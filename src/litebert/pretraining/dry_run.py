@@ -1,0 +1,168 @@
+"""What a run will take on this machine, before it is started: shapes, memory, and time from one timed step."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from litebert.errors import DataError, LitebertError
+from litebert.model.config import ModelConfig
+from litebert.model.count import count_parameters, forward_flops, training_memory
+from litebert.pretraining.config import RunConfig
+from litebert.pretraining.data import load_tokenizer, settle
+from litebert.pretraining.objective import Inputs, run_model, scorer
+from litebert.pretraining.recipes import Recipe
+from litebert.pretraining.setup import make_model, make_optimizer
+from litebert.text.store import TokenStore
+from litebert.train.device import Device, measure_peak, open_device, speed_up
+from litebert.train.progress import short_count, short_time
+
+
+def describe_run(config: RunConfig) -> Iterator[str]:
+    """Line by line: shapes, parameters, memory, steps, tokens; last a time estimate, timed on this machine."""
+    device = open_device(config.device)
+    if config.data.tokenizer:
+        with contextlib.suppress(LitebertError):  # not there yet: its line below says so
+            config = settle(config, load_tokenizer(config))
+    schedule = config.learning_rate()
+    micro = config.batch_tokens // config.micro_batches(1)
+    yield (
+        f"model       {count_parameters(config.model).total:,} parameters, {config.model.num_hidden_layers} layers of "
+        f"{config.model.hidden_size}, sharing {config.model.sharing}, {config.model.vocab_size:,} pieces"
+    )
+    yield f"objective   masked LM ({config.recipe.masking}, {config.recipe.mask_rate:.0%}) + {config.recipe.objective}"
+    yield f"optimiser   {config.optim.name}, peak lr {schedule.peak:g}, warm-up {schedule.warmup_steps:,} steps"
+    yield f"batch       {config.batch_tokens:,} tokens in {config.micro_batches(1)} micro-batches of {micro:,}"
+    yield (
+        f"steps       {config.steps:,}, {short_count(config.steps * config.batch_tokens)} tokens"
+        + (f", at most {config.max_minutes:g} minutes" if config.max_minutes else "")
+    )
+    if config.depth:
+        yield "depth       " + ", ".join(f"{stage.value} until {stage.until:.0%}" for stage in config.depth)
+    if config.length:
+        yield "length      " + ", ".join(f"{stage.value} until {stage.until:.0%}" for stage in config.length)
+    memory = training_memory(config.model, bytes_per_value=2 if device.precision == "bf16" else 4)
+    yield f"memory      about {memory.total(micro) / 1e9:.1f} GB per process"
+    for name, text in _data_rows(config):
+        yield f"{name:11s} {text}"
+    seconds = estimate_seconds(config, device)
+    limited = config.max_minutes is not None and seconds > 60 * config.max_minutes
+    estimate = f"about {short_time(seconds)} on {device.name} ({device.precision}), one process"
+    yield f"time        {estimate}" + (", cut by max_minutes" if limited else "")
+
+
+def _data_rows(config: RunConfig) -> list[tuple[str, str]]:
+    if not config.data.stores:
+        return [("data", "no stores named yet (data.stores)")]
+    rows = []
+    for path in config.data.stores:
+        try:
+            store = TokenStore.open(path)
+        except DataError as error:
+            rows.append(("data", str(error)))
+            continue
+        epochs = config.steps * config.batch_tokens / max(store.num_tokens, 1)
+        rows.append(
+            ("data", f"{path}: {len(store):,} documents, {store.num_tokens:,} tokens, {epochs:.1f} epochs of it")
+        )
+    return rows
+
+
+def estimate_seconds(config: RunConfig, device: Device) -> float:
+    """Seconds of the whole run, from one timed micro-batch per depth stage."""
+    stages = config.depth or ()
+    depths = [stage.value for stage in stages] or [config.model.num_hidden_layers]
+    untils = [stage.until for stage in stages] or [1.0]
+    shares = [b - a for a, b in zip([0.0, *untils], untils, strict=False)]
+    # On a CPU a few sequences are enough to time, and more would keep a person waiting.
+    micro = config.batch_tokens // config.micro_batches(1)
+    tokens = micro if device.is_cuda else min(micro, max(1024, config.recipe.max_length))
+    seconds = [time_micro_batch(config, device, depth, tokens) for depth in depths]
+    per_token = sum(share * value for share, value in zip(shares, seconds, strict=True)) / tokens
+    return per_token * config.batch_tokens * config.steps
+
+
+def time_micro_batch(config: RunConfig, device: Device, depth: int, tokens: int, repeats: int = 2) -> float:
+    """Seconds of one forward, backward and optimiser step over full sequences of random ids."""
+    inputs = random_inputs(config.model, tokens, config.recipe.max_length, config.recipe.mask_rate, device)
+    step = training_step(config, device, depth)
+    best = math.inf
+    for _ in range(1 + repeats):
+        device.synchronize()
+        started = time.perf_counter()
+        step(inputs)
+        device.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def training_step(config: RunConfig, device: Device, depth: int | None = None) -> Callable[[Inputs], None]:
+    """A new model's forward, backward and optimiser step, as a run has them, to be timed."""
+    model, _ = make_model(config, load=False)
+    model.to(device.device)
+    model.encoder.set_depth(depth)
+    speed_up(model, device)
+    scored = scorer(device)
+    optimizer = make_optimizer(model, config)
+
+    def step(inputs: Inputs) -> None:
+        with device.autocast():
+            totals = scored(run_model(model, inputs), inputs)
+        (totals.mlm_loss / totals.mlm_count + totals.sentence_loss / totals.sentence_count.clamp(min=1)).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def random_inputs(config: ModelConfig, tokens: int, length: int, mask_rate: float, device: Device) -> Inputs:
+    """A packed batch of full sequences of random ids, shaped like the loader's."""
+    generator = torch.Generator().manual_seed(0)
+    count = max(1, tokens // length)
+    total = count * min(length, tokens)
+    each = total // count
+    ids = torch.randint(5, config.vocab_size, (total,), generator=generator)
+    positions = torch.arange(each).repeat(count)
+    maskable = positions.nonzero().squeeze(1)  # never a [CLS]
+    masked = maskable[torch.randperm(len(maskable), generator=generator)[: max(1, round(mask_rate * total))]]
+    values: dict[str, Any] = dict(
+        tokens=ids,
+        segments=(positions >= each // 2).long(),
+        positions=positions,
+        starts=torch.arange(0, total + 1, each, dtype=torch.int32),
+        masked=masked,
+        labels=ids[masked],
+        order=torch.randint(0, 2, (count,), generator=generator),
+    )
+    return Inputs(**{name: value.to(device.device) for name, value in values.items()}, max_length=each)
+
+
+def measure_rates(
+    models: dict[str, ModelConfig], lengths: tuple[int, ...], tokens: int, device: Device
+) -> dict[str, Any]:
+    """Training rates of some models on this device: what `rates.json` holds."""
+    ceiling = measure_peak(device, seconds=2.0)
+    rows = []
+    for name, model in models.items():
+        for length in lengths:
+            config = RunConfig(
+                model=model, recipe=Recipe(max_length=length), batch_tokens=tokens, micro_batch_tokens=tokens
+            )
+            seconds = time_micro_batch(config, device, model.num_hidden_layers, tokens, repeats=10)
+            rate = tokens / seconds
+            share = 3 * forward_flops(model, length) * rate / ceiling
+            rows.append(
+                {
+                    "model": name,
+                    "hidden_size": model.hidden_size,
+                    "length": length,
+                    "tokens_per_second": round(rate),
+                    "share_of_ceiling": round(share, 4),
+                }
+            )
+    return {"gpu": device.name, "ceiling": ceiling, "rates": rows}
