@@ -58,13 +58,18 @@ def attention_case(heads: int, width: int, length: int) -> tuple[torch.Tensor, t
     return qkv, grad, Packing(starts, starts, length, length)
 
 
+def new_sums(count: int, width: int, ops: Any = triton_ops) -> Any:
+    return ops.VectorSums(count, width, torch.float32, torch.device("cuda"))
+
+
 def ours(qkv: torch.Tensor, grad: torch.Tensor, packing: Packing) -> tuple[Callable[[], Any], Callable[[], Any]]:
     q, k, v = qkv.unbind(1)
     context, lse = triton_ops.attend(q, k, v, packing)
     out = torch.empty_like(qkv).unbind(1)
+    sums = new_sums(3, q.shape[1] * q.shape[2])
     return (
         lambda: triton_ops.attend(q, k, v, packing),
-        lambda: triton_ops.attend_backward(grad, q, k, v, context, lse, packing, out),
+        lambda: triton_ops.attend_backward(grad, q, k, v, context, lse, packing, out, sums),
     )
 
 
@@ -82,8 +87,9 @@ def check_attention(name: str, length: int) -> dict[str, float]:
         q, k, v = qkv.unbind(1)
         context, lse = ops.attend(q, k, v, packing)
         out = torch.empty_like(qkv)
-        sums = ops.attend_backward(grad, q, k, v, context, lse, packing, out.unbind(1))
-        errors[what] = [context, lse, out, *sums]
+        sums = new_sums(3, heads * width, ops)
+        ops.attend_backward(grad, q, k, v, context, lse, packing, out.unbind(1), sums)
+        errors[what] = [context, lse, out, *sums.result()]
     return {
         part: float((a.float() - b.float()).norm() / b.float().norm())
         for part, a, b in zip(
@@ -157,11 +163,12 @@ def pointwise(hidden: int, only: str | None = None) -> dict[str, dict[str, float
     bias, weight, shift = (torch.randn(hidden, device="cuda") for _ in range(3))
     _, normed, rstd = triton_ops.add_norm(x, y.clone(), bias, weight, shift, 1e-12)
     scale = torch.ones((), device="cuda")
+    sums, wide_sums = new_sums(3, hidden), new_sums(1, inner)
     cases: dict[str, tuple[Callable[[], Any], float]] = {
         "add_norm": (lambda: triton_ops.add_norm(x, y, bias, weight, shift, 1e-12), 4 * x.nbytes),
-        "add_norm_backward": (lambda: triton_ops.add_norm_backward(g, g2, normed, rstd, weight), 4 * x.nbytes),
+        "add_norm_backward": (lambda: triton_ops.add_norm_backward(g, g2, normed, rstd, weight, sums), 4 * x.nbytes),
         "gelu": (lambda: triton_ops.gelu(wide, True), 2 * wide.nbytes),
-        "gelu_backward": (lambda: triton_ops.gelu_backward(wide, wide2, True), 4 * wide.nbytes),
+        "gelu_backward": (lambda: triton_ops.gelu_backward(wide, wide2, True, wide_sums), 4 * wide.nbytes),
         "quantize": (lambda: triton_ops.quantize(wide, scale, torch.float8_e4m3fn, False), 1.5 * wide.nbytes),
         "quantize turned": (lambda: triton_ops.quantize(wide, scale, torch.float8_e4m3fn, True), 1.5 * wide.nbytes),
     }

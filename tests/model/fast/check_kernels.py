@@ -33,6 +33,10 @@ def compare(found, expected, what):
         )
 
 
+def new_sums(count, width):
+    return [ops.VectorSums(count, width, torch.float32, torch.device("cpu")) for ops in (plain_ops, triton_ops)]
+
+
 def check_attention(lengths, heads, width, asked=None):
     torch.manual_seed(0)
     k_starts = starts_of(lengths)
@@ -55,10 +59,12 @@ def check_attention(lengths, heads, width, asked=None):
     for _ in range(2):  # filled with nonsense: every place must be written
         joint = torch.full((sum(lengths), 3 if asked is None else 2, heads, width), 7.0)
         buffers.append(joint.unbind(1) if asked is None else (torch.full_like(q, 7.0), *joint.unbind(1)))
-    sums = plain_ops.attend_backward(grad, q, k, v, expected, expected_lse, packing, buffers[0])
-    found_sums = triton_ops.attend_backward(grad, q, k, v, found, lse, packing, buffers[1])
+    sums, found_sums = new_sums(3, heads * width)
+    for _ in range(2):  # sums go on from one call to the next
+        plain_ops.attend_backward(grad, q, k, v, expected, expected_lse, packing, buffers[0], sums)
+        triton_ops.attend_backward(grad, q, k, v, found, lse, packing, buffers[1], found_sums)
     compare(buffers[1], buffers[0], f"attend_backward {lengths}")
-    compare(found_sums, sums, f"attend_backward's sums {lengths}")
+    compare([found_sums.result()], [sums.result()], f"attend_backward's sums {lengths}")
 
 
 def check_pointwise(rows, width):
@@ -70,18 +76,24 @@ def check_pointwise(rows, width):
     found = triton_ops.add_norm(residual, branches[1], bias, weight, shift, 1e-12)
     assert found[1] is branches[1]
     compare(found, expected, "add_norm")
-    for second in (None, grad2):
+    sums, found_sums = new_sums(3, width)
+    for second, part in ((None, slice(rows // 2)), (grad2, slice(None))):  # fewer rows first: sums must grow
+        arguments = [None if x is None else x[part].contiguous() for x in (grad, second, *found[1:])]
+        expected_arguments = [None if x is None else x[part] for x in (grad, second, *expected[1:])]
         compare(
-            triton_ops.add_norm_backward(grad, second, *found[1:], weight),
-            plain_ops.add_norm_backward(grad, second, *expected[1:], weight),
+            [triton_ops.add_norm_backward(*arguments, weight, found_sums)],
+            [plain_ops.add_norm_backward(*expected_arguments, weight, sums)],
             "add_norm_backward",
         )
+    compare([found_sums.result()], [sums.result()], "add_norm_backward's sums")
     for tanh in (True, False):
         compare([triton_ops.gelu(residual, tanh)], [plain_ops.gelu(residual, tanh)], "gelu")
         results = []
-        for ops in (plain_ops, triton_ops):
-            x, dx = residual.clone(), grad.clone()
-            results.append([ops.gelu_backward(x, dx, tanh), x, dx])
+        for ops, sums in zip((plain_ops, triton_ops), new_sums(1, width), strict=True):
+            for _ in range(2):
+                x, dx = residual.clone(), grad.clone()
+                ops.gelu_backward(x, dx, tanh, sums)
+            results.append([sums.result(), x, dx])
         compare(results[1], results[0], "gelu_backward")
 
 

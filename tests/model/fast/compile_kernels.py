@@ -16,7 +16,7 @@ SHARED_BYTES = 227 * 1024  # that a block may use there
 NUMBERS = {"scale", "scale_log2", "eps", "limit"}
 COUNTS = {"width", "num_rows", "rows_per_program", "count"}
 STARTS = {"q_starts", "k_starts", "starts"}
-FULL_PRECISION = {"lse", "delta", "sums", "dq_sums", "dk_sums", "dv_sums", "rstd", "bias", "weight", "shift", "partial"}
+FULL_PRECISION = {"lse", "delta", "sums", "rstd", "bias", "weight", "shift", "partial"}
 
 
 def kind_of(name: str) -> str:

@@ -5,7 +5,8 @@ only at the positions that are predicted), so both have starts of their own. Sco
 GPU's exponential is one: `scale_log2` = log2(e) / sqrt(D).
 
 Names: Q queries and K keys of one sequence, D width of a head. `*_stride` is the distance between tokens.
-The sums over tokens that the biases' gradients need are taken here, where the rows are at hand: one per program.
+The sums over tokens that the biases' gradients need are taken here, where the rows are at hand: one per program, kept
+over all applications of a shared layer.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ def store_rows(pointer, tile, first, rows, length, stride, head, D: tl.constexpr
     """Write a tile where `load_rows` would read it."""
     offsets = (first + rows).to(tl.int64)[:, None] * stride + head * D + tl.arange(0, D)[None, :]
     tl.store(pointer + offsets, tile.to(pointer.dtype.element_ty), mask=(rows < length)[:, None])
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def add_to(where, values):
+    """where += values."""
+    tl.store(where, tl.load(where) + values)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -88,7 +95,7 @@ def backward_query_kernel(
     lse,
     delta,  # [A, all queries], written here: the sum of grad * out over a row, which backward_key_kernel reads
     dq,
-    dq_sums,  # [sequences * blocks, A * D]
+    sums,  # [programs, 3, A * D]: the first is dq's, added to
     q_starts,
     k_starts,
     q_stride,
@@ -132,7 +139,7 @@ def backward_query_kernel(
     store_rows(dq, gathered, q_first, rows, q_length, dq_stride, head, D)
     gathered = tl.where((rows < q_length)[:, None], gathered, 0.0)
     number = sequence * tl.num_programs(0) + block
-    tl.store(dq_sums + number * sums_stride + head * D + tl.arange(0, D), tl.sum(gathered, 0))
+    add_to(sums + number * sums_stride + head * D + tl.arange(0, D), tl.sum(gathered, 0))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -145,8 +152,7 @@ def backward_key_kernel(
     delta,
     dk,
     dv,
-    dk_sums,  # [sequences * blocks, A * D]
-    dv_sums,
+    sums,  # [programs, 3, A * D]: the second and third are dk's and dv's, added to
     q_starts,
     k_starts,
     q_stride,
@@ -155,6 +161,7 @@ def backward_key_kernel(
     dk_stride,
     lse_stride,
     sums_stride,
+    width,  # A * D
     scale,
     scale_log2,
     D: tl.constexpr,
@@ -190,9 +197,9 @@ def backward_key_kernel(
     store_rows(dk, dk_tile, k_first, columns, k_length, dk_stride, head, D)
     store_rows(dv, dv_tile, k_first, columns, k_length, dk_stride, head, D)
     inside = (columns < k_length)[:, None]
-    where = (sequence * tl.num_programs(0) + block) * sums_stride + head * D + tl.arange(0, D)
-    tl.store(dk_sums + where, tl.sum(tl.where(inside, dk_tile, 0.0), 0))
-    tl.store(dv_sums + where, tl.sum(tl.where(inside, dv_tile, 0.0), 0))
+    where = sums + (sequence * tl.num_programs(0) + block) * sums_stride + head * D + tl.arange(0, D)
+    add_to(where + width, tl.sum(tl.where(inside, dk_tile, 0.0), 0))
+    add_to(where + 2 * width, tl.sum(tl.where(inside, dv_tile, 0.0), 0))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -206,7 +213,7 @@ def backward_whole_kernel(
     dq,
     dk,
     dv,
-    sums,  # [sequences, 3, A * D] for dq, dk and dv
+    sums,  # [sequences, 3, A * D] for dq, dk and dv, added to
     starts,
     qkv_stride,
     out_stride,
@@ -246,6 +253,6 @@ def backward_whole_kernel(
     store_rows(dv, dv_tile, first, rows, length, grads_stride, head, D)
     # Rows beyond the end are 0 in all three: their powers are.
     where = sums + sequence * 3 * width + head * D + tl.arange(0, D)
-    tl.store(where, tl.sum(dq_tile, 0))
-    tl.store(where + width, tl.sum(dk_tile, 0))
-    tl.store(where + 2 * width, tl.sum(dv_tile, 0))
+    add_to(where, tl.sum(dq_tile, 0))
+    add_to(where + width, tl.sum(dk_tile, 0))
+    add_to(where + 2 * width, tl.sum(dv_tile, 0))

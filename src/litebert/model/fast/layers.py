@@ -33,7 +33,7 @@ Pair = tuple[Tensor, Tensor | None]
 
 
 class AttentionWeights(NamedTuple):
-    """An attention block's working weights, or their gradients."""
+    """An attention block's working weights, or its gradients."""
 
     qkv: Tensor  # [3 H, H]: queries, keys and values, one under the other
     qkv_bias: Tensor
@@ -63,7 +63,7 @@ class AttentionWeights(NamedTuple):
 
 
 class FeedForwardWeights(NamedTuple):
-    """An FFN block's working weights, or their gradients."""
+    """An FFN block's working weights."""
 
     input: Tensor  # [I, H]
     input_bias: Tensor
@@ -84,9 +84,36 @@ class FeedForwardWeights(NamedTuple):
             block.norm.bias,
         )
 
+
+@dataclass
+class AttentionSums:
+    """An attention block's gradients, summed over its applications."""
+
+    qkv: Tensor
+    output: Tensor
+    biases: Any  # three vectors: of queries, keys and values
+    norm: Any  # three vectors: the LayerNorm's weight and bias, the output projection's bias
+
     def by_parameter(self) -> list[Tensor]:
         """In the order of `parameters_of`."""
-        return list(self)
+        norm, norm_bias, output_bias = self.norm.result()
+        biases = self.biases.result().flatten()
+        return AttentionWeights(self.qkv, biases, self.output, output_bias, norm, norm_bias).by_parameter()
+
+
+@dataclass
+class FeedForwardSums:
+    """An FFN block's gradients, summed over its applications."""
+
+    input: Tensor
+    output: Tensor
+    bias: Any  # one vector: the input projection's bias
+    norm: Any  # three vectors, as above
+
+    def by_parameter(self) -> list[Tensor]:
+        """In the order of `parameters_of`."""
+        norm, norm_bias, output_bias = self.norm.result()
+        return [self.input, self.bias.result()[0], self.output, output_bias, norm, norm_bias]
 
 
 def parameters_of(block: Attention | FeedForward) -> list[nn.Parameter]:
@@ -152,6 +179,7 @@ class FastLayers:
         self.encoder, self.dtype, self.ops, self.recompute = encoder, dtype, ops, recompute
         self.heads, self.eps = config.num_attention_heads, config.layer_norm_eps
         self.tanh = config.hidden_act != "gelu"
+        self._exact = torch.float64 if dtype == torch.float64 else torch.float32  # what gradients are summed in
         self._made_from: list[tuple[int, int]] = []
         self._attention: list[AttentionWeights] = []
         self._ffn: list[FeedForwardWeights] = []
@@ -239,9 +267,8 @@ class FastLayers:
         self, grad: Tensor, saved: list[Any], starts: Tensor, max_length: int, asked: Asked | None
     ) -> tuple[Tensor, list[Tensor]]:
         """The gradients of the input and of every parameter, float32 (or float64), summed over the applications."""
-        exact = torch.float64 if self.dtype == torch.float64 else torch.float32
-        attention_sums = [_zeros_like(weights, exact) for weights in self._attention]
-        ffn_sums = [_zeros_like(weights, exact) for weights in self._ffn]
+        attention_sums = [self._attention_sums(weights) for weights in self._attention]
+        ffn_sums = [self._ffn_sums(weights) for weights in self._ffn]
         pair: Pair = (grad, None)
         for number, step in reversed(list(enumerate(self.encoder.plan))):
             kept = saved.pop()
@@ -257,50 +284,65 @@ class FastLayers:
             pair = self.attend_backward(pair, first, attention, attention_sums[step.attention], packing)
         first_part, second_part = pair
         grad = first_part if second_part is None else first_part + second_part
-        sums: Iterable[AttentionWeights | FeedForwardWeights] = (*attention_sums, *ffn_sums)
+        sums: Iterable[AttentionSums | FeedForwardSums] = (*attention_sums, *ffn_sums)
         return grad, [tensor for block in sums for tensor in block.by_parameter()]
 
     def feed_forward_backward(
-        self, pair: Pair, saved: FeedForwardSaved, weights: FeedForwardWeights, sums: FeedForwardWeights
+        self, pair: Pair, saved: FeedForwardSaved, weights: FeedForwardWeights, sums: FeedForwardSums
     ) -> Pair:
         """Adds the FFN block's gradients to `sums`; returns those of its input, branch and residual."""
         ops = self.ops
-        norm = ops.add_norm_backward(*pair, saved.normed, saved.rstd, weights.norm)
-        _add(sums.norm, norm.weight, sums.norm_bias, norm.shift, sums.output_bias, norm.bias)
+        summed = ops.add_norm_backward(*pair, saved.normed, saved.rstd, weights.norm, sums.norm)
         inner = saved.inner
-        grad = ops.linear_backward(norm.summed, weights.output)
-        sums.input_bias.add_(ops.gelu_backward(inner, grad, self.tanh))  # inner is now the activation
-        ops.add_weight_gradient(sums.output, norm.summed, inner)
+        grad = ops.linear_backward(summed, weights.output)
+        ops.gelu_backward(inner, grad, self.tanh, sums.bias)  # inner is now the activation
+        ops.add_weight_gradient(sums.output, summed, inner)
         ops.add_weight_gradient(sums.input, grad, saved.hidden)
-        return ops.linear_backward(grad, weights.input), norm.summed
+        return ops.linear_backward(grad, weights.input), summed
 
     def attend_backward(
-        self, pair: Pair, saved: AttentionSaved, weights: AttentionWeights, sums: AttentionWeights, packing: Packing
+        self, pair: Pair, saved: AttentionSaved, weights: AttentionWeights, sums: AttentionSums, packing: Packing
     ) -> Pair:
         """Adds the attention block's gradients to `sums`; returns those of its input, branch and residual."""
         ops, width = self.ops, saved.hidden.shape[1]
-        norm = ops.add_norm_backward(*pair, saved.normed, saved.rstd, weights.norm)
-        _add(sums.norm, norm.weight, sums.norm_bias, norm.shift, sums.output_bias, norm.bias)
-        ops.add_weight_gradient(sums.output, norm.summed, saved.context.flatten(1))
-        grad = ops.linear_backward(norm.summed, weights.output).view_as(saved.context)
+        summed = ops.add_norm_backward(*pair, saved.normed, saved.rstd, weights.norm, sums.norm)
+        ops.add_weight_gradient(sums.output, summed, saved.context.flatten(1))
+        grad = ops.linear_backward(summed, weights.output).view_as(saved.context)
 
         # One buffer for the gradients of queries, keys and values, or two where few rows ask.
         parts = 3 if saved.rows is None else 2
         joint = torch.empty(len(saved.hidden), parts * width, dtype=grad.dtype, device=grad.device)
-        dq = joint if saved.rows is None else torch.empty_like(norm.summed)
+        dq = joint if saved.rows is None else torch.empty_like(summed)
         out = self._heads(joint) if saved.rows is None else (*self._heads(dq), *self._heads(joint))
-        bias_sums = ops.attend_backward(grad, saved.q, saved.k, saved.v, saved.context, saved.lse, packing, out)
-        sums.qkv_bias.add_(torch.cat(bias_sums))
+        ops.attend_backward(grad, saved.q, saved.k, saved.v, saved.context, saved.lse, packing, out, sums.biases)
         if saved.rows is None:
             ops.add_weight_gradient(sums.qkv, joint, saved.hidden)
-            return ops.linear_backward(joint, weights.qkv), norm.summed
+            return ops.linear_backward(joint, weights.qkv), summed
         asking = saved.hidden[saved.rows]
         ops.add_weight_gradient(sums.qkv[:width], dq, asking)
         ops.add_weight_gradient(sums.qkv[width:], joint, saved.hidden)
         total = ops.linear_backward(joint, ops.cut(weights.qkv, slice(width, None)))
         of_asking = ops.linear_backward(dq, ops.cut(weights.qkv, slice(None, width)))
-        total.index_add_(0, saved.rows, of_asking + norm.summed)
+        total.index_add_(0, saved.rows, of_asking + summed)
         return total, None
+
+    def _attention_sums(self, weights: AttentionWeights) -> AttentionSums:
+        width = self.encoder.config.hidden_size
+        return AttentionSums(
+            self._zeros(weights.qkv), self._zeros(weights.output), self._vectors(3, width), self._vectors(3, width)
+        )
+
+    def _ffn_sums(self, weights: FeedForwardWeights) -> FeedForwardSums:
+        inner, width = weights.input.shape
+        return FeedForwardSums(
+            self._zeros(weights.input), self._zeros(weights.output), self._vectors(1, inner), self._vectors(3, width)
+        )
+
+    def _zeros(self, weight: Any) -> Tensor:
+        return torch.zeros(weight.shape, dtype=self._exact, device=weight.device)
+
+    def _vectors(self, count: int, width: int) -> Any:
+        return self.ops.VectorSums(count, width, self._exact, self._attention[0].norm.device)
 
     # -- weights -------------------------------------------------------------------------------------------------------
 
@@ -363,12 +405,3 @@ class _Layers(torch.autograd.Function):
 
 def _packing(starts: Tensor, max_length: int, asked: Asked | None) -> Packing:
     return Packing(starts if asked is None else asked.starts, starts, max_length, max_length)
-
-
-def _zeros_like(weights: Any, dtype: torch.dtype) -> Any:
-    return type(weights)(*(torch.zeros(tensor.shape, dtype=dtype, device=tensor.device) for tensor in weights))
-
-
-def _add(*pairs: Tensor) -> None:
-    for total, more in zip(pairs[::2], pairs[1::2], strict=True):
-        total.add_(more)

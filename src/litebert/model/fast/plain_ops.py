@@ -29,13 +29,20 @@ class Packing(NamedTuple):
         return self.q_starts is self.k_starts
 
 
-class NormGradients(NamedTuple):
-    """Gradients of `add_norm`: of the sum, and of the three vectors."""
+class VectorSums:
+    """Sums over tokens of `count` vectors, over all applications of a block: gradients of biases and LayerNorms."""
 
-    summed: Tensor
-    weight: Tensor
-    shift: Tensor
-    bias: Tensor
+    def __init__(self, count: int, width: int, dtype: torch.dtype, device: torch.device):
+        self.total = torch.zeros(count, width, dtype=dtype, device=device)
+
+    def add(self, *rows: Tensor) -> None:
+        """Sum the rows of each and add them."""
+        for total, x in zip(self.total, rows, strict=True):
+            total += x.sum(0)
+
+    def result(self) -> Tensor:
+        """The sums, [count, width]."""
+        return self.total
 
 
 def prepare(weight: Tensor) -> Tensor:
@@ -83,8 +90,9 @@ def attend_backward(
     lse: Tensor,
     packing: Packing,
     out: tuple[Tensor, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Write the gradients of q, k and v into `out`, shaped like them; returns their sums over tokens, [A * D] each."""
+    sums: VectorSums,
+) -> None:
+    """Write the gradients of q, k and v into `out`, shaped like them, and add them to three `sums` over tokens."""
     dq, dk, dv = out
     for tensor in out:
         tensor.zero_()
@@ -96,8 +104,7 @@ def attend_backward(
         dv[j] = torch.einsum("aqk,qad->kad", weights, g).to(dv.dtype)
         dq[i] = torch.einsum("aqk,kad->qad", dscores, k[j].to(weights.dtype)).to(dq.dtype)
         dk[j] = torch.einsum("aqk,qad->kad", dscores, q[i].to(weights.dtype)).to(dk.dtype)
-    sums = [x.to(_exact(x)).sum(0).flatten() for x in (dq, dk, dv)]
-    return sums[0], sums[1], sums[2]
+    sums.add(*(x.to(_exact(x)).flatten(1) for x in (dq, dk, dv)))
 
 
 def add_norm(
@@ -113,16 +120,20 @@ def add_norm(
 
 
 def add_norm_backward(
-    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor
-) -> NormGradients:
-    """Gradients of `add_norm` from one or two incoming ones (two: they are added)."""
+    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor, sums: VectorSums
+) -> Tensor:
+    """The gradient of `add_norm`'s sum from one or two incoming ones (two: they are added).
+
+    Those of weight, shift and bias are added to `sums`.
+    """
     exact = _exact(grad)
     total = grad.to(exact) if grad2 is None else grad.to(exact) + grad2
     normed = normed.to(exact)
     dnormed = total * weight
     slope = (dnormed * normed).mean(-1, keepdim=True)
     dsum = (dnormed - dnormed.mean(-1, keepdim=True) - normed * slope) * rstd[:, None]
-    return NormGradients(dsum.to(grad.dtype), (total * normed).sum(0), total.sum(0), dsum.sum(0))
+    sums.add(total * normed, total, dsum)
+    return dsum.to(grad.dtype)
 
 
 def gelu(x: Tensor, tanh: bool) -> Tensor:
@@ -130,8 +141,8 @@ def gelu(x: Tensor, tanh: bool) -> Tensor:
     return F.gelu(x, approximate="tanh" if tanh else "none")
 
 
-def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
-    """Overwrites x with gelu(x) and `grad` with the gradient of x; returns the sum of the latter over tokens."""
+def gelu_backward(x: Tensor, grad: Tensor, tanh: bool, sums: VectorSums) -> None:
+    """Overwrites x with gelu(x) and `grad` with the gradient of x, which is added to `sums` over tokens."""
     exact = _exact(x)
     with torch.enable_grad():
         leaf = x.to(exact, copy=True).requires_grad_()
@@ -139,7 +150,7 @@ def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
         (dx,) = torch.autograd.grad(value, leaf, grad.to(exact))
     x.copy_(value.detach())
     grad.copy_(dx)
-    return dx.sum(0)
+    sums.add(dx)
 
 
 def quantize(x: Tensor, scale: Tensor, dtype: torch.dtype, turned: bool) -> Tensor:

@@ -1,8 +1,9 @@
 """What lies between the matrix products, in Triton: each tensor is read once and written once.
 
 The gradients of biases and LayerNorms are sums over all tokens. They are taken on the way: every program adds up the
-rows that it handles anyway and writes one partial sum, so no tensor is read again for them. Sums stay in the registers
-of the thread that made them until the last row: a sum across threads in every round took four times as long.
+rows that it handles anyway and adds them to a partial sum of its own, which it keeps over all applications of a shared
+layer (kernels run one after the other, so nobody else writes there). Until its last row, a sum stays in the registers
+of the thread that made it: a sum across threads in every round took four times as long.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ import triton.language as tl  # type: ignore[import-not-found, import-untyped, u
 
 # Arguments are not annotated: Triton reads annotations as its own and stops at any other name.
 # mypy: disable-error-code="no-untyped-def"
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def add_to(where, values, mask):
+    """where += values."""
+    tl.store(where, tl.load(where, mask=mask, other=0.0) + values, mask=mask)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -57,7 +64,7 @@ def add_norm_backward_kernel(
     rstd,
     weight,
     dsum,
-    partial,  # [programs, 3, width]: of weight, shift and bias
+    partial,  # [programs, 3, width]: sums for weight, shift and bias, added to
     num_rows,
     width,
     rows_per_program,
@@ -90,9 +97,9 @@ def add_norm_backward_kernel(
         dbias += tl.where(mask, dx, 0.0)
         tl.store(dsum + offsets, dx.to(dsum.dtype.element_ty), mask=mask)
     where = partial + tl.program_id(0) * 3 * width + columns
-    tl.store(where, tl.sum(dweight, 0), mask=in_row)
-    tl.store(where + width, tl.sum(dshift, 0), mask=in_row)
-    tl.store(where + 2 * width, tl.sum(dbias, 0), mask=in_row)
+    add_to(where, tl.sum(dweight, 0), in_row)
+    add_to(where + width, tl.sum(dshift, 0), in_row)
+    add_to(where + 2 * width, tl.sum(dbias, 0), in_row)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -121,7 +128,7 @@ def gelu_kernel(x, out, count, TANH: tl.constexpr, BLOCK: tl.constexpr):
 def gelu_backward_kernel(
     x,  # before the activation; overwritten with the activation itself, which the weight's gradient needs
     grad,  # of the activation; overwritten with that of x
-    partial,  # [row programs, width]: sums of the gradient of x, for the bias
+    partial,  # [row programs, width]: sums of the gradient of x, for the bias, added to
     num_rows,
     width,
     rows_per_program,
@@ -142,7 +149,7 @@ def gelu_backward_kernel(
         dbias += dx
         tl.store(x + offsets, value.to(x.dtype.element_ty), mask=mask)
         tl.store(grad + offsets, dx.to(grad.dtype.element_ty), mask=mask)
-    tl.store(partial + tl.program_id(1) * width + columns, tl.sum(dbias, 0), mask=in_row)
+    add_to(partial + tl.program_id(1) * width + columns, tl.sum(dbias, 0), in_row)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

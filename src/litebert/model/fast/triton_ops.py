@@ -14,7 +14,6 @@ from torch import Tensor
 
 from litebert.model.fast import attention_kernels, pointwise_kernels
 from litebert.model.fast.plain_ops import (
-    NormGradients,
     Packing,
     cut,
     linear,
@@ -23,6 +22,7 @@ from litebert.model.fast.plain_ops import (
 )
 
 __all__ = [
+    "VectorSums",
     "add_norm",
     "add_norm_backward",
     "add_weight_gradient",
@@ -61,6 +61,27 @@ GELU = Blocks(1, 2048, 4)
 GELU_BACKWARD = Blocks(8, 512, 4)
 QUANTIZE = Blocks(64, 64, 4)
 ROW_PROGRAMS = 1024  # programs that share the rows of a sum over tokens: a few for each multiprocessor
+
+
+class VectorSums:
+    """Sums over tokens of `count` vectors, over all applications of a block: gradients of biases and LayerNorms.
+
+    Every program of a kernel adds to a row of its own. The rows are summed once, at the end.
+    """
+
+    def __init__(self, count: int, width: int, dtype: torch.dtype, device: torch.device):
+        self._shape, self._dtype, self._device = (count, width), dtype, device
+        self._partial: list[Tensor] = []
+
+    def of_programs(self, programs: int) -> Tensor:
+        """Rows to add to, at least as many: [programs, count, width]."""
+        if not self._partial or len(self._partial[-1]) < programs:
+            self._partial.append(torch.zeros(programs, *self._shape, dtype=self._dtype, device=self._device))
+        return self._partial[-1]
+
+    def result(self) -> Tensor:
+        """The sums, [count, width]."""
+        return sum((rows.sum(0) for rows in self._partial), torch.zeros((), dtype=self._dtype, device=self._device))
 
 
 def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
@@ -111,15 +132,15 @@ def attend_backward(
     lse: Tensor,
     packing: Packing,
     out: tuple[Tensor, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Write the gradients of q, k and v into `out`, shaped like them; returns their sums over tokens, [A * D] each."""
+    sums: VectorSums,
+) -> None:
+    """Write the gradients of q, k and v into `out`, shaped like them, and add them to three `sums` over tokens."""
     dq, dk, dv = out
     _, heads, width = q.shape
     sequences = packing.q_starts.numel() - 1
     scale = 1 / math.sqrt(width)
     scale_log2 = math.log2(math.e) * scale
     if packing.whole and packing.max_k <= WHOLE_MAX and width <= 64:
-        sums = torch.zeros(sequences, 3, heads * width, dtype=torch.float32, device=q.device)
         attention_kernels.backward_whole_kernel[(sequences, heads)](
             q,
             k,
@@ -130,7 +151,7 @@ def attend_backward(
             dq,
             dk,
             dv,
-            sums,
+            sums.of_programs(sequences),
             packing.q_starts,
             q.stride(0),
             grad.stride(0),
@@ -144,13 +165,11 @@ def attend_backward(
             num_warps=WHOLE_WARPS,
             num_stages=1,
         )
-        dq_sum, dk_sum, dv_sum = sums.sum(0).unbind()
-        return dq_sum, dk_sum, dv_sum
+        return
 
     by_query, by_key = (_fitted(table, width, packing) for table in (ATTEND_BACKWARD_QUERY, ATTEND_BACKWARD_KEY))
     q_blocks, k_blocks = _cdiv(packing.max_q, by_query.rows), _cdiv(packing.max_k, by_key.columns)
-    q_sums = torch.zeros(sequences * q_blocks, heads * width, dtype=torch.float32, device=q.device)
-    k_sums = torch.zeros(2, sequences * k_blocks, heads * width, dtype=torch.float32, device=q.device)
+    partial = sums.of_programs(sequences * max(q_blocks, k_blocks))
     delta = torch.empty_like(lse)
     if not packing.whole:
         for tensor in (dq, dk, dv):  # rows of no sequence, and keys of sequences that nothing is asked of
@@ -164,7 +183,7 @@ def attend_backward(
         lse,
         delta,
         dq,
-        q_sums,
+        partial,
         packing.q_starts,
         packing.k_starts,
         q.stride(0),
@@ -172,7 +191,7 @@ def attend_backward(
         grad.stride(0),
         dq.stride(0),
         lse.stride(0),
-        q_sums.stride(0),
+        partial.stride(0),
         scale,
         scale_log2,
         D=width,
@@ -190,8 +209,7 @@ def attend_backward(
         delta,
         dk,
         dv,
-        k_sums[0],
-        k_sums[1],
+        partial,
         packing.q_starts,
         packing.k_starts,
         q.stride(0),
@@ -199,7 +217,8 @@ def attend_backward(
         grad.stride(0),
         dk.stride(0),
         lse.stride(0),
-        k_sums.stride(1),
+        partial.stride(0),
+        heads * width,
         scale,
         scale_log2,
         D=width,
@@ -208,8 +227,6 @@ def attend_backward(
         num_warps=by_key.warps,
         num_stages=by_key.stages,
     )
-    dk_sum, dv_sum = k_sums.sum(1).unbind()
-    return q_sums.sum(0), dk_sum, dv_sum
 
 
 def add_norm(
@@ -240,16 +257,18 @@ def add_norm(
 
 
 def add_norm_backward(
-    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor
-) -> NormGradients:
-    """Gradients of `add_norm` from one or two incoming ones (two: they are added)."""
+    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor, sums: VectorSums
+) -> Tensor:
+    """The gradient of `add_norm`'s sum from one or two incoming ones (two: they are added).
+
+    Those of weight, shift and bias are added to `sums`.
+    """
     rows, width = grad.shape
     block_width = _power_of_two(width)
     block_rows = max(1, ADD_NORM_BACKWARD_ELEMENTS // block_width)
     per_program = _round_up(_cdiv(rows, ROW_PROGRAMS), block_rows)
     programs = _cdiv(rows, per_program)
     dsum = torch.empty_like(grad)
-    partial = torch.empty(programs, 3, width, dtype=torch.float32, device=grad.device)
     pointwise_kernels.add_norm_backward_kernel[(programs,)](
         grad,
         grad if grad2 is None else grad2,
@@ -257,7 +276,7 @@ def add_norm_backward(
         rstd,
         weight,
         dsum,
-        partial,
+        sums.of_programs(programs),
         rows,
         width,
         per_program,
@@ -266,7 +285,7 @@ def add_norm_backward(
         BLOCK_WIDTH=block_width,
         num_warps=ADD_NORM_BACKWARD_WARPS if block_width <= 1024 else 2 * ADD_NORM_BACKWARD_WARPS,
     )
-    return NormGradients(dsum, *partial.sum(0).unbind())
+    return dsum
 
 
 def gelu(x: Tensor, tanh: bool) -> Tensor:
@@ -279,18 +298,17 @@ def gelu(x: Tensor, tanh: bool) -> Tensor:
     return out
 
 
-def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
-    """Overwrites x with gelu(x) and `grad` with the gradient of x; returns the sum of the latter over tokens."""
+def gelu_backward(x: Tensor, grad: Tensor, tanh: bool, sums: VectorSums) -> None:
+    """Overwrites x with gelu(x) and `grad` with the gradient of x, which is added to `sums` over tokens."""
     rows, width = x.shape
     block_rows, block_width = GELU_BACKWARD.rows, min(GELU_BACKWARD.columns, _power_of_two(width))
     column_programs = _cdiv(width, block_width)
     per_program = _round_up(_cdiv(rows, max(1, 4 * ROW_PROGRAMS // column_programs)), block_rows)
     row_programs = _cdiv(rows, per_program)
-    partial = torch.empty(row_programs, width, dtype=torch.float32, device=x.device)
     pointwise_kernels.gelu_backward_kernel[(column_programs, row_programs)](
         x,
         grad,
-        partial,
+        sums.of_programs(row_programs),
         rows,
         width,
         per_program,
@@ -300,7 +318,6 @@ def gelu_backward(x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
         num_warps=GELU_BACKWARD.warps,
         num_stages=GELU_BACKWARD.stages,
     )
-    return partial.sum(0)
 
 
 def quantize(x: Tensor, scale: Tensor, dtype: torch.dtype, turned: bool) -> Tensor:
