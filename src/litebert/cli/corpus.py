@@ -97,6 +97,7 @@ class ProgressView:
         return self
 
     def update(self, progress: Progress) -> None:
+        """Show how far a build is."""
         now = time.monotonic()
         speed = f"{progress.text_bytes / 1e6 / max(now - self.began, 1e-3):.1f} MB/s"
         if self.bar is not None:

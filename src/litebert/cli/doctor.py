@@ -25,6 +25,8 @@ CORE = (
     "pyarrow",
     "PyYAML",
     "rich",
+    "scikit-learn",
+    "scipy",
     "typer",
 )
 

@@ -1,0 +1,1 @@
+"""The model: config, encoder, heads, and every form its weights come in."""

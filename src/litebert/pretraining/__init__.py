@@ -1,0 +1,1 @@
+"""Pretraining: token stores -> batches -> losses -> a run and its model."""

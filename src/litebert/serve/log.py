@@ -23,6 +23,7 @@ class JsonLines(logging.Formatter):
     """One JSON object per record."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """A record as one line of JSON, without anything that a client sent."""
         moment = time.gmtime(record.created)
         line: dict[str, Any] = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{int(record.msecs):03d}Z",

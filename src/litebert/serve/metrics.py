@@ -48,6 +48,7 @@ class Counter(Metric):
         self._values: dict[tuple[tuple[str, str], ...], float] = {}
 
     def add(self, amount: float = 1, /, **labels: str) -> None:
+        """Count something: add(1, status="200")."""
         key = tuple(labels.items())
         with self._lock:
             self._values[key] = self._values.get(key, 0) + amount
@@ -67,6 +68,7 @@ class Gauge(Metric):
         self._readers: dict[tuple[tuple[str, str], ...], Callable[[], float]] = {}
 
     def read(self, reader: Callable[[], float], /, **labels: str) -> None:
+        """Ask `reader` whenever the metrics are read."""
         self._readers[tuple(labels.items())] = reader
 
     def samples(self) -> Iterator[str]:
@@ -85,6 +87,7 @@ class Histogram(Metric):
         self._series: dict[tuple[tuple[str, str], ...], tuple[list[int], list[float]]] = {}
 
     def observe(self, value: float, /, **labels: str) -> None:
+        """Take a value into account."""
         key = tuple(labels.items())
         with self._lock:
             counts, total = self._series.setdefault(key, ([0] * (len(self._bounds) + 1), [0.0]))

@@ -48,6 +48,8 @@ class Request(BaseModel):
 
 
 class FillMask(Request):
+    """What may stand where a text says [MASK]?"""
+
     text: Annotated[Texts, Field(description="With one [MASK] or several.")]
     top: Annotated[int, Field(description="Guesses per mask.", ge=1, le=100)] = 5
     joint: Annotated[bool, Field(description="Fill several masks together, too.")] = False
@@ -56,6 +58,8 @@ class FillMask(Request):
 
 
 class SentenceOrder(Request):
+    """Does a come before b?"""
+
     a: Annotated[Texts, Field(description="What should come first.")]
     b: Annotated[Texts, Field(description="What should follow.")]
     symmetric: Annotated[bool, Field(description="Ask for (b, a) too, and answer what both support.")] = False
@@ -64,6 +68,8 @@ class SentenceOrder(Request):
 
 
 class Coherence(Request):
+    """How well does a text hang together?"""
+
     text: Annotated[Texts, Field(description="Two sentences or more.")]
     group: Annotated[int, Field(description="Sentences read on each side of a boundary.", ge=1, le=16)] = 2
 
@@ -71,6 +77,8 @@ class Coherence(Request):
 
 
 class Embed(Request):
+    """Texts as vectors."""
+
     text: Texts
     pooling: Annotated[Literal["mean", "cls"], Field(description="How tokens become one vector.")] = "mean"
     normalize: Annotated[bool, Field(description="To length 1.")] = False
@@ -79,6 +87,8 @@ class Embed(Request):
 
 
 class Classify(Request):
+    """Which label does a text, or a pair of texts, have?"""
+
     text: Texts
     pair: Annotated[Texts | None, Field(description="The second text of a pair, where the task has one.")] = None
 
@@ -86,6 +96,8 @@ class Classify(Request):
 
 
 class Tag(Request):
+    """Which tag does each word have?"""
+
     text: Texts
     split: Annotated[Literal["words", "spaces"], Field(description="spaces: the words stand apart already.")] = "words"
 
@@ -93,6 +105,8 @@ class Tag(Request):
 
 
 class Answer(Request):
+    """Which stretch of a context answers a question?"""
+
     question: Texts
     context: Annotated[Texts, Field(description="Where the answer stands; any length.")]
     top: Annotated[int, Field(description="Candidates to return.", ge=1, le=20)] = 3
@@ -104,6 +118,8 @@ class Answer(Request):
 
 
 class Choose(Request):
+    """Which option fits a passage and its question?"""
+
     passage: Text
     question: Text
     options: Annotated[list[Text], Field(min_length=2, max_length=16)]
@@ -111,10 +127,13 @@ class Choose(Request):
     model_config = _example(passage="anna moved in may.", question="when did anna move?", options=["in may", "in june"])
 
     def inputs(self) -> list[dict[str, Any]]:
+        """The arguments of its one job: the options belong together."""
         return [{"passage": self.passage, "question": self.question, "options": self.options}]
 
 
 class Attention(Request):
+    """Which token looks at which?"""
+
     text: Text
     pair: Annotated[Text | None, Field(description="A second segment.")] = None
     max_tokens: Annotated[int, Field(description="Read at most so many; the rest is left out.", ge=8, le=128)] = 64
@@ -155,6 +174,8 @@ End = Annotated[int, Field(description="One past the last character.")]
 
 
 class Candidate(BaseModel):
+    """A guess for one mask."""
+
     word: str
     piece: Annotated[str, Field(description="As the vocabulary has it.")]
     probability: Probability
@@ -162,42 +183,56 @@ class Candidate(BaseModel):
 
 
 class Mask(BaseModel):
+    """One mask and the guesses for it, best first."""
+
     start: Start
     end: End
     candidates: list[Candidate]
 
 
 class JointFill(BaseModel):
+    """One way to fill all masks of a text together."""
+
     words: list[str]
     probability: Probability
     text: str
 
 
 class FilledMasks(BaseModel):
+    """A text with the guesses for each of its masks."""
+
     text: str
     masks: list[Mask]
     joint: Annotated[list[JointFill], Field(description="All masks filled together, where asked for.")]
 
 
 class SentenceOrderResult(BaseModel):
+    """How sure the model is of an order."""
+
     probability: Annotated[Probability, Field(description="That a comes before b.")]
     forward: Annotated[Probability, Field(description="What the model says of (a, b).")]
     backward: Annotated[Probability | None, Field(description="What it says of (b, a), that being right.")]
 
 
 class Sentence(BaseModel):
+    """A sentence and where it stands."""
+
     start: Start
     end: End
     text: str
 
 
 class CoherenceResult(BaseModel):
+    """How well the sentences of a text follow each other."""
+
     score: Annotated[Probability, Field(description="The mean of the boundaries.")]
     sentences: list[Sentence]
     boundaries: Annotated[list[Probability], Field(description="That sentences i and i + 1 stand in the right order.")]
 
 
 class Embedding(BaseModel):
+    """A text as a vector."""
+
     vector: list[float]
     pooling: str
     tokens: int
@@ -205,6 +240,8 @@ class Embedding(BaseModel):
 
 
 class Classification(BaseModel):
+    """What the model makes of a text."""
+
     label: Annotated[str | None, Field(description="The likeliest; null for regression.")]
     probabilities: dict[str, Probability]
     labels: Annotated[list[str], Field(description="Multi-label models: all that reach 0.5.")]
@@ -213,6 +250,8 @@ class Classification(BaseModel):
 
 
 class TaggedWord(BaseModel):
+    """A word and its tag."""
+
     text: str
     start: Start
     end: End
@@ -221,6 +260,8 @@ class TaggedWord(BaseModel):
 
 
 class Entity(BaseModel):
+    """Words that together name something."""
+
     label: str
     text: str
     start: Start
@@ -229,12 +270,16 @@ class Entity(BaseModel):
 
 
 class Tagging(BaseModel):
+    """The words of a text with their tags, and the entities that they make."""
+
     text: str
     words: list[TaggedWord]
     entities: list[Entity]
 
 
 class AnswerSpan(BaseModel):
+    """A stretch of the context that may be the answer."""
+
     text: str
     start: Annotated[int, Field(description="First character in the context.")]
     end: End
@@ -243,6 +288,8 @@ class AnswerSpan(BaseModel):
 
 
 class AnswerResult(BaseModel):
+    """The answer, or that there is none, with the candidates."""
+
     text: Annotated[str, Field(description="Empty where there is no answer.")]
     start: int | None
     end: int | None
@@ -252,12 +299,16 @@ class AnswerResult(BaseModel):
 
 
 class Choice(BaseModel):
+    """Which option, and how likely each is."""
+
     index: int
     option: str
     probabilities: list[Probability]
 
 
 class AttentionResult(BaseModel):
+    """The pieces of a text, and how much each looks at the others."""
+
     pieces: list[str]
     segments: list[int]
     weights: Annotated[list[list[list[list[float]]]], Field(description="[application][head][from][to], 4 digits.")]
@@ -282,18 +333,26 @@ class Mistake(BaseModel):
 
 
 class MistakeResponse(BaseModel):
+    """What every refusal looks like."""
+
     error: Mistake
 
 
 class Loaded(BaseModel):
+    """A model and what it can do."""
+
     name: str
     abilities: list[str]
 
 
 class Models(BaseModel):
+    """All models of this server."""
+
     models: list[Loaded]
     version: str
 
 
 class Status(BaseModel):
+    """One word about the server."""
+
     status: str

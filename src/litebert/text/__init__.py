@@ -1,0 +1,1 @@
+"""Text: normalising, vocabularies, sentences, readers and token stores. No torch in here."""

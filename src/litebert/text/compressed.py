@@ -57,6 +57,7 @@ class ByteReader:
             raise DataError(f"{what} ({str(error).rstrip('.')})") from None
 
     def close(self) -> None:
+        """Close the file; standard input stays open."""
         if self.path != STDIN:
             self._file.close()
 

@@ -54,6 +54,7 @@ class AdamW(Optimizer):
         )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Take further parameters in; they must be float32."""
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         for index, param in enumerate(group["params"]):

@@ -1,0 +1,105 @@
+"""Help and mistakes are told at once: no command loads torch for them, which would take seconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from litebert.cli import app
+
+HEAVY = ("torch", "transformers", "sklearn", "scipy", "onnxruntime", "ray")
+# Runs each command line of a JSON list in one process; prints its exit code, its last line, and what it loaded.
+RUNNER = f"""
+import contextlib, io, json, sys
+from litebert.cli import main
+for line in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try: main(line)
+        except SystemExit as stop: code = stop.code
+    heavy = [name for name in {HEAVY} if name in sys.modules]
+    print(json.dumps([code, said.getvalue(), heavy]))
+"""
+MISTAKES = {
+    "tokenizer train none.txt --out vocab": "none.txt: no such file or folder",
+    "tokenizer show none text": "none: no such tokenizer",
+    "corpus build none.txt --tokenizer none --out store": "none: no such tokenizer",
+    "corpus show none": "none: no such token store",
+    "pretrain none.yaml": "none.yaml: no such config file",
+    "pretrain cpu/albert-tny --out run": "did you mean 'cpu/albert-tiny'",
+    "pretrain cpu/albert-tiny --out run": "data.stores: name at least one token store",
+    "pretrain cpu/albert-tiny --set data.stores=[none] --set data.tokenizer=none --out run": "none: no such tokenizer",
+    "plan none.yaml": "none.yaml: no such config file",
+    "plan ./none": "./none: no such folder",
+    "finetune --task sst-3": "no task 'sst-3'",
+    "finetune --task classification --train none.csv --dev none.csv": "none.csv: no such file",
+    "finetune --task sst-2 --data ./none": "./none: no such file or folder",
+    "finetune --task sst-2 --model ./none": "./none: no such folder",
+    "finetune --config none.yaml": "none.yaml: no such config file",
+    "evaluate ./none --text none.txt": "./none: no such folder",
+    "evaluate ./none --data none.csv": "none.csv: no such file",
+    "baseline --task classification --train none.csv --dev none.csv": "none.csv: cannot be read",
+    "baseline --task masked-lm --text none.txt --dev dev.txt --model ./none": "none.txt: no such file",
+    "predict fill-mask [MASK] --model ./none": "./none: no such folder",
+    "predict classify --file none.txt": "none.txt: no such file",
+    "report none": "none: no such folder",
+    "reproduce tabel5": "did you mean 'table5'",
+    "reproduce table5 --scale small": "--scale: 'small' is not one of",
+    "reproduce table5 --data none": "none: no such file",
+    "bench pretrain albert-bse": "did you mean 'albert-base'",
+    "params ./none": "./none: no such folder",
+    "convert ./none out": "./none: no such folder",
+    "verify ./none": "./none: no such folder",
+    "export ./none": "./none: no such folder",
+    "serve ./none": "./none: no such folder",
+    "quickstart --steps 0": "--steps",
+}
+
+
+def list_commands(command: object, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
+    """Every command by its words: ["params"], ["corpus", "build"], ..."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield list(path)
+    for name, part in (inner or {}).items():
+        yield from list_commands(part, (*path, name))
+
+
+def run_all(lines: list[list[str]], folder: object) -> list[tuple[int, str, list[str]]]:
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER, json.dumps(lines)], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def test_help_of_every_command_loads_nothing_heavy(tmp_path):
+    commands = list(list_commands(typer.main.get_command(app)))
+    assert len(commands) > 25
+    for words, (code, said, heavy) in zip(
+        commands, run_all([[*words, "--help"] for words in commands], tmp_path), strict=True
+    ):
+        assert (code, heavy) == (0, []), words
+        assert f"Usage: litebert {' '.join(words)}" in said
+        assert len(said.split("\n\n")) > 1, f"{words}: no word about what it does"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What each mistake was answered with."""
+    lines = [line.split() for line in MISTAKES]
+    return dict(zip(MISTAKES, run_all(lines, tmp_path_factory.mktemp("mistakes")), strict=True))
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_are_told_before_torch_is_loaded(told, line):
+    code, said, heavy = told[line]
+    assert code == 2
+    assert MISTAKES[line] in " ".join(said.split())
+    assert "Traceback" not in said
+    assert heavy == []
