@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from litebert.model.hub import load_model, save_model
     from litebert.predict.predictor import Predictor
     from litebert.pretraining.batches import Batches
-    from litebert.pretraining.config import RunConfig, load_run_config
+    from litebert.pretraining.config import RunConfig, load_run_config, run_config
     from litebert.pretraining.evaluate import evaluate_model
     from litebert.pretraining.recipes import Recipe, named_recipe
     from litebert.pretraining.run import pretrain
     from litebert.report import write_report
-    from litebert.text.build import build_store
+    from litebert.text.build import BuildOptions, build_store
     from litebert.text.sentences import split_sentences
     from litebert.text.store import TokenStore
     from litebert.text.tokenizer import Tokenizer
-    from litebert.text.train_vocab import train_vocab
+    from litebert.text.train_vocab import VocabConfig, train_vocab
 
 _PUBLIC = {
     "litebert.errors": (
@@ -81,16 +81,16 @@ _PUBLIC = {
     "litebert.model.hub": ("load_model", "save_model"),
     "litebert.predict.predictor": ("Predictor",),
     "litebert.pretraining.batches": ("Batches",),
-    "litebert.pretraining.config": ("RunConfig", "load_run_config"),
+    "litebert.pretraining.config": ("RunConfig", "load_run_config", "run_config"),
     "litebert.pretraining.evaluate": ("evaluate_model",),
     "litebert.pretraining.recipes": ("Recipe", "named_recipe"),
     "litebert.pretraining.run": ("pretrain",),
     "litebert.report": ("write_report",),
-    "litebert.text.build": ("build_store",),
+    "litebert.text.build": ("BuildOptions", "build_store"),
     "litebert.text.sentences": ("split_sentences",),
     "litebert.text.store": ("TokenStore",),
     "litebert.text.tokenizer": ("Tokenizer",),
-    "litebert.text.train_vocab": ("train_vocab",),
+    "litebert.text.train_vocab": ("VocabConfig", "train_vocab"),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 

@@ -21,7 +21,7 @@ from litebert.tasks.examples import Example
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.features import make_features, text_sequence
 from litebert.tasks.metrics import score
-from litebert.tasks.read import read_task
+from litebert.tasks.read import data_form, read_task
 from litebert.tasks.task import Task, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device
@@ -74,7 +74,8 @@ def read_check_data(path: Path, folder: Path) -> CheckData:
 def _read_examples(path: Path, task: Task) -> Sequence[Example]:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
-    read = read_task(task.name, folder=path, task=task) if path.is_dir() else read_task(task.name, dev=path, task=task)
+    form = data_form(task)
+    read = read_task(form, folder=path, task=task) if path.is_dir() else read_task(form, dev=path, task=task)
     if not read.dev:
         raise DataError(f"{path}: no labelled dev split of {task.name} in there")
     return next(iter(read.dev.values()))[:MOST_EXAMPLES]

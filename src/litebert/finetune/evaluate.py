@@ -21,7 +21,7 @@ from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.tasks.decode import Prediction, average
-from litebert.tasks.read import check_task, named_tasks, read_task
+from litebert.tasks.read import check_task, data_form, named_tasks, read_task
 from litebert.tasks.submission import write_submission
 from litebert.tasks.task import Task, TaskData, head_of, load_task
 from litebert.text.tokenizer import Tokenizer
@@ -42,14 +42,14 @@ def evaluate_task(
     models: Sequence[Path | str],
     *,
     task: str | None = None,
-    data: Path | str | None = None,
+    data: Path | str | TaskData | None = None,
     columns: Mapping[str, str] | None = None,
     max_length: int | None = None,
     predictions: Path | str | None = None,
     device: str = "auto",
     threads: int = 0,
 ) -> list[Scored]:
-    """Score models on a folder or file; more than one also as an ensemble (mean of their probabilities).
+    """Score models on a folder, a file or examples; more than one also as an ensemble (mean of their probabilities).
 
     The task is that of the first model unless named. With `predictions`, a folder, what is said about every example is
     written there, also for splits without labels, in the forms that GLUE's and SQuAD's servers take.
@@ -57,10 +57,11 @@ def evaluate_task(
     if not models:
         raise ConfigError("name at least one model folder")
     hardware = open_device(DeviceConfig(device=device, threads=threads))
-    found = _read(task, load_task(find_folder(models[0])), data, columns)
+    found = data if isinstance(data, TaskData) else _read(task, load_task(find_folder(models[0])), data, columns)
     splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
     if not splits:
-        raise DataError(f"{data or found.task.name}: neither a dev nor a test split in there")
+        where = found.task.name if data is None or isinstance(data, TaskData) else data
+        raise DataError(f"{where}: neither a dev nor a test split in there")
     members: list[tuple[str, Task, list[tuple[Split, list[Prediction]]]]] = []
     for source in models:
         model, own, tokenizer = _open(source, found.task, max_length)
@@ -81,7 +82,7 @@ def evaluate_task(
 def _read(name: str | None, known: Task | None, data: Path | str | None, columns: Mapping[str, str] | None) -> TaskData:
     if name is None and known is None:
         raise ConfigError("--task: the model does not say what it was trained for; name the task")
-    name = name or (known.name if known is not None else "")
+    name = name or (data_form(known) if known is not None else "")
     check_task(name)
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():
@@ -100,7 +101,7 @@ def _open(source: Path | str, task: Task, max_length: int | None) -> tuple[Model
     """A model with the task as it knows it: its own lengths and threshold, the metrics of the data's."""
     folder = find_folder(source)
     known = load_task(folder)
-    own = task if known is None else dataclasses.replace(known, name=task.name, metrics=task.metrics)
+    own = task if known is None else dataclasses.replace(known, name=task.name, metrics=task.metrics or known.metrics)
     if own.kind != task.kind or own.labels != task.labels:
         raise ConfigError(
             f"{source}: was trained for {own.kind} with the labels {', '.join(own.labels) or '(none)'}; "

@@ -43,6 +43,7 @@ from litebert.finetune.setup import Data, TrainingBatches, make_model, make_opti
 from litebert.finetune.steps import GraphStep, PlainStep
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
+from litebert.tasks.task import TaskData
 from litebert.train import checkpoint
 from litebert.train.device import Device, open_device, speed_up
 from litebert.train.folder import Resume, begin, check_config, check_folder, locked, write_facts
@@ -80,19 +81,23 @@ def finetune(
     resume: Resume = "auto",
     console: Console | None = None,
     quiet: bool = False,
-    data: Data | None = None,
+    data: Data | TaskData | None = None,
 ) -> FinetuneResult:
     """Train to the end and keep the weights that score best on dev; call it again to go on where it was stopped.
 
-    A folder whose run is complete is left as it is. `data` saves reading the files again for another seed.
+    A folder whose run is complete is left as it is. `data` is a task of one's own with its examples, instead of the
+    files that the config names (or those files, read before, to save reading them again for another seed).
     """
     out = Path(out)
+    if isinstance(data, TaskData):
+        config = dataclasses.replace(config, task=data.task.name)
     done = finished_run(out, config)
     if done is not None and resume != "never":
         return done
     device = open_device(config.device)
     # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
-    data = data or read_data(config, open_tokenizer(config.model), load_config(config.model))
+    if not isinstance(data, Data):
+        data = read_data(config, open_tokenizer(config.model), load_config(config.model), data)
     resuming = check_folder(out, config, resume, FREE_ON_RESUME)
     _ = data.train
     with locked(out, True), stop_on_signals() as stop:

@@ -33,6 +33,7 @@ from litebert.model.heads import Model, model_class
 from litebert.model.hub import load_model, load_model_and_report
 from litebert.tasks.examples import Example, is_labelled
 from litebert.tasks.features import Sequence, make_features
+from litebert.tasks.own import METRICS
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Task, TaskData, head_of
 from litebert.text.tokenizer import Tokenizer
@@ -139,9 +140,13 @@ def unknown_share(features: list[Sequence], tokenizer: Tokenizer) -> float:
     return float((ids == tokenizer.unk_id).mean()) if len(ids) else 0.0
 
 
-def read_data(config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig) -> Data:
-    """Read the files of a config; the task gets the lengths that the config and the model allow."""
+def read_data(
+    config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig, examples: TaskData | None = None
+) -> Data:
+    """Read the files of a config, or take examples; the task gets the lengths that the config and the model allow."""
     source = config.data
+    if examples is not None:
+        return Data(settle_task(examples.task, config, model), examples, tokenizer, source.limit)
     found = read_task(
         config.task,
         folder=source.folder,
@@ -160,7 +165,7 @@ def read_data(config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig) 
 def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
     """The task with what the config changes: its length, up to what the model takes, and the head for no answer."""
     length = min(config.max_length or task.max_length, model.max_position_embeddings)
-    metrics = task.metrics
+    metrics = task.metrics or METRICS[task.kind]
     if config.metric is not None:
         if config.metric not in metrics:
             hint = did_you_mean(config.metric, metrics)

@@ -32,6 +32,11 @@ def check_task(name: str) -> None:
         raise DataError(f"no task {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
 
 
+def data_form(task: Task) -> str:
+    """The name by which `read_task` reads data for a task: its own where it is public, else its kind."""
+    return task.name if task.name in named_tasks() else task.kind
+
+
 def read_task(
     name: str,
     *,

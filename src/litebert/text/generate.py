@@ -59,30 +59,41 @@ class Topic:
     steps: list[list[str]]
 
 
-def generate_documents(num: int, *, seed: int = 0, split: Split = "train") -> Iterator[list[str]]:
+def generate_documents(
+    num: int, *, seed: int = 0, split: Split = "train", kinds: Sequence[str] = ()
+) -> Iterator[list[str]]:
     """Documents as lists of sentences; the same seed gives the same documents on every machine.
 
     No sentence of the held-out split is ever generated for the training split, whatever the seeds and the sizes.
+    `kinds` of story make a smaller world ("baking", "repair"; those of `story_kinds`); by default all are told.
     """
     if split not in get_args(Split):
         raise InputError(f"split: {split!r} is not one of: train, held-out{did_you_mean(split, get_args(Split))}")
     if num < 0:
         raise InputError(f"num: the number of documents cannot be negative, got {num}")
-    return (generate_document(index, seed=seed, split=split) for index in range(num))
+    for kind in kinds:
+        if kind not in story_kinds():
+            raise InputError(f"kinds: no story of the kind {kind!r}{did_you_mean(kind, story_kinds())}")
+    return (generate_document(index, seed=seed, split=split, kinds=kinds) for index in range(num))
 
 
-def generate_document(index: int, *, seed: int = 0, split: Split = "train") -> list[str]:
+def generate_document(index: int, *, seed: int = 0, split: Split = "train", kinds: Sequence[str] = ()) -> list[str]:
     """Document number `index`, a pure function of its arguments."""
     # Seeding with text does not depend on PYTHONHASHSEED.
     rng = random.Random(f"litebert {seed} {split} {index}")
     everywhere, topics = read_topics()
-    topic = _pick(rng, topics)
+    topic = _pick(rng, [topic for topic in topics if not kinds or topic.name in kinds])
     rows = {**everywhere.slots, **topic.slots}
     for _ in range(TRIES_PER_DOCUMENT):
         document = _tell(rng, topic.steps, _draw_slots(rng, rows), split)
         if document:
             return document
     raise AssertionError(f"topic {topic.name!r} has too few wordings for the {split} split")
+
+
+def story_kinds() -> list[str]:
+    """The kinds of story that there are: ["hatching", "young animal", ...]."""
+    return [topic.name for topic in read_topics()[1]]
 
 
 def is_held_out(sentence: str) -> bool:
