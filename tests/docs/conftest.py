@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import shutil
 from pathlib import Path
 
@@ -22,7 +23,21 @@ TINY = {
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory) -> Path:
+def prepared(tmp_path_factory, worker_id) -> Path:
+    """The folder, made once for all processes of pytest."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared if worker_id == "master" else shared.parent
+    folder, done = shared / "documentation", shared / "documentation.done"
+    with (shared / "documentation.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            folder.mkdir()
+            prepare(folder)
+            done.touch()
+    return folder
+
+
+def prepare(folder: Path) -> None:
     """Texts, a vocabulary, a store, a run, tables, a fine-tuned run, and stand-ins for what one would download."""
     from litebert.finetune import finetune
     from litebert.finetune.config import finetune_config
@@ -32,7 +47,6 @@ def prepared(tmp_path_factory) -> Path:
     from litebert.text.generate import generate_documents
     from litebert.text.train_vocab import VocabConfig, train_vocab
 
-    folder = tmp_path_factory.mktemp("documentation")
     for name, split in (("mytext.txt", "train"), ("other.txt", "held-out")):
         documents = generate_documents(150, seed=0, split=split)
         (folder / name).write_text("\n\n".join("\n".join(document) for document in documents), encoding="utf-8")
@@ -60,7 +74,6 @@ def prepared(tmp_path_factory) -> Path:
     write_with_transformers(folder / "albert" / "albert-base-v2", folder / "vocab")
     for name, target in (("mymodel", "albert/albert-base-v2"), ("wiki", "store"), ("books", "store")):
         (folder / name).symlink_to(target)
-    return folder
 
 
 def write_reviews(path: Path, count: int) -> None:
