@@ -101,9 +101,16 @@ def check_training(config: ModelConfig, ways: dict[str, Device], steps: int) -> 
         batches = Batches(store, tokenizer, Recipe(max_length=128), tokens_per_batch=8192, row_tokens=8192)
         packed = [batches.batch(step) for step in range(steps)]
     curves = {}
-    for name, device in ways.items():
+    # Beside the ways, the first of them again from weights that differ in the third digit: how far apart two runs of
+    # one arithmetic end. Where a run leaves the plateau, small differences grow.
+    first = next(iter(ways))
+    for name, device in {**ways, f"{first}, disturbed": ways[first]}.items():
         torch.manual_seed(0)
         model = PretrainingModel(config).to(device.device)
+        if name.endswith("disturbed"):
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.mul_(1 + 1e-3 * torch.randn_like(parameter))
         model.encoder.set_depth(2)
         speed_up(model, device)
         scored = scorer(device)
