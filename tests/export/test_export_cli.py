@@ -38,7 +38,7 @@ def test_export_as_json(cli, folder, tmp_path):
     [
         (("--to", "onx"), "did you mean 'onnx'?"),
         (("--to", "torch-export", "--int8"), "--int8: is for --to onnx only"),
-        (("--to", "onnx", "--check-data", "nowhere.txt"), "nowhere.txt: cannot be read"),
+        (("--to", "onnx", "--check-data", "nowhere.txt"), "nowhere.txt: no such file"),
     ],
 )
 def test_mistakes_are_named(cli, folder, arguments, message):

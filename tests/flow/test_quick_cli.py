@@ -50,13 +50,14 @@ MISTAKES = {
     "report none": "none: no such folder",
     "reproduce tabel5": "did you mean 'table5'",
     "reproduce table5 --scale small": "--scale: 'small' is not one of",
-    "reproduce table5 --data none": "none: no such file",
+    "reproduce table5 --data none --tokenizer none": "none: no such file",
     "bench pretrain albert-bse": "did you mean 'albert-base'",
     "params ./none": "./none: no such folder",
     "convert ./none out": "./none: no such folder",
     "verify ./none": "./none: no such folder",
     "export ./none": "./none: no such folder",
     "serve ./none": "./none: no such folder",
+    "serve --set queue_requests=0": "queue_requests: must be at least 1",
     "quickstart --steps 0": "--steps",
 }
 

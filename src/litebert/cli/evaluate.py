@@ -69,6 +69,10 @@ def _evaluate_task(
     threads: int,
     as_json: bool,
 ) -> None:
+    from litebert.tasks.read import check_task
+
+    if task is not None:
+        check_task(task)
     check_data(data)
     check_models(*models)
     from litebert.finetune.evaluate import evaluate_task

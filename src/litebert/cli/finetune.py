@@ -64,8 +64,11 @@ def finetune(
         "columns": column_pairs(column or []),
     }
     from litebert.finetune.flags import config_from
+    from litebert.tasks.read import check_task
 
     rates = _rates(lr)
+    if task is not None:
+        check_task(task)
     check_files(train, dev, test)
     check_data(data)
     made = config_from(flags, config, settings or [], rates)

@@ -64,7 +64,9 @@ def reproduce(
     load_scale(scale)
     for name in names:
         load_table(name)
-    check_files(*(data or []), *(more_data or []), tokenizer, tasks)
+    if tokenizer is not None:
+        check_files(tokenizer, *(data or []), *(more_data or []))
+    check_files(tasks)
     from litebert.reproduce.budget import Options as make_options
 
     options = make_options(seeds, minutes, steps, tuple(settings or ()), tuple(measure or ()), tasks)

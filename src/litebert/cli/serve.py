@@ -40,13 +40,14 @@ def serve(
 
     require("fastapi", "litebert serve")
     require("uvicorn", "litebert serve")
-    named = name_models(models or [])
-    check_models(*named.values())
     from litebert.serve.config import ServeConfig
     from litebert.serve.server import serve as run
 
+    named = name_models(models or [])
     flags = {"host": host, "port": port, "api_key": api_key}
     config = build(ServeConfig, override(flags, settings or []), "--set ")
+    if models:
+        check_models(*named.values())
 
     def load() -> Mapping[str, Predictor]:
         from litebert.predict.predictor import Predictor
