@@ -41,7 +41,7 @@ format: $(VENV)/.dev ## rewrite files in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev ## the documentation as a site, in build/docs
+docs: $(VENV)/.dev ## the documentation as a site, in build/docs (to look at it: python -m http.server -d build/docs)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 reference: $(VENV)/.dev ## write docs/cli.md and docs/api.md from the code

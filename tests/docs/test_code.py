@@ -5,11 +5,14 @@ A block that is not run says why, in a comment before it (see doc_pages.py).
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
 import yaml
-from doc_pages import GENERATED, PAGES, RUNNABLE, SHOWS_COMMAND, Block, blocks, litebert_arguments, page_name
+from doc_pages import GENERATED, PAGES, ROOT, RUNNABLE, SHOWS_COMMAND, Block, blocks, litebert_arguments, page_name
+
+from litebert.errors import LitebertError
 
 PAGES_WITH_CODE = [
     page
@@ -54,7 +57,36 @@ def test_nothing_is_left_out_in_silence(page):
     Results are records of what was run once, and READMEs have a test of their own: their commands are only parsed.
     """
     for block in blocks(page):
-        assert block.not_run is None or len(block.not_run.split()) > 1, f"{block.where}: say why it is not run"
+        if block.not_run is not None:
+            assert len(block.not_run.split()) > 1, f"{block.where}: say why it is not run"
+            for test in re.findall(r"tests/[\w/]+(?:\.py)?", block.not_run):
+                assert (ROOT / test).exists(), f"{block.where}: no {test}"
         if page_name(page).startswith("docs/") and page.parent.name != "results" and not block.language:
             shown = [line for line in block.text.splitlines() if SHOWS_COMMAND.match(line)]
             assert not shown, f"{block.where}: a bash block would be checked: {shown[0]}"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("python", "assert 1 + 1 == 3"),
+        ("bash", "litebert params albert-bse"),
+        ("bash", "make quickstart"),
+        ("console", "$ litebert params --no-such-option"),
+        ("yaml", "steps: none"),
+    ],
+)
+def test_a_block_that_fails_is_noticed(language, text, cli):
+    with pytest.raises((AssertionError, LitebertError)):
+        run_block(Block("x.md", 1, language, text + "\n"), {}, cli)
+
+
+def test_marks_before_blocks_are_read(tmp_path, monkeypatch):
+    page = tmp_path / "x.md"
+    page.write_text(
+        "<!-- not run: a b -->\n```bash\nx\n```\n<!-- run with: --set 'a=b c' -->\n```bash\ny\n```\n", "utf-8"
+    )
+    monkeypatch.setattr("doc_pages.ROOT", tmp_path)
+    first, second = blocks(page)
+    assert (first.not_run, first.run_with, first.line) == ("a b", (), 2)
+    assert (second.not_run, second.run_with, second.text) == (None, ("--set", "a=b c"), "y\n")
