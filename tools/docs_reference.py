@@ -44,7 +44,7 @@ def cli_page() -> str:
         lines.append(f"| [`{name}`](#{name.replace(' ', '-')}) | {_sentence(command.help)} |")
     for path, command in commands:
         lines += ["", f"## {' '.join(path)}", "", _prose(command.help), "", *_usage(path, command)]
-        rows = [_parameter(param) for param in command.params if not param.hidden]
+        rows = [_parameter(command, param) for param in command.params if not param.hidden]
         if rows:
             lines += ["", "| | default | |", "|---|---|---|", *rows]
     return "\n".join(lines) + "\n"
@@ -65,11 +65,11 @@ def _usage(path: tuple[str, ...], command: Any) -> list[str]:
             word = _argument_word(param) + ("..." if param.nargs == -1 else "")
             words.append(word if param.required else f"[{word}]")
         elif param.required:
-            words += [param.opts[0], _value_word(param)]
+            words += [param.opts[0], _value_word(command, param)]
     return ["```text", " ".join([*words, "[OPTIONS]"]), "```"]
 
 
-def _parameter(param: Any) -> str:
+def _parameter(command: Any, param: Any) -> str:
     if param.param_type_name == "argument":
         name = f"`{_argument_word(param)}`"
     else:
@@ -77,7 +77,7 @@ def _parameter(param: Any) -> str:
         if param.secondary_opts:
             name += " / " + ", ".join(f"`{flag}`" for flag in param.secondary_opts)
         if not param.is_flag:
-            name += f" {_cell(_value_word(param))}"
+            name += f" {_cell(_value_word(command, param))}"
     text = _cell(_prose(param.help or ""))
     if getattr(param, "envvar", None):
         text += f" Or the variable `{param.envvar}`."
@@ -99,12 +99,12 @@ def _argument_word(param: Any) -> str:
     return str(param.metavar or param.name).upper().rstrip(".")
 
 
-def _value_word(param: Any) -> str:
+def _value_word(command: Any, param: Any) -> str:
     """What stands for the value of an option: --steps N, --format auto|lines."""
     if param.metavar:
         return str(param.metavar)
-    annotation = param.type_descriptor.annotation
-    for part in (annotation, *typing.get_args(annotation)):
+    # The function's own annotation: typer's objects differ from version to version.
+    for part in _parts(typing.get_type_hints(command.callback)[param.name]):
         if typing.get_origin(part) is typing.Literal:
             return "|".join(map(str, typing.get_args(part)))
         if part in (int, float):
@@ -112,6 +112,13 @@ def _value_word(param: Any) -> str:
         if part is Path:
             return "PATH"
     return "TEXT"
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """A type and what it is made of: list[Path] | None -> itself, list[Path], Path, None."""
+    yield annotation
+    for part in typing.get_args(annotation):
+        yield from _parts(part)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
