@@ -72,7 +72,9 @@ def split_commands(line: str) -> Iterator[list[str]]:
 
 def litebert_arguments(command: list[str]) -> list[str] | None:
     """What a command hands to litebert, or None: torchrun ... -m litebert pretrain x -> [pretrain, x]."""
-    if command[0] == "litebert":
+    while command and re.match(r"[A-Z_]+=", command[0]):  # variables of the environment
+        command = command[1:]
+    if command[:1] == ["litebert"]:
         return command[1:]
     if "litebert" in command and command[command.index("litebert") - 1] == "-m":
         return command[command.index("litebert") + 1 :]

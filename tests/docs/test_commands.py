@@ -77,5 +77,7 @@ def test_commands_are_taken_out_of_lines():
         ["A=1", "torchrun", "-m", "litebert", "plan", "x"],
     ]
     assert litebert_arguments(block.commands()[2]) == ["plan", "x"]
+    assert litebert_arguments(["KEY=1", "litebert", "doctor"]) == ["doctor"]
+    assert litebert_arguments(["make", "test"]) is None
     console = Block("x.md", 1, "console", "$ litebert doctor\nlitebert 0.1\n")
     assert console.commands() == [["litebert", "doctor"]]
