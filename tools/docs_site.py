@@ -1,7 +1,8 @@
-"""MkDocs hooks: pages of the repository's root join the site, and a page that needs the network fails."""
+"""MkDocs hooks: pages of the repository's root and the examples join the site; a page that needs the network fails."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,26 @@ FETCHED = re.compile(r"""(<script[^>]+src=|<img[^>]+src=|<link[^>]+rel="?stylesh
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the root's pages, with their links as seen from the site."""
+    """Add the root's pages, with their links as seen from the site, and the examples."""
     for name, page in ROOT_PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](").replace("](README.md", "](index.md")
         for other, its_page in ROOT_PAGES.items():
             text = text.replace(f"]({other}", f"]({its_page}")
         files.append(File.generated(config, page, content=text))
+    files.append(File.generated(config, "examples.md", content=examples_page()))
     return files
+
+
+def examples_page() -> str:
+    """The scripts of examples/ on one page: what each says of itself, then its code."""
+    parts = ["# Examples", "Scripts of `examples/` that run on a CPU; the tests run them."]
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        about = ast.get_docstring(ast.parse(source)) or ""
+        code = source.split('"""', 2)[2].strip() if source.startswith('"""') else source
+        title = path.stem.replace("_", " ").capitalize()
+        parts += [f"## {title}", about.split("\n\n")[0], f'```python title="examples/{path.name}"\n{code}\n```']
+    return "\n\n".join(parts) + "\n"
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
