@@ -54,12 +54,14 @@ def direct_dependencies() -> dict[str, list[Requirement]]:
 def licence_of(installed: Distribution) -> str:
     """The SPDX expression of a distribution, or what its authors say instead: torch -> "BSD-3-Clause"."""
     about = installed.metadata
-    if expression := about.get("License-Expression"):
-        return str(expression)
+    if "License-Expression" in about:
+        return about["License-Expression"]
     said = [
         line.rpartition("::")[2].strip() for line in about.get_all("Classifier", []) if line.startswith("License ::")
     ]
-    said = [word for word in said if word != "OSI Approved"] or [str(about.get("License") or "").split("\n")[0].strip()]
+    said = [word for word in said if word != "OSI Approved"]
+    if not said and "License" in about:
+        said = [about["License"].split("\n")[0].strip()]
     return " or ".join(SPDX.get(word, word) for word in said)
 
 

@@ -26,10 +26,18 @@ TEXTS = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md", 
 SDIST = TEXTS | {"pyproject.toml", "PKG-INFO", ".gitignore", "src"}
 
 
+def run(*words: str | Path, cwd: Path | None = None) -> str:
+    """The output of a command that must succeed; what it says is shown where it does not."""
+    done = subprocess.run([str(word) for word in words], cwd=cwd, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
 def build(kind: str, source: Path, out: Path) -> Path:
     """Build an sdist or a wheel from a source folder, with the backend of pyproject.toml."""
     before = set(out.iterdir())
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", out], cwd=source, check=True)
+    run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", out, cwd=source)
     (made,) = set(out.iterdir()) - before
     return made
 
@@ -45,7 +53,7 @@ def check_sdist(sdist: Path, folder: Path) -> Path:
 
 def check_wheel(wheel: Path) -> list[Requirement]:
     """Compare a wheel with the package's tracked files; what it requires without any extra."""
-    tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, check=True, capture_output=True, text=True)
+    tracked = run("git", "ls-files", "src", cwd=ROOT).splitlines()
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata_file,) = (name for name in names if name.endswith(".dist-info/METADATA"))
@@ -53,7 +61,7 @@ def check_wheel(wheel: Path) -> list[Requirement]:
         entry_points = archive.read(metadata_file.replace("METADATA", "entry_points.txt")).decode()
     about = metadata_file.split("/")[0] + "/"
     package = {name for name in names if not name.startswith(about)}
-    expect({name.removeprefix("src/") for name in tracked.stdout.splitlines()}, package, wheel.name)
+    expect({name.removeprefix("src/") for name in tracked}, package, wheel.name)
     assert "litebert/py.typed" in package
     assert {f"{about}licenses/LICENSE", f"{about}licenses/THIRD_PARTY_LICENSES.md"} <= set(names)
     assert "litebert = litebert.cli:main" in entry_points
@@ -87,18 +95,30 @@ def closure(requirements: list[Requirement]) -> dict[str, Distribution]:
 
 def make_environment(folder: Path, wheel: Path, core: dict[str, Distribution]) -> Path:
     """A fresh environment with the wheel and links to its core dependencies; its Python."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
     python = folder / "bin" / "python"
-    where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    site = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     for one in core.values():
         for top in {file.parts[0] for file in one.files or [] if file.parts[0] not in ("..", "__pycache__")}:
             if not (site / top).exists():
                 (site / top).symlink_to(Path(str(one.locate_file(top))))
-    pip = [sys.executable, "-m", "pip", "--quiet", "--python", python]
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", wheel], check=True)
-    subprocess.run([*pip, "check"], check=True)
+    pip = (sys.executable, "-m", "pip", "--quiet", "--python", python)
+    run(*pip, "install", "--no-deps", "--no-index", wheel)
+    run(*pip, "check")
     return python
+
+
+def check_types(python: Path, folder: Path) -> None:
+    """A program that uses the wheel sees its types: a wrong one is found, a right one passes."""
+    (folder / "mypy.ini").write_text("[mypy]\nstrict = True\n[mypy-torch.*,numpy.*,rich.*]\nfollow_imports = skip\n")
+    (folder / "program.py").write_text(
+        "import litebert\n"
+        "right: litebert.ModelConfig = litebert.preset('albert-base')\n"
+        "wrong: int = litebert.preset('albert-base')\n"
+    )
+    mypy = [sys.executable, "-m", "mypy", "--python-executable", str(python), "program.py"]
+    found = subprocess.run(mypy, cwd=folder, check=False, capture_output=True, text=True).stdout
+    expect({"3"}, {line.split(":")[1] for line in found.splitlines() if ": error:" in line}, f"types:\n{found}\nlines")
 
 
 def without_network() -> list[str]:
@@ -125,8 +145,9 @@ def main() -> None:
         core = closure(check_wheel(wheel))
         python = make_environment(work / "environment", wheel, core)
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, {len(core)} distributions in the core", flush=True)
-        smoke = [*without_network(), python, "-I", ROOT / "tools" / "smoke.py"]
-        subprocess.run([python.with_name("litebert"), "--help"], cwd=work, check=True, stdout=subprocess.DEVNULL)
+        run(python.with_name("litebert"), "--help", cwd=work)
+        check_types(python, work)
+        smoke = [*without_network(), str(python), "-I", str(ROOT / "tools" / "smoke.py")]
         if code := subprocess.run(smoke, cwd=work, check=False).returncode:
             sys.exit(code)
         if arguments.out:

@@ -10,42 +10,53 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from litebert.errors import CheckpointError, ConfigError, DataError, InputError, LitebertError, MissingExtraError
-    from litebert.export.onnx_file import export_onnx
-    from litebert.export.torch_package import export_torch
-    from litebert.finetune.config import FinetuneConfig, finetune_config
-    from litebert.finetune.evaluate import evaluate_task
-    from litebert.finetune.study import run_study
-    from litebert.model.config import PRESETS, ModelConfig, preset
-    from litebert.model.convert import convert_model
-    from litebert.model.count import count_parameters
-    from litebert.model.encoder import Encoder
-    from litebert.model.folder import load_config
-    from litebert.model.heads import (
-        AnswerModel,
-        ClassificationModel,
-        EncoderModel,
-        MaskedLMModel,
-        MultipleChoiceModel,
-        PretrainingModel,
-        SentenceOrderModel,
-        SpanModel,
-        TokenClassificationModel,
+if TYPE_CHECKING:  # `as`: a type checker takes these for public names
+    from litebert.errors import (
+        CheckpointError as CheckpointError,
+        ConfigError as ConfigError,
+        DataError as DataError,
+        InputError as InputError,
+        LitebertError as LitebertError,
+        MissingExtraError as MissingExtraError,
     )
-    from litebert.model.hub import load_model, save_model
-    from litebert.predict.predictor import Predictor
-    from litebert.pretraining.batches import Batches
-    from litebert.pretraining.config import RunConfig, load_run_config, run_config
-    from litebert.pretraining.evaluate import evaluate_model
-    from litebert.pretraining.recipes import Recipe, named_recipe
-    from litebert.pretraining.run import pretrain
-    from litebert.report import write_report
-    from litebert.text.build import BuildOptions, build_store
-    from litebert.text.sentences import split_sentences
-    from litebert.text.store import TokenStore
-    from litebert.text.tokenizer import Tokenizer
-    from litebert.text.train_vocab import VocabConfig, train_vocab
+    from litebert.export.onnx_file import export_onnx as export_onnx
+    from litebert.export.torch_package import export_torch as export_torch
+    from litebert.finetune.config import FinetuneConfig as FinetuneConfig, finetune_config as finetune_config
+    from litebert.finetune.evaluate import evaluate_task as evaluate_task
+    from litebert.finetune.study import run_study as run_study
+    from litebert.model.config import PRESETS as PRESETS, ModelConfig as ModelConfig, preset as preset
+    from litebert.model.convert import convert_model as convert_model
+    from litebert.model.count import count_parameters as count_parameters
+    from litebert.model.encoder import Encoder as Encoder
+    from litebert.model.folder import load_config as load_config
+    from litebert.model.heads import (
+        AnswerModel as AnswerModel,
+        ClassificationModel as ClassificationModel,
+        EncoderModel as EncoderModel,
+        MaskedLMModel as MaskedLMModel,
+        MultipleChoiceModel as MultipleChoiceModel,
+        PretrainingModel as PretrainingModel,
+        SentenceOrderModel as SentenceOrderModel,
+        SpanModel as SpanModel,
+        TokenClassificationModel as TokenClassificationModel,
+    )
+    from litebert.model.hub import load_model as load_model, save_model as save_model
+    from litebert.predict.predictor import Predictor as Predictor
+    from litebert.pretraining.batches import Batches as Batches
+    from litebert.pretraining.config import (
+        RunConfig as RunConfig,
+        load_run_config as load_run_config,
+        run_config as run_config,
+    )
+    from litebert.pretraining.evaluate import evaluate_model as evaluate_model
+    from litebert.pretraining.recipes import Recipe as Recipe, named_recipe as named_recipe
+    from litebert.pretraining.run import pretrain as pretrain
+    from litebert.report import write_report as write_report
+    from litebert.text.build import BuildOptions as BuildOptions, build_store as build_store
+    from litebert.text.sentences import split_sentences as split_sentences
+    from litebert.text.store import TokenStore as TokenStore
+    from litebert.text.tokenizer import Tokenizer as Tokenizer
+    from litebert.text.train_vocab import VocabConfig as VocabConfig, train_vocab as train_vocab
 
 _PUBLIC = {
     "litebert.errors": (
