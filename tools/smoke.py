@@ -132,6 +132,7 @@ def walk_finetuning(walk: Walk) -> None:
     ):
         files = ("--train", data, "--dev", data)
         walk.works("finetune", "--task", kind, *files, "--model", "run/model", "--out", kind, "--set", "epochs=1")
+    walk.needs("hf", "finetune", "--task", "sst-2", "--model", "run/model", "--out", "public")
     walk.works("evaluate", "classification/best", "--data", "labels.csv", says="accuracy")
     labelled = ("--task", "classification", "--train", "labels.csv", "--dev", "labels.csv")
     walk.works("baseline", *labelled, "--kind", "tfidf", says="accuracy")

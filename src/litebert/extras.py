@@ -10,7 +10,7 @@ from litebert.errors import MissingExtraError
 
 # Which extra of pyproject.toml brings which module.
 EXTRAS = {
-    "hf": ("transformers",),
+    "hf": ("transformers", "datasets"),
     "ray": ("ray",),
     "report": ("tensorboard",),
     "baselines": ("gensim",),

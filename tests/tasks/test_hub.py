@@ -9,7 +9,7 @@ import datasets
 import huggingface_hub
 import pytest
 
-from litebert.errors import DataError
+from litebert.errors import DataError, MissingExtraError
 from litebert.tasks.hub import NAMES, PATIENCE
 from litebert.tasks.read import named_tasks, read_task
 
@@ -109,8 +109,10 @@ def test_what_goes_wrong_is_told(hub, monkeypatch):
     with pytest.raises(DataError, match="no split train, validation or test; it has extra"):
         read_task("classification", folder="hub:me/odd")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match="needs the package datasets"):
+    with pytest.raises(MissingExtraError, match=r"rte without its official files .* pip install \"litebert\[hf\]\""):
         read_task("rte")
+    with pytest.raises(MissingExtraError, match=r"hub:me/odd needs an optional part"):
+        read_task("classification", folder="hub:me/odd")
 
 
 def test_a_hub_that_does_not_answer_is_asked_once(hub, monkeypatch):

@@ -1,4 +1,4 @@
-"""Tasks by name from the Hugging Face Hub (or any folder that `datasets` can load), where `datasets` is installed.
+"""Tasks by name from the Hugging Face Hub, or from any folder that `datasets` can load; it comes with the extra [hf].
 
 read_named_from_hub("sst-2")                                 nyu-mll/glue, config sst2
 read_own_from_hub("classification", "owner/name:config")     the user's own, with columns guessed or named
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.extras import require
 from litebert.tasks import glue, race, squad
 from litebert.tasks.own import data_from_tables
 from litebert.tasks.tables import Table, name_classes
@@ -33,6 +33,8 @@ _SPLITS = {"validation": "dev", "valid": "dev", "dev": "dev", "train": "train", 
 
 def read_named_from_hub(name: str, source: str | None = None) -> TaskData:
     """A public task; `source` ("owner/name:config" or a local folder) replaces the usual place."""
+    if source is None:
+        require("datasets", f"{name} without its official files (--data FOLDER)")
     try:
         tables = load_tables(source or NAMES[name])
     except DataError as error:
@@ -53,12 +55,7 @@ def read_own_from_hub(
 
 def load_tables(source: str) -> dict[str, Table]:
     """The splits of a data set by our names: {"train": ..., "dev": ..., "test": ...}."""
-    if importlib.util.find_spec("datasets") is None:
-        raise DataError(
-            f"{source}: reading by name needs the package datasets (pip install datasets); "
-            "or download the files and give their folder"
-        )
-    datasets = importlib.import_module("datasets")
+    datasets = require("datasets", f"hub:{source}")
     hub = importlib.import_module("huggingface_hub")
     repository, _, config = source.partition(":")
     try:

@@ -1,7 +1,7 @@
 """A task with its data: by the name of a public one, or by the kind of the user's own files.
 
 read_task("sst-2", folder="glue/SST-2")                                  the official files
-read_task("sst-2")                                                       through `datasets`, where it is installed
+read_task("sst-2")                                                       through `datasets`, of the extra [hf]
 read_task("classification", train="a.csv", dev="b.csv")                  the user's own
 read_task("classification", folder="hub:owner/name", columns={"text": "document"})
 """
