@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -93,7 +92,9 @@ def collect() -> dict[str, Any]:
 
 
 def _version(distribution: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+        return version(distribution)
+    except PackageNotFoundError:
         return None
