@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -106,3 +108,14 @@ def test_answers_and_their_threshold():
     assert answers.best(0.4) == ""
     assert answers.probabilities() == pytest.approx([np.e / (np.e + 1), 1 / (np.e + 1)])
     assert Answers((), 0.0).best() == ""
+
+
+def test_a_book_takes_no_memory_for_its_pairs():
+    windows = question_windows(wordpiece(), "a", "the fox running dogs " * 5000, 128, 64)
+    random = np.random.default_rng(0)
+    outputs = [{name: random.normal(size=len(window.ids)) for name in ("start", "end")} for window in windows]
+    tracemalloc.start()
+    best_spans(windows, outputs, "the fox running dogs " * 5000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < sum(len(window.ids) for window in windows) * 30 * 8 / 10  # a tenth of the scores of all pairs

@@ -92,8 +92,8 @@ def test_alignment_gives_the_same_text_and_ordered_stretches(text, normalization
         assert 0 <= start < end <= len(text)
         # What a stretch holds is enough to make the character (final sigma looks further).
         assert character.replace("ς", "σ") in normalization(text[start:end]).replace("ς", "σ") or character == " "
-    assert aligned.starts == sorted(aligned.starts)
-    assert aligned.ends == sorted(aligned.ends)
+    assert aligned.starts.tolist() == sorted(aligned.starts)
+    assert aligned.ends.tolist() == sorted(aligned.ends)
 
 
 def test_alignment_by_example():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -282,3 +283,19 @@ def test_space_delimited_word_starts():
     ]
     with pytest.raises(ConfigError, match="did you mean 'spaces'"):
         tokenizer.word_starts("space")
+
+
+@pytest.mark.parametrize("tokenizer", ["english", "mixed", "wordpiece"])
+def test_long_texts_get_the_same_offsets_in_little_memory(tokenizer):
+    tokenizer = getattr(small_vocabularies, tokenizer)()
+    line = "Anna bought 1,000 apples in 2010, Zoë – read\tthe old book (twice)  나는 오늘 ½ 학교에!\n"
+    once = tokenizer.encode_offsets(line * 3)
+    ids, offsets = tokenizer.encode_arrays(line * 3)
+    assert (ids.dtype, offsets.dtype, offsets.shape) == (np.int32, np.int32, (len(ids), 2))
+    assert (ids.tolist(), [*map(tuple, offsets.tolist())]) == (once.ids, once.offsets)
+    text = line * 2000
+    tracemalloc.start()
+    tokenizer.encode_arrays(text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 120 * len(text)  # lists of Python's numbers took three times that

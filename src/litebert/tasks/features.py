@@ -199,9 +199,7 @@ def tag_windows(tokenizer: Tokenizer, words: Many[str], max_length: int) -> list
 def _tag_windows(
     tokenizer: Tokenizer, words: Many[str], tags: Many[int] | None, max_length: int, example: int
 ) -> list[Sequence]:
-    encoding = tokenizer.encode_offsets(" ".join(words))
-    ids = np.array(encoding.ids, dtype=np.int32)
-    offsets = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
+    ids, offsets = tokenizer.encode_arrays(" ".join(words))
     ends = np.cumsum([len(word) + 1 for word in words])  # of each word with its space, in the joined text
     word_of = np.searchsorted(ends, offsets[:, 0], side="right")
     # The first piece with text in it: a "▁" that stands alone says nothing yet.
@@ -256,9 +254,7 @@ class Context:
     """A context tokenised once, for all of its questions."""
 
     def __init__(self, tokenizer: Tokenizer, text: str):
-        encoding = tokenizer.encode_offsets(text)
-        self.ids = np.array(encoding.ids, dtype=np.int32)
-        self.offsets = np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2)
+        self.ids, self.offsets = tokenizer.encode_arrays(text)
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
         """First and last token of the characters start to end (exclusive); None if no token lies there."""

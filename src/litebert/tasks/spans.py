@@ -8,7 +8,7 @@ Shapes: S tokens of a window, A longest answer, K starts, K_end ends of each sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -56,37 +56,40 @@ def best_spans(
     windows: Sequence[Window], outputs: Sequence[Outputs], context: str, n_best: int = 20, max_answer: int = 30
 ) -> Answers:
     """The n best answers over all windows of one context; spans of the same text are counted once, at their best."""
-    scores, places, nulls = [], [], []
-    for window, output in zip(windows, outputs, strict=True):
-        pairs, place = (_searched_pairs if "start_index" in output else _all_pairs)(window, output, max_answer)
-        scores.append(pairs)
-        places.append(place)
-        nulls.append(float(output["answerable"] if "answerable" in output else output["start"][0] + output["end"][0]))
-    ranked = _distinct(context, windows, scores, places, n_best)
-    null = min(nulls)  # the window that most believes in an answer decides
+    ranked = _distinct(context, windows, outputs, n_best, max_answer)
+    # The window that most believes in an answer decides.
+    null = min(
+        float(each["answerable"] if "answerable" in each else each["start"][0] + each["end"][0]) for each in outputs
+    )
     if "answerable" not in outputs[0]:
         null -= ranked[0].score if ranked else 0.0
     return Answers(ranked, null)
 
 
-# Scores of pairs in some order (-inf for what cannot be an answer), and from places in that order to first, last token.
-Place = Callable[[NDArray[np.intp]], tuple[NDArray[np.intp], NDArray[np.intp]]]
-Pairs = tuple[NDArray[np.float64], Place]
+class Pairs(NamedTuple):
+    """Pairs of a first and a last token with their scores."""
+
+    scores: NDArray[np.float64]
+    first: NDArray[np.intp]
+    last: NDArray[np.intp]
 
 
-def _all_pairs(window: Window, output: Outputs, max_answer: int) -> Pairs:
-    """Every (start, end) of a window in reach of `max_answer`."""
+def _all_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -> Pairs:
+    """Every (start, end) of a window in reach of `max_answer` whose score reaches the limit."""
     assert window.inside is not None
     assert window.max_context is not None
     start = np.where(window.inside & window.max_context, output["start"].astype(np.float64), -np.inf)  # [S]
     end = np.where(window.inside, output["end"].astype(np.float64), -np.inf)
+    # Most windows of a long text hold no start that could reach the limit even with the best end.
+    rows = np.flatnonzero((start + end.max() >= limit) & (start > -np.inf))
     reach = np.concatenate([end, np.full(max_answer - 1, -np.inf)])
-    scores = start[:, None] + sliding_window_view(reach, max_answer)  # [S, A]
-    return scores.ravel(), lambda places: (places // max_answer, places // max_answer + places % max_answer)
+    scores = start[rows, None] + sliding_window_view(reach, max_answer)[rows]  # [starts, A]
+    row, length = np.nonzero((scores >= limit) & (scores > -np.inf))
+    return Pairs(scores[row, length], rows[row], rows[row] + length)
 
 
-def _searched_pairs(window: Window, output: Outputs, max_answer: int) -> Pairs:
-    """The pairs that the answer head has found."""
+def _searched_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -> Pairs:
+    """The pairs that the answer head has found and whose score reaches the limit."""
     assert window.inside is not None
     assert window.max_context is not None
     ends = output["end_index"].astype(np.intp)  # [K_end, K]
@@ -96,38 +99,56 @@ def _searched_pairs(window: Window, output: Outputs, max_answer: int) -> Pairs:
     can_start = (window.inside & window.max_context)[np.minimum(starts, size - 1)]
     allowed = can_start & window.inside[np.minimum(ends, size - 1)]
     allowed &= (starts < size) & (ends < size) & (ends >= starts) & (ends < starts + max_answer)
-    flat = starts.ravel(), ends.ravel()
-    return np.where(allowed, scores, -np.inf).ravel(), lambda places: (flat[0][places], flat[1][places])
+    allowed &= (scores >= limit) & (scores > -np.inf)
+    return Pairs(scores[allowed], starts[allowed], ends[allowed])
+
+
+def _top_pairs(
+    windows: Sequence[Window], outputs: Sequence[Outputs], max_answer: int, take: int
+) -> tuple[Pairs, NDArray[np.intp], bool]:
+    """The `take` best pairs of all windows and all that equal their last, the window of each, and whether that is all.
+
+    One window after another, and only what can still be among the best is kept: a book has millions of pairs.
+    """
+    limit, kept, room = -np.inf, 0, 0
+    found: list[tuple[Pairs, NDArray[np.intp]]] = []
+    for number, (window, output) in enumerate(zip(windows, outputs, strict=True)):
+        search = _searched_pairs if "start_index" in output else _all_pairs
+        pairs = search(window, output, max_answer, limit)
+        found.append((pairs, np.full(len(pairs.scores), number)))
+        kept += len(pairs.scores)
+        if kept > room or number == len(windows) - 1:
+            scores, first, last = (np.concatenate(column) for column in zip(*(each for each, _ in found), strict=True))
+            owner = np.concatenate([each for _, each in found])
+            if take < len(scores):
+                limit = np.partition(scores, -take)[-take]
+            best = scores >= limit
+            found = [(Pairs(scores[best], first[best], last[best]), owner[best])]
+            kept = int(best.sum())
+            room = 2 * kept + 4 * take  # equals may be many: looked through again only when there are twice as many
+    return *found[0], limit == -np.inf
 
 
 def _distinct(
-    context: str,
-    windows: Sequence[Window],
-    scores: list[NDArray[np.float64]],
-    places: list[Place],
-    n_best: int,
+    context: str, windows: Sequence[Window], outputs: Sequence[Outputs], n_best: int, max_answer: int
 ) -> tuple[Span, ...]:
     """The best spans with different texts, best first (the earlier and shorter of equals)."""
-    pairs = np.concatenate(scores)
-    ends = np.cumsum([len(each) for each in scores])
     take = 2 * n_best
     while True:
-        # Only the top is looked at, with all that equal its last; it has to grow where many spans read the same.
-        limit = np.partition(pairs, -take)[-take] if take < len(pairs) else -np.inf
-        top = np.flatnonzero((pairs >= limit) & (pairs > -np.inf))
-        owner = np.searchsorted(ends, top, side="right")
+        # Only the top is looked at; it has to grow where many spans read the same.
+        top, owner, complete = _top_pairs(windows, outputs, max_answer, take)
         found = []
-        for number in np.unique(owner):
-            window, mine = windows[number], top[owner == number]
-            assert window.offsets is not None
-            first, last = places[number](mine - (ends[number] - len(scores[number])))
-            characters = zip(window.offsets[first, 0].tolist(), window.offsets[last, 1].tolist(), strict=True)
-            found += [(-score, *span) for score, span in zip(pairs[mine].tolist(), characters, strict=True)]
+        numbers, begins = np.unique(owner, return_index=True)  # pairs come in the order of their windows
+        for number, begin, stop in zip(numbers, begins, [*begins[1:], len(owner)], strict=False):
+            offsets, mine = windows[number].offsets, slice(begin, stop)
+            assert offsets is not None
+            characters = zip(offsets[top.first[mine], 0].tolist(), offsets[top.last[mine], 1].tolist(), strict=True)
+            found += [(-score, *span) for score, span in zip(top.scores[mine].tolist(), characters, strict=True)]
         spans: dict[str, Span] = {}
         for score, start, end in sorted(found):
             text = context[start:end]
             if text.strip() and text not in spans and len(spans) < n_best:
                 spans[text] = Span(text, start, end, -score)
-        if len(spans) == n_best or limit == -np.inf:
+        if len(spans) == n_best or complete:
             return tuple(spans.values())
         take *= 4

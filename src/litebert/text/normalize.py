@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from litebert.errors import ConfigError, did_you_mean
 
 Rule = Literal["google", "multilingual", "none"]
@@ -33,8 +36,8 @@ class Alignment:
     """Normalised text, and for each of its characters the stretch of the original that it came from."""
 
     text: str
-    starts: list[int]
-    ends: list[int]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -76,25 +79,40 @@ class Normalization:
         """The normalised text with the original stretch of every character; slower than calling."""
         normalized = self(text)
         if self.rule == "none" or (text.isascii() and len(normalized) == len(text)):
-            return Alignment(normalized, list(range(len(text))), list(range(1, len(text) + 1)))
-        starts: list[int] = []
-        ends: list[int] = []
-        gap = -1  # where the whitespace before the word begins
-        for word in _WORD.finditer(text):
-            if gap >= 0:
-                starts.append(gap)
-                ends.append(word.start())
-            gap = word.end()
-            if word[0].isascii():
-                starts += range(word.start(), word.end())
-                ends += range(word.start() + 1, word.end() + 1)
-                continue
-            for begin, end in _segments(text, word.start(), word.end()):
-                size = len(self(text[begin:end]))
-                starts += [begin] * size
-                ends += [end] * size
+            places = np.arange(len(text), dtype=np.int32)
+            return Alignment(normalized, places, places + 1)
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        space = _IS_SPACE[np.minimum(codes, len(_IS_SPACE) - 1)]
+        begins, ends = np.flatnonzero(np.diff(space, prepend=True, append=True)).reshape(-1, 2).T  # of words
+        # Each character by itself becomes one, and whitespace between two words becomes one as a whole.
+        sizes = (~space).astype(np.int32)
+        until = np.arange(1, len(text) + 1, dtype=np.int32)
+        sizes[ends[:-1]] = 1
+        until[ends[:-1]] = begins[1:]
+        strange = np.unique(np.searchsorted(begins, np.flatnonzero((codes > 127) & ~space), side="right") - 1)
+        known: dict[str, tuple[list[int], list[int]]] = {}  # most words of a long text have been met before
+        for begin, end in zip(begins[strange].tolist(), ends[strange].tolist(), strict=True):
+            word = text[begin:end]
+            aligned = known.get(word)
+            if aligned is None:
+                aligned = self._align_word(word)
+                if len(word) < 32 and len(known) < 1 << 16:
+                    known[word] = aligned
+            sizes[begin:end], until[begin:end] = aligned
+            until[begin:end] += begin
+        starts = np.repeat(np.arange(len(text), dtype=np.int32), sizes)
         assert len(starts) == len(normalized), (text, normalized)
-        return Alignment(normalized, starts, ends)
+        return Alignment(normalized, starts, np.repeat(until, sizes))
+
+    def _align_word(self, word: str) -> tuple[list[int], list[int]]:
+        """For each character, how many the stretch that begins with it becomes, and where that stretch ends.
+
+        Characters inside of a stretch become none: a letter counts for the marks on it.
+        """
+        sizes, until = [0] * len(word), [0] * len(word)
+        for begin, end in _segments(word, 0, len(word)):
+            sizes[begin], until[begin] = len(self(word[begin:end])), end
+        return sizes, until
 
 
 def collapse_whitespace(text: str) -> str:
@@ -163,7 +181,7 @@ def _astral_mark() -> re.Pattern[str]:
     return re.compile(character_class(unicodedata.combining, 0x10000, 0x1F000))
 
 
-_WORD = re.compile(r"\S+")
+_IS_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])  # U+3000 is the last
 _SURROGATE = re.compile("[\ud800-\udfff]")
 ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 # Two patterns, because Python's re looks a character up in a table only if the whole class lies below 0x10000.

@@ -59,34 +59,26 @@ class SentencePieceTokenizer(Tokenizer):
         ids: list[int] = self._processor_for(glued).encode(self.normalization(text))
         return ids if self.comma_pieces.keys().isdisjoint(ids) else self._split_commas(ids)
 
-    def _encode_offsets(self, text: str, glued: bool) -> tuple[list[int], list[tuple[int, int]]]:
+    def _encode_offsets(self, text: str, glued: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         processor = self._processor_for(glued)
         aligned = self.normalization.align(text)
-        plain: list[int] = processor.encode(aligned.text)
-        surfaces: list[str] = processor.encode(aligned.text, out_type=str)
-        if not plain:
-            return [], []
-        spans = _character_spans(processor, aligned)
-        ids: list[int] = []
-        offsets: list[tuple[int, int]] = []
-        position = 0  # in spans
-        for number, surface in zip(plain, surfaces, strict=True):
-            for part, shown in self.comma_pieces.get(number, [(number, surface)]):
-                size = len(shown) - shown.count(SPACE)
-                if part in self._bytes:
-                    # The bytes of one character lie one after another and all have its stretch.
-                    size = 0 if self._bytes[part] in range(0x80, 0xC0) else 1
-                first = position
-                position += size
-                if size:
-                    offsets.append((spans[first][0], spans[position - 1][1]))
-                elif part in self._bytes:
-                    offsets.append(offsets[-1])
-                else:
-                    place = spans[position][0] if position < len(spans) else spans[-1][1] if spans else len(text)
-                    offsets.append((place, place))
-                ids.append(part)
-        assert position == len(spans), (text, surfaces)
+        ids = _encode_arrays(processor, [aligned.text], num_threads=1)[0]
+        widths = self._widths[ids]
+        unknown = np.flatnonzero(ids == processor.unk_id())
+        if unknown.size:  # only these are as long as what they stand for
+            surfaces: list[str] = processor.encode(aligned.text, out_type=str)
+            widths[unknown] = [_width(surfaces[place]) for place in unknown.tolist()]
+        ids, widths = self._split_widths(ids, widths)
+        first, last = _character_spans(processor, aligned)
+        stops = np.cumsum(widths, dtype=np.int64)  # of each piece, in first and last
+        assert not ids.size or stops[-1] == len(first), text
+        # A piece of no width, "▁" alone, lies where the next character begins.
+        place = np.append(first, last[-1:] if last.size else len(text))
+        end = np.append(last, 0)[stops - 1]
+        offsets = np.stack([place[stops - widths], np.where(widths, end, place[stops])], axis=1).astype(np.int32)
+        # The bytes of one character lie one after another and all have its stretch.
+        more = np.flatnonzero(self._continues[ids])
+        offsets[more, 0], offsets[more, 1] = first[stops[more] - 1], last[stops[more] - 1]
         return ids, offsets
 
     def _decode(self, ids: list[int]) -> str:
@@ -122,27 +114,53 @@ class SentencePieceTokenizer(Tokenizer):
         for number, replacement in self.comma_pieces.items():
             self._comma_sizes[number] = len(replacement)
             self._comma_parts[number, : len(replacement)] = [part for part, _ in replacement]
-        self._bytes = {
-            number: int(piece[3:5], 16) for number, piece in enumerate(self.pieces) if self._processor.is_byte(number)
-        }
+        # How many characters but ▁ each piece stands for; of the bytes of one character only the first.
+        self._widths = np.array(list(map(_width, self.pieces)), dtype=np.int64)
+        self._continues = np.zeros(self.vocab_size, dtype=np.bool_)
+        for number, piece in enumerate(self.pieces):
+            if self._processor.is_byte(number):
+                self._continues[number] = int(piece[3:5], 16) in range(0x80, 0xC0)
+                self._widths[number] = not self._continues[number]
+
+    def _split_widths(
+        self, ids: NDArray[np.int32], widths: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The comma rule on ids and how many characters each stands for."""
+        sizes = self._comma_sizes[ids]
+        after, widths_after = np.repeat(ids, sizes), np.repeat(widths, sizes)
+        starts = np.cumsum(sizes) - sizes
+        for place in np.flatnonzero(sizes > 1).tolist():
+            parts = self.comma_pieces[int(ids[place])]
+            here = slice(int(starts[place]), int(starts[place]) + len(parts))
+            after[here] = [part for part, _ in parts]
+            widths_after[here] = [_width(shown) for _, shown in parts]
+        return after, widths_after
 
     def _split_commas(self, ids: list[int]) -> list[int]:
         pieces = self.comma_pieces
         return [part for number in ids for part, _ in pieces.get(number, ((number, ""),))]
 
 
-def _character_spans(processor: sentencepiece.SentencePieceProcessor, aligned: Alignment) -> list[tuple[int, int]]:
+Places = NDArray[np.int32]
+
+
+def _character_spans(processor: sentencepiece.SentencePieceProcessor, aligned: Alignment) -> tuple[Places, Places]:
     """For each character of SentencePiece's pieces but ▁, set end to end, the stretch of the original text."""
+    normalized: str = processor.normalize(aligned.text)
+    shown = np.frombuffer(normalized.encode("utf-32-le"), dtype=np.uint32) != ord(SPACE)
+    same = aligned.text.replace(" ", SPACE)
+    if normalized in (same, SPACE + same):  # most often: it has put ▁ in front, and nothing else has changed
+        shown = shown[len(normalized) - len(same) :]
+        return aligned.starts[shown], aligned.ends[shown]
     # SentencePiece normalises once more, and tells for each character where the stretch begins that it came from; the
     # next greater beginning is its end.
-    normalized, beginnings = processor.normalize(aligned.text, with_offsets=True)
-    origins = np.array(beginnings)
+    origins = np.array(processor.normalize(aligned.text, with_offsets=True)[1], dtype=np.int32)
     ends = origins[np.searchsorted(origins[:-1], origins[:-1], side="right")]
-    codes = np.frombuffer(normalized.encode("utf-32-le"), dtype=np.uint32)
-    shown = codes != ord(SPACE)
-    first = np.array(aligned.starts)[origins[:-1][shown]]
-    last = np.array(aligned.ends)[ends[shown] - 1]
-    return list(zip(first.tolist(), last.tolist(), strict=True))
+    return aligned.starts[origins[:-1][shown]], aligned.ends[ends[shown] - 1]
+
+
+def _width(piece: str) -> int:
+    return len(piece) - piece.count(SPACE)
 
 
 def open_model(model: bytes, where: str) -> sentencepiece.SentencePieceProcessor:

@@ -102,8 +102,8 @@ class Tokenizer(ABC):
         """Ids of a text; `glued`: it goes on right after a special piece, so no word begins with it."""
 
     @abstractmethod
-    def _encode_offsets(self, text: str, glued: bool) -> tuple[list[int], list[tuple[int, int]]]:
-        """The same with offsets."""
+    def _encode_offsets(self, text: str, glued: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The same as an array, and the offsets of each, [len, 2]."""
 
     @abstractmethod
     def _decode(self, ids: list[int]) -> str:
@@ -139,9 +139,14 @@ class Tokenizer(ABC):
                 offsets.append((start, end))
                 continue
             more, spans = self._encode_offsets(text[start:end], glued)
-            ids += more
-            offsets += [(start + a, start + b) for a, b in spans]
+            ids += more.tolist()
+            offsets += map(tuple, (spans + start).tolist())
         return Encoding(ids, [self.pieces[number] for number in ids], offsets)
+
+    def encode_arrays(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The ids and offsets [len, 2] of `encode_offsets` as arrays: a hundredth of the memory, for long texts."""
+        check_texts((text,))
+        return self._encode_offsets(text, glued=False)
 
     def decode(self, ids: Sequence[int] | NDArray[np.integer], keep_special: bool = False) -> str:
         """Ids -> text; special pieces are left out, or kept as they are spelt."""

@@ -10,7 +10,8 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,22 +67,29 @@ class WordPieceTokenizer(Tokenizer):
         words = self._word_pattern(text := self._normalize(text)).findall(text)
         return list(itertools.chain.from_iterable(map(self._words.__getitem__, words)))
 
-    def _encode_offsets(self, text: str, glued: bool) -> tuple[list[int], list[tuple[int, int]]]:
-        # Character by character is the same as at once: only the order of marks looks at neighbours.
-        origins = [i for i, character in enumerate(text) for _ in self._normalize(character)]
+    def _encode_offsets(self, text: str, glued: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         normalized = self._normalize(text)
-        assert len(origins) == len(normalized), text
-        ids: list[int] = []
-        offsets: list[tuple[int, int]] = []
+        ids, begins, ends = array("i"), array("i"), array("i")  # in the normalised text
         for word in self._word_pattern(normalized).finditer(normalized):
             begin = word.start()
             for number in self._words[word[0]]:
                 size = len(self.pieces[number]) - (len(CONTINUES) if begin > word.start() else 0)
                 end = word.end() if number == self.unk_id else begin + size
                 ids.append(number)
-                offsets.append((origins[begin], _past_marks(text, origins[end - 1] + 1)))
+                begins.append(begin)
+                ends.append(end)
                 begin = end
-        return ids, offsets
+        # Character by character is the same as at once: only the order of marks looks at neighbours.
+        characters = set(text)
+        sizes = {character: len(self._normalize(character)) for character in characters}
+        origins = np.repeat(
+            np.arange(len(text), dtype=np.int32), np.fromiter(map(sizes.__getitem__, text), np.int32, len(text))
+        )
+        assert len(origins) == len(normalized), text
+        past = origins[np.array(ends, dtype=np.int32) - 1] + 1
+        if marks := {character for character in characters if unicodedata.category(character) == "Mn"}:
+            past = np.array([_past_marks(text, end, marks) for end in past.tolist()], dtype=np.int32)
+        return np.array(ids, dtype=np.int32), np.stack([origins[np.array(begins, dtype=np.int32)], past], axis=1)
 
     def _decode(self, ids: list[int]) -> str:
         text = " ".join(self.pieces[number] for number in ids).replace(" " + CONTINUES, "")
@@ -137,9 +145,9 @@ class _Words(dict[str, tuple[int, ...]]):
         return tuple(ids)
 
 
-def _past_marks(text: str, end: int) -> int:
+def _past_marks(text: str, end: int, marks: Collection[str]) -> int:
     """Past the marks that stand on the last letter."""
-    while end < len(text) and unicodedata.category(text[end]) == "Mn":
+    while end < len(text) and text[end] in marks:
         end += 1
     return end
 
