@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_models import packed, small_model
 
-from litebert.predict.fused import FusedEncoder, Product, can_pack, few_sizes
+from litebert.predict.fused import FusedEncoder, Product, can_pack
 
 KINDS = {
     "all": {},
@@ -25,7 +25,7 @@ KINDS = {
 @pytest.mark.parametrize("packs_weights", [True, False])
 @torch.inference_mode()
 def test_same_numbers_as_the_plain_encoder(kind, packs_weights, monkeypatch):
-    if not packs_weights:  # as on a machine without oneDNN
+    if not packs_weights:  # as on a machine without MKL
         monkeypatch.setattr("litebert.predict.fused.can_pack", lambda: False)
     encoder = small_model("encoder", **KINDS[kind]).encoder
     batch = packed([9, 9, 9, 4, 4, 17, 1], torch.Generator().manual_seed(1))
@@ -46,33 +46,27 @@ def test_same_numbers_as_the_plain_encoder(kind, packs_weights, monkeypatch):
 
 
 def test_packed_weights_are_tried_before_they_are_trusted(monkeypatch):
-    assert can_pack.__wrapped__() == torch.backends.mkldnn.is_available()
-    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", None)  # as in a torch that dropped them
+    assert can_pack.__wrapped__() == torch.backends.mkl.is_available()
+    monkeypatch.setattr(torch.ops.mkl, "_mkl_linear", lambda x, packed, weight, bias, rows: x @ weight.T)  # no bias
+    assert can_pack.__wrapped__() is False
+    monkeypatch.setattr(torch.ops.mkl, "_mkl_linear", None)  # as in a torch that dropped them
     assert can_pack.__wrapped__() is False
 
 
-def test_sizes_are_few_and_waste_little():
-    assert [few_sizes(size) for size in (1, 5, 16, 17, 100, 128, 129, 1000)] == [1, 5, 16, 18, 104, 128, 144, 1024]
-    for size in range(1, 5000):
-        assert size <= few_sizes(size) <= size * 9 / 8
-        assert few_sizes(few_sizes(size)) == few_sizes(size)
-    assert len({few_sizes(size) for size in range(1, 8193)}) < 100
-
-
+@pytest.mark.parametrize("threads", [1, 2])
 @torch.inference_mode()
-def test_onednn_meets_few_sizes_whatever_comes(monkeypatch):
-    """Code for every number of tokens that ever came would fill the memory of a server."""
-    assert can_pack()
-    met, plain = set(), torch.ops.mkldnn._linear_pointwise
-
-    def watched(x, *rest):
-        met.add(len(x))
-        return plain(x, *rest)
-
-    weight, bias = torch.randn(12, 8), torch.randn(12)
-    product = Product(weight, bias, "relu")
-    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", watched)
-    for size in range(1, 300):
-        x = torch.randn(size, 8)
-        torch.testing.assert_close(product(x), (x @ weight.T + bias).relu(), rtol=1e-4, atol=1e-5)
-    assert met == {few_sizes(size) for size in range(1, 300)}
+def test_weights_are_packed_once_for_any_number_of_rows(threads):
+    torch.manual_seed(0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for width, depth in ((12, 8), (2304, 768), (96, 3072)):
+            weight, bias = torch.randn(width, depth) / depth**0.5, torch.randn(width)
+            product = Product(weight, bias, "relu")
+            assert (product.packed is not None) == can_pack()
+            for size in (1, 2, 5, 16, 31, 100, 128, 129, 300, 1000):
+                x = torch.randn(size, depth)
+                expected = (x.double() @ weight.double().T + bias).relu().float()
+                torch.testing.assert_close(product(x), expected, rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_num_threads(before)

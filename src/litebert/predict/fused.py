@@ -1,7 +1,7 @@
 """The encoder for inference: the same numbers as model/encoder.py from fewer and larger products, on packed input.
 
-Query, key and value come from one product; the activation is applied where a product is written; on a CPU weights are
-laid out once as they are read fastest (benchmarks/cpu_latency.py), and sequences of one length attend together.
+Query, key and value come from one product; on a GPU the activation is applied where a product is written; on a CPU
+MKL packs each weight once (benchmarks/cpu_latency.py), and sequences of one length attend together.
 
 Shapes: T tokens of a packed batch, N sequences of it, H hidden, A heads, D = H / A.
 """
@@ -18,15 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 
-from litebert.model.encoder import Attention, Encoder, EncoderOutput, FeedForward, first_tokens
+from litebert.model.encoder import Attention, Encoder, EncoderOutput, FeedForward, activation, first_tokens
 
-# The activations as oneDNN's fused products name them: (function, variant).
-_FUSED_ACTIVATIONS = {
-    "gelu": ("gelu", "none"),
-    "gelu_new": ("gelu", "tanh"),
-    "gelu_pytorch_tanh": ("gelu", "tanh"),
-    "relu": ("relu", ""),
-}
+# The number of rows that MKL is told when it packs a weight. It may be any other when it multiplies; this decides only
+# how fast it is, and texts are short.
+PACKED_FOR = 128
 
 AddNorm = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
@@ -38,65 +34,44 @@ def add_norm(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: flo
 
 @functools.cache
 def can_pack() -> bool:
-    """Whether torch has oneDNN's fused products here and they are right; they are no public interface of torch's."""
-    if not torch.backends.mkldnn.is_available():
-        return False
-    x, weight, bias = torch.eye(4), torch.arange(16.0).view(4, 4) / 8 - 1, torch.ones(4)
-    expected = F.linear(x, weight, bias)
+    """Whether torch has MKL's packed products here and they are right; they are no public interface of torch's."""
+    weight, bias = torch.arange(48.0 * 40).view(48, 40).sin(), torch.arange(48.0)
     try:
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight)
-        active = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "gelu", [], "tanh")
-    except (RuntimeError, AttributeError, TypeError):
+        packed = pack(weight)
+        for size in (1, 3, 2 * PACKED_FOR):
+            x = torch.arange(40.0 * size).view(size, 40).cos()
+            product = torch.ops.mkl._mkl_linear(x, packed, weight, bias, size)
+            if not torch.allclose(product, F.linear(x, weight, bias), atol=1e-4):
+                return False
+    except (RuntimeError, AttributeError, TypeError, NotImplementedError):  # ARM, or a torch without MKL
         return False
-    return torch.allclose(active, F.gelu(expected, approximate="tanh"), atol=1e-5)
+    return True
+
+
+def pack(weight: Tensor) -> Tensor:
+    """A weight as MKL reads it fastest, for any number of rows."""
+    packed: Tensor = torch.ops.mkl._mkl_reorder_linear_weight(weight, PACKED_FOR)
+    return packed
 
 
 class Product:
     """x W^T + b, and the activation that follows it where there is one."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, activation: str | None = None):
-        self.weight, self.bias, self.activation = weight, bias, activation
-        self.packed: Tensor | None = None  # as oneDNN reads it, for a product with an activation
-        if weight.device.type == "cpu" and weight.dtype == torch.float32:
-            if activation is not None and can_pack():
-                self.packed = torch.ops.mkldnn._reorder_linear_weight(weight)
-            else:
-                self.weight = turn_rows(weight)
+    def __init__(self, weight: Tensor, bias: Tensor, hidden_act: str | None = None):
+        self.weight, self.bias = weight, bias
+        self.activation = None if hidden_act is None else activation(hidden_act)
+        self.epilogue = weight.is_cuda and hidden_act in ("gelu_new", "gelu_pytorch_tanh")
+        on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+        self.packed = pack(weight) if on_cpu and can_pack() else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.activation is None:
-            return F.linear(x, self.weight, self.bias)
-        function, variant = _FUSED_ACTIVATIONS[self.activation]
-        if self.packed is not None:
-            size = len(x)
-            if filler := few_sizes(size) - size:
-                x = F.pad(x, (0, 0, 0, filler))
-            return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, function, [], variant)[:size]
-        if function == "relu":
-            return F.linear(x, self.weight, self.bias).relu()
-        if x.is_cuda and variant == "tanh":
-            return torch._addmm_activation(self.bias, x, self.weight.t(), use_gelu=True)  # cuBLAS's epilogue
-        return F.gelu(F.linear(x, self.weight, self.bias), approximate=variant)
-
-
-def few_sizes(size: int) -> int:
-    """A number of rows, rounded up to one of eight sizes between two powers of two: 16 -> 16, 17 -> 18, 1000 -> 1024.
-
-    oneDNN makes code for every number of rows that it meets, and keeps it.
-    """
-    step = 1 << max((size - 1).bit_length() - 4, 0)
-    return -(-size // step) * step
-
-
-def turn_rows(weight: Tensor) -> Tensor:
-    """The same [out, in] weight, laid out as [in, out + 16] rows: what MKL multiplies fastest with few tokens.
-
-    The 16 columns to spare keep rows of 3072 floats from falling on the same few cache lines.
-    """
-    width = weight.shape[0]
-    rows = weight.new_empty(weight.shape[1], width + 16)
-    rows[:, :width] = weight.t()
-    return rows[:, :width].t()
+        if self.epilogue:
+            return torch._addmm_activation(self.bias, x, self.weight.t(), use_gelu=True)  # cuBLAS's
+        if self.packed is None:
+            product = F.linear(x, self.weight, self.bias)
+        else:
+            product = torch.ops.mkl._mkl_linear(x, self.packed, self.weight, self.bias, len(x))
+        return product if self.activation is None else self.activation(product)
 
 
 class FusedEncoder(nn.Module):
@@ -194,8 +169,8 @@ def _fuse_attention(block: Attention) -> Fused:
     return Product(weight, bias), Product(block.output.weight, block.output.bias), block.norm
 
 
-def _fuse_ffn(block: FeedForward, activation: str) -> Fused:
-    widen = Product(block.input.weight, block.input.bias, activation)
+def _fuse_ffn(block: FeedForward, hidden_act: str) -> Fused:
+    widen = Product(block.input.weight, block.input.bias, hidden_act)
     return widen, Product(block.output.weight, block.output.bias), block.norm
 
 
