@@ -24,7 +24,7 @@ from typing import Any
 import typer.main
 
 import litebert
-from litebert.cli import app
+from litebert.cli import app, list_commands
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WRITTEN = "<!-- Written by tools/docs_reference.py (`make reference`); change the code instead. -->"
@@ -38,7 +38,7 @@ def cli_page() -> str:
     """docs/cli.md: every command with its arguments and options."""
     root = typer.main.get_command(app)
     lines = ["# Commands", "", WRITTEN, "", root.help or "", "", root.epilog or "", "", "| | |", "|---|---|"]
-    commands = list(_commands(root, ("litebert",)))
+    commands = [(("litebert", *words), command) for words, command in list_commands().items() if not command.hidden]
     for path, command in commands:
         name = " ".join(path)
         lines.append(f"| [`{name}`](#{name.replace(' ', '-')}) | {_sentence(command.help)} |")
@@ -48,14 +48,6 @@ def cli_page() -> str:
         if rows:
             lines += ["", "| | default | |", "|---|---|---|", *rows]
     return "\n".join(lines) + "\n"
-
-
-def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
-        if getattr(command, "commands", None):
-            yield from _commands(command, (*path, name))
-        elif not command.hidden:
-            yield (*path, name), command
 
 
 def _usage(path: tuple[str, ...], command: Any) -> list[str]:

@@ -16,15 +16,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 os.environ |= {"NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
 
-import typer
-
 import litebert
-from litebert.cli import app, main
+from litebert.cli import list_commands, main
 from litebert.default import FOLDER
 from litebert.extras import EXTRAS
 from litebert.predict.exported import Manifest, checksum
@@ -43,7 +40,7 @@ class Walk:
     """Runs commands in this process, and keeps account of those it has seen."""
 
     def __init__(self) -> None:
-        self.commands = set(list_commands(typer.main.get_command(app)))
+        self.commands = set(list_commands())
         self.seen: set[tuple[str, ...]] = set()
 
     def works(self, *arguments: str, says: str = "") -> str:
@@ -71,15 +68,6 @@ class Walk:
             code = int(stop.code or 0)
         print(f"{time.monotonic() - began:6.1f} s  litebert {' '.join(arguments)}"[:150], flush=True)
         return code, output.getvalue()
-
-
-def list_commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command by its words: ("params",), ("corpus", "build"), ..."""
-    inner = getattr(command, "commands", None)
-    if inner is None:
-        yield path
-    for name, part in (inner or {}).items():
-        yield from list_commands(part, (*path, name))
 
 
 def walk_text(walk: Walk) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
-import typer
 
-from litebert.cli import app
+from litebert.cli import list_commands
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "onnxruntime", "ray")
 # Runs each command line of a JSON list in one process; prints its exit code, its last line, and what it loaded.
@@ -62,15 +60,6 @@ MISTAKES = {
 }
 
 
-def list_commands(command: object, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
-    """Every command by its words: ["params"], ["corpus", "build"], ..."""
-    inner = getattr(command, "commands", None)
-    if inner is None:
-        yield list(path)
-    for name, part in (inner or {}).items():
-        yield from list_commands(part, (*path, name))
-
-
 def run_all(lines: list[list[str]], folder: object) -> list[tuple[int, str, list[str]]]:
     done = subprocess.run(
         [sys.executable, "-c", RUNNER, json.dumps(lines)], capture_output=True, text=True, check=False, cwd=folder
@@ -80,7 +69,7 @@ def run_all(lines: list[list[str]], folder: object) -> list[tuple[int, str, list
 
 
 def test_help_of_every_command_loads_nothing_heavy(tmp_path):
-    commands = list(list_commands(typer.main.get_command(app)))
+    commands = list(list_commands())
     assert len(commands) > 25
     for words, (code, said, heavy) in zip(
         commands, run_all([[*words, "--help"] for words in commands], tmp_path), strict=True

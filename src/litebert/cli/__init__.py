@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -61,6 +62,20 @@ def main(arguments: list[str] | None = None) -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     sys.exit(status or 0)
+
+
+def list_commands() -> dict[tuple[str, ...], Any]:
+    """Every command by its words, in the order of the help: ("corpus", "build") -> the command."""
+    found: dict[tuple[str, ...], Any] = {}
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(app))]
+    while waiting:
+        words, command = waiting.pop(0)
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            found[words] = command
+        else:
+            waiting = [((*words, name), part) for name, part in inner.items()] + waiting
+    return found
 
 
 def _fail(message: str, debug: bool) -> None:
