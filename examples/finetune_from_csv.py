@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
             "recipe": "cpu",
             "epochs": options.epochs,
             "optim": {"lr": 5e-4},  # small models need larger steps than the 2e-5 of released ones
+            "device": {"threads": 1},
         }
     )
     result = finetune(config, options.out)
@@ -49,14 +50,13 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"test accuracy {accuracy.value:.1%}, with 95 % confidence {accuracy.low:.1%} to {accuracy.high:.1%}")
 
     predictor = Predictor(result.model)
-    for row in list(csv.DictReader((data / "test.csv").open(encoding="utf-8")))[:3]:
-        text = next(iter(row.values()))
-        said = predictor.classify(text)
-        print(f"{said.label:10s} {said.probabilities[said.label]:4.0%}   {text}")
+    for example in scored.evaluations[0].split.examples[:3]:
+        said = predictor.classify(example.a)
+        print(f"{said.label:10s} {said.probabilities[said.label]:4.0%}   {example.a}")
 
 
 def write_csv(folder: Path) -> Path:
-    """A sentence of a story, and the part of the story that it is from; no test sentence stands in any training text."""
+    """A sentence of a story, and the part of the story it is from; no test sentence stands in any training text."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (name, rows, split) in enumerate(
         [("train", 60, "train"), ("dev", 40, "train"), ("test", 300, "held-out")]

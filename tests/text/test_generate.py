@@ -10,7 +10,7 @@ import pytest
 
 from litebert.errors import InputError
 from litebert.text import generate
-from litebert.text.generate import generate_document, generate_documents, is_held_out, read_topics
+from litebert.text.generate import generate_document, generate_documents, is_held_out, read_topics, story_kinds
 from litebert.text.ngram import ConnectiveOrder
 from litebert.text.readers import read_documents
 from litebert.text.sentences import split_sentences
@@ -154,3 +154,17 @@ def test_the_command_writes_a_corpus(cli, tmp_path, held_out):
     assert [document.lines for document in read_documents(out)] == held_out[:20]
     printed = cli("corpus", "generate", "--documents", 20, "--seed", 5, "--split", "held-out")
     assert printed.out == out.read_text(encoding="utf-8")
+
+
+def test_a_smaller_world_has_only_the_kinds_that_were_asked_for():
+    told = list(generate_documents(40, seed=3, kinds=("repair", "board game")))
+    steps = {topic.name: len(topic.steps) for topic in TOPICS}
+    assert {len(document) for document in told} <= {steps["repair"], steps["board game"]}
+    text = " ".join(sentence for document in told for sentence in document).lower()
+    assert "tools" in text, "of a repair"
+    assert "dominoes" in text
+    assert "dough" not in text
+    assert "dough" in " ".join(s for d in generate_documents(40, seed=3, kinds=("baking",)) for s in d)
+    assert list(generate_documents(5, seed=3, kinds=story_kinds())) == list(generate_documents(5, seed=3))
+    with pytest.raises(InputError, match="did you mean 'baking'"):
+        generate_documents(1, kinds=("bakin",))
