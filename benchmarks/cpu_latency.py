@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -35,6 +34,7 @@ from litebert.model.config import preset
 from litebert.model.folder import load_config
 from litebert.model.heads import EncoderModel
 from litebert.model.hub import load_model, save_model
+from litebert.predict.fastest import cpu_name
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.runtime import Request, Runtime, TorchRuntime
 from litebert.train.device import DeviceConfig, open_device
@@ -133,12 +133,6 @@ def measure(
         }
         for name, values in seconds.items()
     }
-
-
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 if __name__ == "__main__":

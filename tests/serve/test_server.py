@@ -181,7 +181,8 @@ def check_exported(client, by_torch):
         assert result["vector"] == pytest.approx(expected.vector.tolist(), abs=1e-4)
     # Files without attention maps say so, and offer only what they can do.
     assert client.post("/attention", json={"text": "Anna slept."}).json()["error"]["code"] == "no_such_ability"
-    assert client.get("/models").json()["models"] == [{"name": "mood", "abilities": ["embed", "classify"]}]
+    (model,) = client.get("/models").json()["models"]
+    assert model == {"name": "mood", "abilities": ["embed", "classify"], "runtime": "onnx fp32, CPU, 1 thread"}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import torch
 from litebert.config import build
 from litebert.errors import ConfigError
 from litebert.train import device as device_module
-from litebert.train.device import Device, DeviceConfig, measure_peak, open_device, usable_cpus
+from litebert.train.device import Device, DeviceConfig, measure_peak, open_device, usable_cores, usable_cpus
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_threads(monkeypatch):
     open_device(DeviceConfig(device="cpu", threads=3))
     assert torch.get_num_threads() == 3
     open_device(DeviceConfig(device="cpu"))
-    assert torch.get_num_threads() == usable_cpus()
+    assert torch.get_num_threads() == usable_cores()
     open_device(DeviceConfig(device="cpu"), num_local=1000)  # never none
     assert torch.get_num_threads() == 1
 
@@ -127,6 +127,19 @@ def test_usable_cpus_reads_affinity_and_quota(monkeypatch):
     for text, expected in [("max 100000", 64), ("250000 100000", 3), ("50000 100000", 1), ("", 64)]:
         monkeypatch.setattr(device_module.Path, "read_text", lambda path, text=text: text)
         assert usable_cpus() == expected
+
+
+def test_two_cpus_of_one_core_count_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(device_module, "CPU_FOLDER", tmp_path)
+    monkeypatch.setattr(device_module, "usable_cpus", lambda: 6)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 4, 5, 6}, raising=False)
+    assert usable_cores() == 6  # nothing is told
+    for number in range(8):
+        (tmp_path / f"cpu{number}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{number}" / "topology" / "thread_siblings_list").write_text(f"{number % 4},{number % 4 + 4}\n")
+    assert usable_cores() == 3
+    monkeypatch.setattr(device_module, "usable_cpus", lambda: 2)  # a quota
+    assert usable_cores() == 2
 
 
 def test_deterministic_is_set():

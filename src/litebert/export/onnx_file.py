@@ -25,7 +25,7 @@ from litebert.export.reference import Reference
 from litebert.export.smooth import input_peaks
 from litebert.extras import require
 from litebert.files import staged_folder
-from litebert.predict.exported import ONNX_FILES, Manifest, checksum
+from litebert.predict.exported import ONNX_FILES, Manifest, checksum, source_checksums
 from litebert.predict.onnx_runtime import OnnxRuntime
 
 # protobuf reads no file above 2 GiB; larger weights lie beside the graph.
@@ -66,6 +66,7 @@ def export_onnx(
             outputs=tuple(entry.name for entry in graph.output),
             files={path.name: checksum(path) for path in sorted(staging.glob("model*.onnx*"))},
             versions=versions("onnx", "onnxruntime"),
+            source=source_checksums(folder),
         )
         manifest.write(staging)
         for precision, proto in protos.items():

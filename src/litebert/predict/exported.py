@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import CheckpointError
+from litebert.model.folder import CONFIG_FILE
 from litebert.model.heads import MODELS
 
 MANIFEST_FILE = "export.json"
@@ -30,6 +31,7 @@ class Manifest:
     files: Mapping[str, str]  # name -> SHA-256
     versions: Mapping[str, str]  # package -> version that wrote the files
     checks: Mapping[str, Any] = field(default_factory=dict)  # file -> how far it is from torch
+    source: Mapping[str, str] = field(default_factory=dict)  # what it was made of: name -> SHA-256
 
     def write(self, folder: Path) -> None:
         """Write `export.json`."""
@@ -71,6 +73,16 @@ def read_manifest(folder: Path) -> Manifest:
     if manifest.head not in MODELS or not isinstance(manifest.files, dict):
         raise CheckpointError(f"{path}: damaged: no readable head and files in it; export the model again")
     return manifest
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files with weights for torch in a model folder."""
+    return sorted([*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")])
+
+
+def source_checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of all that decides what a model folder computes."""
+    return {path.name: checksum(path) for path in (folder / CONFIG_FILE, *weight_files(folder))}
 
 
 def checksum(path: Path) -> str:

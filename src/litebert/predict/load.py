@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from litebert.errors import ConfigError
-from litebert.model.folder import find_folder
+from litebert.errors import ConfigError, LitebertError
+from litebert.model.folder import find_folder, load_config
 from litebert.model.hub import load_model
-from litebert.predict.exported import MANIFEST_FILE
+from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, read_manifest, weight_files
+from litebert.predict.fastest import WithTorch, find_export, pick_fastest
 from litebert.predict.runtime import Runtime, TorchRuntime
 from litebert.tasks.task import Task, load_task
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.device import DeviceConfig, open_device
+from litebert.train.device import DeviceConfig, default_threads, open_device
 
 # As users name them -> the precision of the exported file; None: torch.
 RUNTIMES: dict[str, Literal["auto", "fp32", "int8"] | None] = {
@@ -30,20 +32,48 @@ def load_parts(
     folder = find_folder(model)
     tokenizer, task = Tokenizer.load(folder), load_task(folder)
     if runtime == "auto":
-        exported_only = (folder / MANIFEST_FILE).is_file() and not has_weights(folder)
-        runtime = "onnx" if exported_only else "torch"
+        return open_fastest(folder, device, threads, max_tokens), tokenizer, task
     if runtime not in RUNTIMES:
         raise ConfigError(f"runtime: {runtime!r} is not one of: auto, {', '.join(RUNTIMES)}")
     precision = RUNTIMES[runtime]
-    if precision is not None:
-        from litebert.predict.onnx_runtime import OnnxRuntime
-
-        exported = OnnxRuntime(folder, threads=threads, max_tokens=max_tokens, precision=precision)
-        return exported, tokenizer, task
-    opened = open_device(DeviceConfig(device=device, threads=threads))
-    return TorchRuntime(load_model(folder), opened, max_tokens), tokenizer, task
+    if precision is None:
+        return open_torch(folder, device, threads, max_tokens), tokenizer, task
+    return open_onnx(folder, threads, max_tokens, precision), tokenizer, task
 
 
-def has_weights(folder: Path) -> bool:
-    """Whether a folder holds weights for torch."""
-    return any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
+def open_fastest(folder: Path, device: str, threads: int, max_tokens: int) -> Runtime:
+    """Torch on a GPU; on a CPU the faster of torch and the export of the same weights; what there is, if only one."""
+    if not weight_files(folder) and (folder / MANIFEST_FILE).is_file():
+        there = read_manifest(folder).files
+        return open_onnx(folder, threads, max_tokens, "fp32" if ONNX_FILES["fp32"] in there else "auto")
+    hardware = open_device(DeviceConfig(device=device, threads=threads))
+
+    def in_torch() -> TorchRuntime:
+        return TorchRuntime(load_model(folder), hardware, max_tokens)
+
+    place = None if hardware.is_cuda else find_export(folder)
+    if place is None:
+        return in_torch()
+
+    def in_onnx() -> Runtime:
+        return open_onnx(place, threads, max_tokens, "fp32")
+
+    try:
+        candidates: dict[str, Callable[[], Runtime]] = {"torch": in_torch, "onnx-fp32": in_onnx}
+        if pick_fastest(load_config(folder), threads or default_threads(), candidates) == "onnx-fp32":
+            return WithTorch(in_onnx(), in_torch)
+    except (LitebertError, ImportError):  # a damaged export or ONNX Runtime; the weights themselves are here
+        pass
+    return in_torch()
+
+
+def open_torch(folder: Path, device: str, threads: int, max_tokens: int) -> TorchRuntime:
+    """The weights of a folder in torch."""
+    return TorchRuntime(load_model(folder), open_device(DeviceConfig(device=device, threads=threads)), max_tokens)
+
+
+def open_onnx(folder: Path, threads: int, max_tokens: int, precision: Literal["auto", "fp32", "int8"]) -> Runtime:
+    """An exported file of a folder in ONNX Runtime."""
+    from litebert.predict.onnx_runtime import OnnxRuntime
+
+    return OnnxRuntime(folder, threads=threads, max_tokens=max_tokens, precision=precision)

@@ -16,7 +16,7 @@ from litebert.model.folder import load_config
 from litebert.predict.batching import plan_padded
 from litebert.predict.exported import ONNX_FILES, Manifest, read_manifest
 from litebert.predict.runtime import Outputs, Request
-from litebert.train.device import usable_cpus
+from litebert.train.device import default_threads, name_cpu
 
 # Measured with benchmarks/onnx_passes.py: beyond some hundred tokens a pass leaves the caches of a core and each token
 # takes longer; below, what a pass costs by itself counts for about as much as this many tokens.
@@ -40,7 +40,8 @@ class OnnxRuntime:
         self.config = load_config(folder)
         self.head = manifest.head
         self.max_tokens = min(max_tokens, MOST_TOKENS)
-        self.threads = threads or usable_cpus()
+        self.threads = threads or default_threads()
+        self.name = f"onnx {self.precision}, {name_cpu(self.threads)}"
         self._session = open_session(manifest.verify(folder, ONNX_FILES[self.precision]), self.threads)
         self._inputs = {entry.name for entry in self._session.get_inputs()}
         given = frozenset(entry.name for entry in self._session.get_outputs())

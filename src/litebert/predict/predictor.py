@@ -45,7 +45,7 @@ class Predictor:
         self,
         model: Path | str = "default",
         *,
-        runtime: str = "auto",  # torch, onnx (int8 where the exported folder has it), onnx-fp32, onnx-int8
+        runtime: str = "auto",  # the fastest of: torch, onnx-fp32; or onnx (int8 where it is there), onnx-int8
         device: str = "auto",
         threads: int = 0,
         max_tokens: int = 8192,

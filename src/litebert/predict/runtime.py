@@ -63,6 +63,7 @@ class Request:
 class Runtime(Protocol):
     """Whatever can run a model over requests."""
 
+    name: str  # what runs it, and on what
     config: ModelConfig
     head: str
     outputs: frozenset[str]  # the raw outputs that it can give
@@ -76,6 +77,7 @@ class TorchRuntime:
     """A model in torch: fp32 on a CPU, bf16 on a GPU that has it. It takes the model over and changes its encoder."""
 
     def __init__(self, model: Model, device: Device, max_tokens: int = 8192):
+        self.name = f"torch {device.precision}, {device.name}"
         self.config = model.config
         self.head = model.head
         self.outputs = ENCODER_OUTPUTS | HEAD_OUTPUTS[model.head]

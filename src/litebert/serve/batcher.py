@@ -69,6 +69,11 @@ def fitting_batch(predictor: Predictor) -> int:
     return 8192 if getattr(device, "is_cuda", False) else 512
 
 
+def runtime_of(predictor: Predictor) -> str:
+    """What runs a model, and on what: "onnx fp32, CPU, 2 threads"."""
+    return str(getattr(getattr(predictor, "runtime", None), "name", "unknown"))
+
+
 class Batcher:
     """The queue of one model and the thread that empties it."""
 

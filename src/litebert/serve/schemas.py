@@ -343,6 +343,7 @@ class Loaded(BaseModel):
 
     name: str
     abilities: list[str]
+    runtime: str  # what runs it, and on what
 
 
 class Models(BaseModel):

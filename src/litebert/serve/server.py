@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from litebert.errors import ConfigError
 from litebert.extras import require
-from litebert.serve.batcher import Predictor
+from litebert.serve.batcher import Predictor, runtime_of
 from litebert.serve.config import ServeConfig
 from litebert.serve.log import log_event, log_to_stderr
 
-# oneDNN and PyTorch's layer above it keep code for every shape they have met, 1024 shapes each by default. Products
-# come in few sizes (predict/fused.py), but a server may have several models. Read when torch is loaded.
+# oneDNN and PyTorch's layer above it keep code for every shape they have met, 1024 shapes each by default, and texts
+# come in all lengths. Read when torch is loaded.
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
@@ -64,7 +64,8 @@ def serve(
         )
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        log_event("listening", address=address, models=list(app.state.service.batchers), key=bool(settings.api_key))
+        models = {name: runtime_of(batcher.predictor) for name, batcher in app.state.service.batchers.items()}
+        log_event("listening", address=address, models=models, key=bool(settings.api_key))
         if not settings.is_loopback and not settings.api_key:
             log_event("open_to_others", advice="other machines can reach this server; --api-key asks for a key")
         announce(address)

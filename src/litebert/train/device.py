@@ -28,6 +28,7 @@ from litebert.model.heads import Model
 from litebert.train.device_config import DeviceConfig as DeviceConfig
 
 Precision = Literal["fp32", "bf16"]
+CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,8 @@ def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -
         torch.cuda.set_device(device)
         name = torch.cuda.get_device_name(device)
     else:
-        torch.set_num_threads(config.threads or _default_threads(num_local))
-        threads = torch.get_num_threads()
-        name = f"CPU, {threads} thread" + "s" * (threads != 1)
+        torch.set_num_threads(config.threads or default_threads(num_local))
+        name = name_cpu(torch.get_num_threads())
     if config.deterministic:
         # cuBLAS reads this when its first handle is made.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -134,10 +134,27 @@ def _compilation(wanted: str, device: torch.device) -> tuple[bool, tuple[str, ..
     return False, (f"not compiled, so slower: torch.compile needs {lacks}",)
 
 
-def _default_threads(num_local: int) -> int:
-    """What OMP_NUM_THREADS says, or this process's share of the CPUs; torchrun's own OMP_NUM_THREADS=1 is not meant."""
+def name_cpu(threads: int) -> str:
+    """The CPU as results name it: 2 -> "CPU, 2 threads"."""
+    return f"CPU, {threads} thread" + "s" * (threads != 1)
+
+
+def default_threads(num_local: int = 1) -> int:
+    """What OMP_NUM_THREADS says, or a process's share of the cores; torchrun's own OMP_NUM_THREADS=1 is not meant."""
     said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if num_local == 1 and said.isdigit() and int(said) else max(1, usable_cpus() // num_local)
+    return int(said) if num_local == 1 and said.isdigit() and int(said) else max(1, usable_cores() // num_local)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use; two CPUs of one core share what multiplies, so that one keeps it busy."""
+    count = usable_cpus()
+    if not hasattr(os, "sched_getaffinity"):
+        return count
+    try:
+        files = [CPU_FOLDER / f"cpu{number}/topology/thread_siblings_list" for number in os.sched_getaffinity(0)]
+        return min(count, len({file.read_text() for file in files}))
+    except OSError:  # the system does not tell
+        return count
 
 
 def usable_cpus() -> int:
