@@ -20,9 +20,9 @@ from torch.nn.attention.varlen import varlen_attn
 
 from litebert.model.encoder import Attention, Encoder, EncoderOutput, FeedForward, activation, first_tokens
 
-# The number of rows that MKL is told when it packs a weight. It may be any other when it multiplies; this decides only
-# how fast it is, and texts are short.
-PACKED_FOR = 128
+# The number of rows that MKL is told when it packs a weight. It may be any other when it multiplies; it decides only
+# how fast that is. Packed for 128 it is slower with more, packed for 2048 with fewer (benchmarks/cpu_products.py).
+PACKED_FOR = 512
 
 AddNorm = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
