@@ -20,15 +20,15 @@ def pretrain(
     models: Annotated[
         list[str] | None, typer.Argument(help="Presets; by default what fits the device.", metavar="MODEL")
     ] = None,
-    length: Annotated[list[int] | None, typer.Option(help="Sequence lengths.")] = None,
-    tokens: Annotated[int | None, typer.Option(help="Tokens per micro-batch; 32,768 on a GPU.")] = None,
+    length: Annotated[list[int] | None, typer.Option(min=1, help="Sequence lengths.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Tokens per micro-batch; 32,768 on a GPU.")] = None,
     against: Annotated[
         str, typer.Option(help="Sides of transformers: compiled, eager, both with a comma, or none.")
     ] = "compiled,eager",
     store: Annotated[Path | None, typer.Option(help="A token store: real document lengths, and the loader.")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer of the store.")] = None,
-    rounds: Annotated[int, typer.Option(help="Turns that each side takes.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Length of a turn.")] = 1.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that each side takes.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.001, help="Length of a turn.")] = 1.0,
     fast_layers: Annotated[bool, typer.Option(help="Our fast path, where the device has it.")] = True,
     fp8: Annotated[bool, typer.Option(help="8-bit matrix products, for wide models.")] = False,
     recompute: Annotated[bool, typer.Option(help="Keep only each layer's input.")] = False,

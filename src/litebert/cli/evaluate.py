@@ -44,13 +44,16 @@ def evaluate(
     ] = None,
     tokens: Annotated[int, typer.Option(help="Of a text, score about this many tokens.")] = 200_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int, typer.Option(help="Of a CPU, for a task; 0 for all that there are.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="Of a CPU, for a task; 0 for all that there are.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Score models: on a task with --data, or masked LM, sentence order and next sentence on any text (Table 5)."""
     if store or text:
-        if task or data or len(models) > 1:
-            raise ConfigError("--store and --text score one model on text; leave out --task, --data and other models")
+        if task or data or column or predictions or len(models) > 1:
+            raise ConfigError(
+                "--store and --text score one model on text; leave out --task, --data, --column, --predictions and "
+                "other models"
+            )
         _evaluate_text(models[0], store or [], text or [], tokenizer, length, tokens, device, as_json)
     elif task or data:
         _evaluate_task(models, task, data, column or [], length, predictions, device, threads, as_json)

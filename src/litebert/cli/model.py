@@ -78,7 +78,7 @@ def verify(
     length: Annotated[
         int | None, typer.Option(help="Tokens per sequence; by default 128, or what the model takes.")
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="Largest difference allowed.")] = 1e-4,
+    tolerance: Annotated[float, typer.Option(min=0, help="Largest difference allowed.")] = 1e-4,
     as_json: JSON = False,
 ) -> None:
     """Run the same weights through transformers and through litebert, and print the differences."""

@@ -14,7 +14,7 @@ from litebert.cli import app
 def quickstart(
     out: Annotated[Path, typer.Option(help="Folder for corpus, vocabulary, run and report.")] = Path("runs/quickstart"),
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps; fewer are quicker and learn less.")] = None,
-    documents: Annotated[int, typer.Option(min=1, help="Documents to generate.")] = 6000,
+    documents: Annotated[int, typer.Option(min=200, help="Documents to generate.")] = 6000,
 ) -> None:
     """Generate a corpus, train a small ALBERT on it, and show what it learned: three minutes on two cores."""
     from litebert.quickstart import quickstart as tell

@@ -64,11 +64,13 @@ def reproduce(
     load_scale(scale)
     for name in names:
         load_table(name)
-    if tokenizer is not None:
-        check_files(tokenizer, *(data or []), *(more_data or []))
-    check_files(tasks)
+    check_files(tokenizer, *(data or []), *(more_data or []), tasks)
+    if (more_data or tokenizer) and not data:
+        raise ConfigError("--more-data and --tokenizer belong to --data, the token stores to train on; name it too")
+    from litebert.config import override
     from litebert.reproduce.budget import Options as make_options
 
+    override({}, settings or [])  # what is no key=value is told before a corpus is made
     options = make_options(seeds, minutes, steps, tuple(settings or ()), tuple(measure or ()), tasks)
     if dry_run:
         _print_estimates(names, scale, options)

@@ -29,7 +29,7 @@ def serve(
     ] = None,
     runtime: Annotated[str, typer.Option(help="auto, torch, onnx, onnx-fp32 or onnx-int8.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
-    threads: Annotated[int, typer.Option(help="CPU threads for the model; 0 chooses.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads for the model; 0 chooses.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any other setting, for example batch_tokens=8192.")
     ] = None,
@@ -45,7 +45,7 @@ def serve(
 
     named = name_models(models or [])
     flags = {"host": host, "port": port, "api_key": api_key}
-    config = build(ServeConfig, override(flags, settings or []), "--set ")
+    config = build(ServeConfig, override(flags, settings or []))
     if models:
         check_models(*named.values())
 
