@@ -64,6 +64,7 @@ OTHER_LINES = {
     ("baseline", "--tokenizer"): "--task masked-lm --text text.txt --dev rows.csv",
     ("bench pretrain", "--store"): LINES["bench pretrain"] + " --tokenizer tokenizer",
     ("bench pretrain", "--tokenizer"): LINES["bench pretrain"] + " --store store",
+    ("reproduce", "--data"): LINES["reproduce"] + " --tokenizer tokenizer",
     ("serve", "--runtime"): "pretraining --port 0",
     ("serve", "--device"): "pretraining --port 0",
 }

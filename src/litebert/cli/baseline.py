@@ -46,11 +46,13 @@ def baseline(
     ] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="masked-lm without a model: whose pieces are guessed.")] = None,
     max_train: Annotated[int, typer.Option(help="Learn from so many training examples, drawn at random (0: all).")] = 0,
-    tokens: Annotated[int, typer.Option(min=1, help="masked-lm: score about this many tokens.")] = 200_000,
+    tokens: Annotated[int, typer.Option(help="masked-lm: score about this many tokens.")] = 200_000,
     seed: Annotated[int, typer.Option(min=0, help="Decides samples, word vectors and intervals.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Score the majority class, bag of words, TF-IDF, word vectors ... and models, in one table."""
+    if tokens < 1:
+        raise ConfigError(f"--tokens: must be at least 1, got {tokens}")
     kinds = [name for part in kind or ["all"] for name in part.split(",") if name]
     if task == MASKED_LM:
         from litebert.cli.baseline_masks import score_masks

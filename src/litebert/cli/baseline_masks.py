@@ -44,8 +44,6 @@ def score_masks(
         raise ConfigError(f"--dev {dev}: is the text that n-grams are counted in; what they know by heart is no score")
     if tokenizer is None and not models:
         raise ConfigError(f"{TASK}: name a model (--model FOLDER) or a tokenizer (--tokenizer FOLDER) for its pieces")
-    if num_tokens < 1:
-        raise ConfigError(f"--tokens: must be at least 1, got {num_tokens}")
     check_files(*texts, dev)
     check_models(*models)
     pieces = Tokenizer.load(tokenizer or find_folder(models[0]))

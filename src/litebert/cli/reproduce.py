@@ -64,7 +64,7 @@ def reproduce(
     load_scale(scale)
     for name in names:
         load_table(name)
-    check_files(tokenizer, *(data or []), *(more_data or []), tasks)
+    check_files(tokenizer, *((data or []) if tokenizer else []), *(more_data or []), tasks)
     if (more_data or tokenizer) and not data:
         raise ConfigError("--more-data and --tokenizer belong to --data, the token stores to train on; name it too")
     from litebert.config import override
