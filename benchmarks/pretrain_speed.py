@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
-    device = open_device(DeviceConfig(fast_layers="on"))
+    device = open_device(DeviceConfig())
     cases = [
         Case("albert-base", 128, peers=("compiled", "eager")),
         Case("albert-base", 512, peers=("compiled", "eager")),

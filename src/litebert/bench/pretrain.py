@@ -22,7 +22,7 @@ from typing import Any, Literal
 import torch
 
 from litebert.bench.sides import Side, interleave, our_side, peer_side, real_tokens
-from litebert.model.config import preset, vary
+from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.count import forward_flops
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
@@ -127,7 +127,7 @@ def bench_pretrain(cases: Sequence[Case], device: Device, rounds: int = 5, secon
     result = BenchResult(describe_hardware(device, ceiling))
     for case in cases:
         batch = make_batch(case, device)
-        shape = _shape(case)
+        shape = shape_of(case)
         sides: list[Side] = [our_side("litebert", shape, batch, device)]
         if case.fp8:
             sides.append(our_side(FP8, shape, batch, dataclasses.replace(device, fp8=True)))
@@ -161,7 +161,8 @@ def bench_pretrain(cases: Sequence[Case], device: Device, rounds: int = 5, secon
     return result
 
 
-def _shape(case: Case) -> Any:
+def shape_of(case: Case) -> ModelConfig:
+    """The model of a case, without dropout."""
     shape = preset(case.model)
     if case.tokenizer:
         shape = vary(shape, vocab_size=Tokenizer.load(case.tokenizer).vocab_size)
@@ -171,7 +172,7 @@ def _shape(case: Case) -> Any:
 def make_batch(case: Case, device: Device) -> Inputs:
     """One micro-batch: full sequences of random ids, or the first of a store."""
     if case.store is None:
-        return random_inputs(_shape(case), case.tokens, case.length, 0.15, device)
+        return random_inputs(shape_of(case), case.tokens, case.length, 0.15, device)
     batch = _batches(case).batch(0)
     assert isinstance(batch, Batch)
     return to_device(batch, device.device, case.length)
@@ -191,7 +192,7 @@ def measure_loader(case: Case, device: Device, steps: int) -> LoaderRow:
     """Steps on one batch, then as many from the store as a run takes them: made ahead by another process."""
     batch = make_batch(case, device)
     config = RunConfig(
-        model=_shape(case),
+        model=shape_of(case),
         recipe=Recipe(max_length=case.length),
         optim=OptimConfig(name="adamw", lr=1e-4),
         batch_tokens=case.tokens,

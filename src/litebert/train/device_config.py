@@ -16,9 +16,7 @@ class DeviceConfig:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
     threads: int = 0  # 0: OMP_NUM_THREADS, or as many as the process may use
-    # The layers of model/fast on a GPU. Off until benchmarks/gpu_check.py has passed on one: the tests can only run its
-    # kernels in an interpreter.
-    fast_layers: Literal["on", "off"] = "off"
+    fast_layers: Literal["on", "off"] = "on"  # the layers of model/fast, on a GPU in bf16 and where nothing is dropped
     fp8: bool = False  # 8-bit matrix products in the fast layers: meant for hidden sizes of 2,048 and more
     recompute: bool = False  # fast layers keep only each layer's input and run forward once more: for small cards
     deterministic: bool = False  # bit-equal results on a GPU, at a price; a CPU always gives them
