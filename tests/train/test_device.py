@@ -55,14 +55,14 @@ def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):
     monkeypatch.setattr(device_module.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(device_module.shutil, "which", lambda name: f"/bin/{name}")
     device = open_device(DeviceConfig(), local_rank=1, num_local=2)
-    assert device == Device(torch.device("cuda", 1), "bf16", True, "NVIDIA Pretend")
-    assert open_device(DeviceConfig(fast_layers="on")).fast_layers
-    assert not open_device(DeviceConfig(fast_layers="on", precision="fp32")).fast_layers
+    assert device == Device(torch.device("cuda", 1), "bf16", True, "NVIDIA Pretend", fast_layers=True)
+    assert not open_device(DeviceConfig(fast_layers="off")).fast_layers
+    assert not open_device(DeviceConfig(precision="fp32")).fast_layers
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    assert open_device(DeviceConfig(fast_layers="on", fp8=True)).fp8
+    assert open_device(DeviceConfig(fp8=True)).fp8
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     with pytest.raises(ConfigError, match="NVIDIA Pretend cannot do it here"):
-        open_device(DeviceConfig(fast_layers="on", fp8=True))
+        open_device(DeviceConfig(fp8=True))
     assert open_device(DeviceConfig(device="cuda:1")).device.index == 1
     assert open_device(DeviceConfig(precision="fp32", compile="off")).precision == "fp32"
     assert not open_device(DeviceConfig(compile="off")).compile
