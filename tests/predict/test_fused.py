@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_models import packed, small_model
 
-from litebert.predict.fused import FusedEncoder, Product, can_pack
+from litebert.predict.fused import FusedEncoder, Product, can_pack, gelu_tanh
 
 KINDS = {
     "all": {},
@@ -51,6 +51,15 @@ def test_packed_weights_are_tried_before_they_are_trusted(monkeypatch):
     assert can_pack.__wrapped__() is False
     monkeypatch.setattr(torch.ops.mkl, "_mkl_linear", None)  # as in a torch that dropped them
     assert can_pack.__wrapped__() is False
+
+
+@torch.inference_mode()
+def test_gelu_by_sigmoid_is_gelu_by_tanh():
+    for shape in ((1, 7), (200, 3072), (3, 300_000)):  # less than a part, several parts, rows longer than a part
+        x = 4 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        x[0, :6] = torch.tensor([0.0, -0.0, 100.0, -100.0, 1e30, -1e30])
+        expected = torch.nn.functional.gelu(x.double(), approximate="tanh").float()
+        torch.testing.assert_close(gelu_tanh(x), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
