@@ -10,7 +10,6 @@ runs/example/model. The same on the command line: litebert tokenizer train, lite
 from __future__ import annotations
 
 import argparse
-import random
 from pathlib import Path
 
 from litebert import VocabConfig, build_store, count_parameters, load_config, pretrain, run_config, train_vocab
@@ -71,14 +70,9 @@ def write_stories(folder: Path, files: int = 10, stories: int = 200) -> Path:
     if folder.exists():
         return folder
     folder.mkdir(parents=True)
-    draw = random.Random(0)
     for number in range(files):
-        # Excerpts: where all begin and end with the same step, a model can count steps instead of reading them.
-        excerpts = [
-            story[draw.randrange(4) : len(story) - draw.randrange(4)]
-            for story in generate_documents(stories, seed=number, kinds=KINDS)
-        ]
-        (folder / f"{number}.txt").write_text("\n\n".join("\n".join(excerpt) for excerpt in excerpts))
+        documents = generate_documents(stories, seed=number, kinds=KINDS, excerpts=True)
+        (folder / f"{number}.txt").write_text("\n\n".join("\n".join(document) for document in documents))
     return folder
 
 

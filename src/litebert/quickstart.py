@@ -32,6 +32,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.text.train_vocab import VocabConfig, train_vocab
 
 EVALUATION_BATCHES = 24
+VOCABULARY = 1000
 
 # Small enough for two cores, deep enough to be an ALBERT: one layer, applied once, then twice, then four times.
 RUN: dict[str, Any] = {
@@ -41,7 +42,7 @@ RUN: dict[str, Any] = {
         "num_hidden_layers": 4,
         "num_attention_heads": 4,
         "intermediate_size": 512,
-        "max_position_embeddings": 64,
+        "max_position_embeddings": 32,  # as many as are trained; the others would stay random
         # 0.02 suits widths of 768 and more; a narrow model starts to learn sooner from about 1 / sqrt(H).
         "initializer_range": 0.08,
     },
@@ -155,7 +156,7 @@ def _own_folder(out: Path) -> None:
 def _write_text(out: Path, split: str, documents: int) -> Path:
     path = out / f"{split}.txt"
     out.mkdir(parents=True, exist_ok=True)
-    stories = generate_documents(documents, seed=1, split=split)  # type: ignore[arg-type]
+    stories = generate_documents(documents, seed=1, split=split, excerpts=True)  # type: ignore[arg-type]
     text = "\n\n".join("\n".join(story) for story in stories) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         for made in ("vocabulary", "store-train", "store-held-out", "run"):  # of another text
@@ -167,7 +168,7 @@ def _write_text(out: Path, split: str, documents: int) -> Path:
 def _vocabulary(out: Path, text: Path) -> Tokenizer:
     folder = out / "vocabulary"
     if not (folder / "spiece.model").exists():
-        train_vocab([text], VocabConfig(vocab_size=1000)).tokenizer.save(folder)
+        train_vocab([text], VocabConfig(vocab_size=VOCABULARY)).tokenizer.save(folder)
     return Tokenizer.load(folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import fcntl
 import importlib.util
 import re
 from pathlib import Path
@@ -48,12 +49,16 @@ def find(pattern, text):
     return [float(g.replace(",", "")) if re.fullmatch(r"[\d.,]*\d(e-?\d+)?", g) else g for g in groups]
 
 
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
-    """The folder that pretrain_on_text.py leaves after a shorter run."""
-    folder = tmp_path_factory.mktemp("examples") / "run"
-    load("pretrain_on_text").main(["--out", str(folder), "--steps", "400"])
-    return folder
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory, worker_id):
+    """The folder that pretrain_on_text.py leaves after a shorter run, made once for all processes of pytest."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared if worker_id == "master" else shared.parent
+    with (shared / "examples.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "examples" / "model").exists():
+            load("pretrain_on_text").main(["--out", str(shared / "examples"), "--steps", "400"])
+    return shared / "examples"
 
 
 def test_pretrain_on_text(run, pretrained):

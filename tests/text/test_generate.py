@@ -168,3 +168,18 @@ def test_a_smaller_world_has_only_the_kinds_that_were_asked_for():
     assert list(generate_documents(5, seed=3, kinds=story_kinds())) == list(generate_documents(5, seed=3))
     with pytest.raises(InputError, match="did you mean 'baking'"):
         generate_documents(1, kinds=("bakin",))
+
+
+def test_excerpts_begin_and_end_anywhere():
+    """Whole stories have the same step at the same place; a model of pairs must not be able to count on it."""
+    whole = list(generate_documents(400, seed=2))
+    excerpts = list(generate_documents(400, seed=2, excerpts=True))
+    begins = []
+    for story, excerpt in zip(whole, excerpts, strict=True):
+        begin = story.index(excerpt[0])
+        assert story[begin : begin + len(excerpt)] == excerpt
+        assert len(excerpt) >= 4
+        begins.append(begin)
+    assert set(begins) == {0, 1, 2, 3}
+    assert 0.4 < sum(begin % 2 for begin in begins) / len(begins) < 0.6, "as many even as odd"
+    assert list(generate_documents(5, seed=2, excerpts=True)) == excerpts[:5]

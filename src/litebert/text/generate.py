@@ -60,12 +60,14 @@ class Topic:
 
 
 def generate_documents(
-    num: int, *, seed: int = 0, split: Split = "train", kinds: Sequence[str] = ()
+    num: int, *, seed: int = 0, split: Split = "train", kinds: Sequence[str] = (), excerpts: bool = False
 ) -> Iterator[list[str]]:
     """Documents as lists of sentences; the same seed gives the same documents on every machine.
 
     No sentence of the held-out split is ever generated for the training split, whatever the seeds and the sizes.
     `kinds` of story make a smaller world ("baking", "repair"; those of `story_kinds`); by default all are told.
+    `excerpts` begin and end anywhere, for pretraining: whole stories are all cut into pairs at the same steps, so that
+    a model can learn which steps come first in a pair, instead of which step comes before which.
     """
     if split not in get_args(Split):
         raise InputError(f"split: {split!r} is not one of: train, held-out{did_you_mean(split, get_args(Split))}")
@@ -74,7 +76,10 @@ def generate_documents(
     for kind in kinds:
         if kind not in story_kinds():
             raise InputError(f"kinds: no story of the kind {kind!r}{did_you_mean(kind, story_kinds())}")
-    return (generate_document(index, seed=seed, split=split, kinds=kinds) for index in range(num))
+    documents = (generate_document(index, seed=seed, split=split, kinds=kinds) for index in range(num))
+    if not excerpts:
+        return documents
+    return (_excerpt(document, f"{seed} {split} {index}") for index, document in enumerate(documents))
 
 
 def generate_document(index: int, *, seed: int = 0, split: Split = "train", kinds: Sequence[str] = ()) -> list[str]:
@@ -124,6 +129,13 @@ def read_topics() -> tuple[Topic, list[Topic]]:
                 names, rows = tuple(left.split(", ")), right.split("; ")
                 topic.slots[names] = [tuple(row.split(", ", len(names) - 1)) for row in rows]
     return everywhere, topics
+
+
+def _excerpt(document: list[str], name: str) -> list[str]:
+    """A stretch of a story that leaves out up to three sentences at either end, and keeps four at least."""
+    rng = random.Random(f"excerpt {name}")
+    most = range(min(3, (len(document) - 4) // 2) + 1)
+    return document[_pick(rng, most) : len(document) - _pick(rng, most)]
 
 
 def _draw_slots(rng: random.Random, rows: dict[tuple[str, ...], list[tuple[str, ...]]]) -> dict[str, str]:
