@@ -24,7 +24,9 @@ predict_app = typer.Typer(
 app.add_typer(predict_app, name="predict")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="A model folder, a Hub name, or the package's default.")]
-Runtime = Annotated[str, typer.Option(help="auto (the fastest), torch, or for an exported folder onnx, onnx-fp32, onnx-int8.")]
+Runtime = Annotated[
+    str, typer.Option(help="auto (the fastest), torch, or for an exported folder onnx, onnx-fp32, onnx-int8.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0: one for each core that the process may use.")]
 File = Annotated[Path | None, typer.Option("--file", "-f", help="One text per line, or JSON lines with the fields.")]

@@ -78,11 +78,14 @@ def pick_fastest(
 def measure(candidates: Mapping[str, Runtime], clock: Clock = time.perf_counter) -> dict[str, list[float]]:
     """The best seconds of each candidate for one sequence of each length, taken in turns.
 
-    Where the model is so large that the first length takes up the time, it has to do.
+    Where the model is so large, or the machine so busy, that the next length would take too long, it is left out.
     """
     config = next(iter(candidates.values())).config
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    per_token = 0.0
     for length in LENGTHS:
+        if per_token * length > SECONDS:  # each would run twice at least
+            break
         request = _request(config, min(length, config.max_position_embeddings))
         best = dict.fromkeys(candidates, math.inf)
         deadline = clock() + SECONDS / len(LENGTHS)
@@ -94,10 +97,9 @@ def measure(candidates: Mapping[str, Runtime], clock: Clock = time.perf_counter)
                 best[name] = min(best[name], clock() - begin)
             if clock() > deadline:
                 break
+        per_token = sum(best.values()) / length
         for name in candidates:
             seconds[name].append(best[name])
-        if min(best.values()) > SECONDS / 4:
-            break
     return seconds
 
 
