@@ -27,7 +27,7 @@ ALLOWED = {
     "finetune": {"ground", "text", "model", "tasks", "train", "predict", "report"},
     "bench": {"ground", "text", "model", "train", "pretraining"},
     "reproduce": {"ground", "text", "model", "tasks", "train", "pretraining", "predict", "report", "finetune"},
-    "quickstart": {"ground", "text", "model", "train", "pretraining", "report"},
+    "quickstart": {"ground", "text", "model", "train", "pretraining", "predict", "report"},
 }
 ALLOWED["cli"] = set().union(*ALLOWED.values(), ALLOWED)
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from litebert.errors import ConfigError
 from litebert.files import write_atomic
 from litebert.model.count import count_parameters
+from litebert.predict.predictor import Predictor
 from litebert.pretraining.baselines import Baselines, score_baselines
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.pretraining.data import Data, settle
@@ -117,6 +118,8 @@ def quickstart(
     _headline(console, 4, "What it learned, on documents of which no sentence stood in training")
     _print_scores(console, result.scores, baselines)
     _print_samples(console, out / "run" / "samples.json")
+    _headline(console, 5, "The model in the box: an English ALBERT-base after minutes on a GPU (litebert predict)")
+    _print_default(console)
     seconds = time.monotonic() - began
     console.print()
     console.print(Text.assemble(("   report   ", "bold"), str(page)))
@@ -125,6 +128,7 @@ def quickstart(
     return Outcome(result.scores, baselines, page, seconds)
 
 
+ASKED = "he studied law at the [MASK] of oxford."
 _SPLITS = ("train", "held-out")
 
 
@@ -204,6 +208,18 @@ def _print_samples(console: Console, path: Path, count: int = 6) -> None:
         mark = Text(f" {guess['token']} ", "bold black on green" if right else "bold black on yellow")
         note = Text(f"  {guess['probability']:.0%}" + ("" if right else f", was: {sample['answers'][0]}"), "dim")
         console.print(Text("   ") + Text(_end(before)) + mark + Text(after[:60].split(" [")[0]) + note)
+
+
+def _print_default(console: Console) -> None:
+    """One line of the package's own model, which has seen real text."""
+    predictor = Predictor(device="cpu")
+    (mask,) = predictor.fill_mask(ASKED, top=3).masks
+    before, _, after = ASKED.partition("[MASK]")
+    best, *others = mask.candidates
+    others_too = ", ".join(f"{candidate.word} {candidate.probability:.0%}" for candidate in others)
+    said = Text(f" {best.word} ", "bold black on green")
+    note = Text(f"  {best.probability:.0%}, then {others_too}", "dim")
+    console.print(Text("   ") + Text(before) + said + Text(after) + note)
 
 
 def _end(text: str, most: int = 90) -> str:

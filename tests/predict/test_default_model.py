@@ -1,0 +1,88 @@
+"""The model that is shipped: small, whole, and it has learned something."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from safetensors import safe_open
+
+import litebert
+from litebert import Predictor
+from litebert.default import FOLDER
+
+# Written by us; the model has never seen them. Each pair in its right order.
+IN_ORDER = (
+    (
+        "The town was founded in 1832 by two brothers from Ohio.",
+        "It grew quickly after the railway came ten years later.",
+    ),
+    ("Maria Alvarez was born in Lima in 1921.", "She studied medicine there and became a surgeon in 1948."),
+    (
+        "The river rises in the northern hills.",
+        "From there it flows south through three lakes before it reaches the sea.",
+    ),
+    ("He knocked twice and waited.", "At last the door opened, and an old man looked out at him."),
+    (
+        "The company was set up in 1995 to build small boats.",
+        "In 2003 it was sold to a larger firm and closed two years later.",
+    ),
+    ("A new bridge was planned after the flood.", "It was finished in 1964 and is still in use today."),
+    (
+        "The film tells the story of a young teacher in a mountain village.",
+        "When she falls ill, her pupils carry her to the city.",
+    ),
+    ("Bees live in large groups.", "These groups have one queen, who lays all of the eggs."),
+)
+
+
+@pytest.fixture(scope="module")
+def default():
+    return Predictor(device="cpu", threads=2)
+
+
+def test_files_are_what_the_card_says():
+    size = sum(path.stat().st_size for path in FOLDER.iterdir())
+    assert size < 30e6
+    with safe_open(FOLDER / "model.safetensors", "pt") as weights:
+        kinds = {weights.get_tensor(name).dtype for name in weights.keys()}  # noqa: SIM118 (not a dictionary)
+        count = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118
+    assert kinds == {torch.float16}
+    model = litebert.load_model("default")
+    assert count == sum(parameter.numel() for parameter in model.parameters())
+    assert litebert.count_parameters(model.config).total == 11_683_584  # ALBERT-base, as in the paper's Table 1
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for part in ("not** the released albert-base-v2", "## Scores", "## Limits", "CC BY-SA"):
+        assert part in card
+    assert len(re.findall(r"^\|.*\[MASK\]", card, re.MULTILINE)) == 12
+
+
+def test_it_fills_masks(default):
+    texts = [
+        "the president of the united [MASK] lives in washington.",
+        "he studied law at the [MASK] of oxford.",
+        "i have [MASK] brothers and two sisters.",
+    ]
+    best = [result.masks[0].candidates[0].word for result in default.fill_mask(texts, top=1)]
+    assert best[:2] == ["states", "university"]
+    assert best[2] in {"one", "two", "three", "four", "five"}
+
+
+def test_it_knows_the_order_of_sentences_better_than_chance(default):
+    firsts, seconds = zip(*IN_ORDER, strict=True)
+    right = [result.probability > 0.5 for result in default.sentence_order(list(firsts), list(seconds))]
+    assert sum(right) >= 7  # of 8; by chance one time in 28
+
+
+def test_it_opens_in_transformers_with_the_same_answers(default):
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForPreTraining.from_pretrained(FOLDER, dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(FOLDER)
+    batch = tokenizer("the book was [MASK] by an english writer.", return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**batch).prediction_logits[0, batch["input_ids"][0].tolist().index(tokenizer.mask_token_id)]
+    probability, best = logits.softmax(-1).max(-1)
+    (mask,) = default.fill_mask("the book was [MASK] by an english writer.", top=1).masks
+    assert tokenizer.convert_ids_to_tokens(int(best)) == mask.candidates[0].piece
+    assert float(probability) == pytest.approx(mask.candidates[0].probability, abs=1e-4)
