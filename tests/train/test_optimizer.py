@@ -78,9 +78,7 @@ def norm(values: list[float]) -> float:
     return math.sqrt(math.fsum(x * x for x in values))
 
 
-def reference(
-    model: nn.Module, series: list[dict[str, list[float]]], lamb: bool, qkv_matrices: int = 1
-) -> dict[str, list[float]]:
+def reference(model: nn.Module, series: list[dict[str, list[float]]], lamb: bool) -> dict[str, list[float]]:
     """The released update, one number at a time in Python floats."""
     weights = {name: param.detach().double().flatten().tolist() for name, param in model.named_parameters()}
     m = {name: [0.0] * len(weight) for name, weight in weights.items()}
@@ -95,15 +93,11 @@ def reference(
                 v[name][i] = BETA2 * v[name][i] + (1 - BETA2) * g * g
                 step = m[name][i] / (math.sqrt(v[name][i]) + EPS)
                 update.append(step if exempt else step + DECAY * weight[i])
-            pieces = qkv_matrices if name == "qkv.weight" else 1
-            size = len(weight) // pieces
-            for start in range(0, len(weight), size):
-                part = slice(start, start + size)
-                ratio = 1.0
-                if lamb and not exempt and norm(weight[part]) > 0 and norm(update[part]) > 0:
-                    ratio = norm(weight[part]) / norm(update[part])
-                for i in range(start, start + size):
-                    weight[i] -= ratio * LR * update[i]
+            ratio = 1.0
+            if lamb and not exempt and norm(weight) > 0 and norm(update) > 0:
+                ratio = norm(weight) / norm(update)
+            for i in range(len(weight)):
+                weight[i] -= ratio * LR * update[i]
     return weights
 
 
@@ -124,30 +118,6 @@ def test_released_optimisers_equal_the_reference(kind, dtype, bound, device):
     train(model, kind(parameter_groups(model, DECAY), lr=LR, betas=(BETA1, BETA2), eps=EPS), series)
     assert distance(model, expected) < bound
     assert distance(tiny(dtype), expected) > 1e-2  # the weights did move
-
-
-def test_merged_matrices_keep_one_norm_each():
-    model = tiny(torch.float64)
-    series = gradients(model)
-    one, three = reference(model, series, lamb=True), reference(model, series, lamb=True, qkv_matrices=3)
-    train(model, Lamb(parameter_groups(model, DECAY, merged={"*qkv.weight": 3}), lr=LR), series)
-    assert distance(model, three) < 1e-13
-    assert distance(model, one) > 1e-4
-
-
-def test_merged_equals_three_separate_matrices():
-    torch.manual_seed(3)
-    whole = nn.Parameter(torch.randn(12, 5))
-    parts = [nn.Parameter(part.clone()) for part in whole.detach().chunk(3)]
-    merged = Lamb([{"params": [whole], "merged": 3}], lr=LR)
-    separate = Lamb(parts, lr=LR)
-    for _ in range(5):
-        whole.grad = torch.randn(12, 5)
-        for part, grad in zip(parts, whole.grad.chunk(3), strict=True):
-            part.grad = grad.clone()
-        merged.step()
-        separate.step()
-    torch.testing.assert_close(whole.detach(), torch.cat(parts).detach(), rtol=0, atol=1e-7)
 
 
 def test_bias_correction_gives_torchs_adamw():
@@ -296,7 +266,3 @@ def test_mistakes_are_named():
         AdamW([weight], betas=(0.9, 1.0))
     with pytest.raises(InputError, match=r"float32 master copy, got torch\.bfloat16"):
         Lamb([nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))])
-    with pytest.raises(InputError, match="not 3 matrices of equal height"):
-        Lamb([{"params": [weight], "merged": 3}])
-    with pytest.raises(InputError, match=r"no parameter is called \*\.kqv"):
-        parameter_groups(tiny(torch.float32), merged={"*.kqv": 3})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.config import build
-from litebert.errors import ConfigError, InputError
+from litebert.errors import ConfigError
 from litebert.train.schedule import (
     LearningRate,
     Stage,
@@ -99,20 +99,6 @@ def test_constant_after_warmup():
     assert learning_rate(19, schedule) == 0.5
 
 
-def test_warming_up_again_for_a_continued_run():
-    schedule = LearningRate(peak=1.0, num_steps=150, warmup_steps=10, start_step=100)
-    assert learning_rate(100, schedule) == pytest.approx(0.1)
-    assert learning_rate(109, schedule) == learning_rate(110, schedule) == 1.0
-    assert learning_rate(130, schedule) == pytest.approx(0.5)
-    with pytest.raises(InputError, match="before start_step 100"):
-        learning_rate(99, schedule)
-    # The released code: up to the peak, then back on the line that started at step 0.
-    google = LearningRate(peak=1.0, num_steps=150, warmup_steps=10, start_step=100, style="google")
-    assert learning_rate(100, google) == 0.0
-    assert learning_rate(109, google) == pytest.approx(0.9)
-    assert learning_rate(110, google) == pytest.approx(1 - 110 / 150)
-
-
 @given(
     num_steps=st.integers(1, 500),
     warmup=st.integers(0, 500),
@@ -184,7 +170,6 @@ def test_stages_that_do_not_cover_the_run(stages, message):
             {"num_steps": 100, "warmup_steps": 101},
             "101 are more than the 100 steps of the run; lower it, or raise steps",
         ),
-        ({"num_steps": 100, "warmup_steps": 20, "start_step": 90}, "more than the 10 steps"),
         ({"shape": "linear"}, "not one of: polynomial, cosine, constant"),
         ({"power": 0}, r"optim\.power: must be above 0"),
     ],

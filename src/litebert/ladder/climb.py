@@ -28,11 +28,10 @@ from litebert.tasks.task import Kind, Task, TaskData
 MAJORITY = "majority"
 KINDS = ("bow", "tfidf", "ngram", "word2vec", "fasttext")
 # What makes sense for which task, from the simple to the less simple.
-_ALL = KINDS
 APPLICABLE: Mapping[Kind, tuple[str, ...]] = {
-    "classification": _ALL,
-    "regression": _ALL,
-    "multi-label": _ALL,
+    "classification": KINDS,
+    "regression": KINDS,
+    "multi-label": KINDS,
     "token-classification": ("bow", "ngram", "word2vec", "fasttext"),
     "multiple-choice": ("bow", "tfidf", "word2vec", "fasttext"),
     "question-answering": ("bow", "tfidf", "word2vec", "fasttext"),

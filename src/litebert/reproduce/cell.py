@@ -106,11 +106,11 @@ def _contents(tasks: str) -> list[str]:
     return sorted(str(path.relative_to(tasks)) for path in (*Path(tasks).glob("*"), *Path(tasks).glob("*/*")))
 
 
-def train_cell(cell: Cell, folder: Path, quiet: bool = True) -> None:
+def train_cell(cell: Cell, folder: Path) -> None:
     """Train to the end, or go on where it was stopped."""
     if not cell.needs_model or is_trained(folder):
         return
-    result = pretrain(cell.run, folder / "run", quiet=quiet)
+    result = pretrain(cell.run, folder / "run", quiet=True)
     if not result.completed:
         raise CellStopped(result.signal or 15)
 

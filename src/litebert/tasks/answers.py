@@ -10,8 +10,6 @@ from litebert.errors import DataError
 from litebert.tasks.cells import number_cell, text_cell
 from litebert.tasks.examples import Example, QuestionExample
 
-NO_START = -1
-
 
 @dataclass
 class Repairs:

@@ -55,14 +55,6 @@ class NgramModel:
                 return self.best[n][context]
         raise AssertionError("the empty context is always known")
 
-    def accuracy(self, examples: Iterable[tuple[Ids, Ids]]) -> float:
-        """The share of positions guessed right; examples are (ids, positions).
-
-        The left context is the true text, never masked: the guess is told more than a model that fills masks.
-        """
-        right = [self.guess(ids[:position]) == ids[position] for ids, positions in examples for position in positions]
-        return float(np.mean(right))
-
 
 @dataclass(frozen=True)
 class ConnectiveOrder:

@@ -15,7 +15,6 @@ NORMAL: Final = 1
 UNKNOWN: Final = 2
 CONTROL: Final = 3
 USER_DEFINED: Final = 4
-UNUSED: Final = 5
 BYTE: Final = 6
 
 UNIGRAM: Final = 1

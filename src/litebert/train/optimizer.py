@@ -11,7 +11,6 @@ it is applied.
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
@@ -49,7 +48,6 @@ class AdamW(Optimizer):
                 "weight_decay": weight_decay,
                 "bias_correction": bias_correction,
                 "adapt": True,  # read by LAMB only
-                "merged": 1,  # likewise: how many original matrices, one under the other, a stored one holds
             },
         )
 
@@ -62,8 +60,6 @@ class AdamW(Optimizer):
             if param.dtype not in (torch.float32, torch.float64):
                 # Small updates vanish in bf16, and so does the second moment.
                 raise InputError(f"{name}: the optimiser needs a float32 master copy, got {param.dtype}")
-            if group["merged"] > 1 and (param.ndim < 2 or param.shape[0] % group["merged"]):
-                raise InputError(f"{name}: {tuple(param.shape)} is not {group['merged']} matrices of equal height")
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -125,35 +121,18 @@ class AdamW(Optimizer):
 class Lamb(AdamW):
     """LAMB (You et al. 2020) as released with ALBERT: update *= ||param|| / ||update||, never clipped."""
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 0.00176,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        bias_correction: bool = False,
-    ):
-        super().__init__(params, lr, betas, eps, weight_decay, bias_correction)
-
     def _adapt(self, group: dict[str, Any], params: list[Tensor], update: list[Tensor]) -> None:
         if not group["adapt"]:
             return
-        # Views: scaling a piece scales its rows of the whole.
-        update = [piece for tensor in update for piece in tensor.chunk(group["merged"])]
-        param_norm = norms(piece for param in params for piece in param.chunk(group["merged"]))
-        update_norm = norms(update)
+        param_norm, update_norm = norms(params), norms(update)
         ratio = torch.where((param_norm > 0) & (update_norm > 0), param_norm / update_norm, 1.0)
         torch._foreach_mul_(update, list(ratio.unbind()))
 
 
-def parameter_groups(
-    model: nn.Module, weight_decay: float = 0.01, merged: Mapping[str, int] | None = None
-) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
     """A model's parameters by role: matrices, and biases and norms (without decay and adaptation).
 
-    `merged` says which stored matrices hold several original ones, so that LAMB's norms stay per original
-    matrix: `{"*.qkv.weight": 3}`. The groups carry the parameters' names, by which `moments` saves them.
+    The groups carry the parameters' names, by which `moments` saves them.
     """
     exempt = {
         id(param)
@@ -161,29 +140,19 @@ def parameter_groups(
         if isinstance(module, nn.LayerNorm) or type(module).__name__.endswith("Norm")
         for param in module.parameters(recurse=False)
     }
-    merged = dict(merged or {})
-    plain: dict[int, list[tuple[str, Tensor]]] = {}
-    rest = []
-    unused = set(merged)
+    matrices: list[tuple[str, Tensor]] = []
+    rest: list[tuple[str, Tensor]] = []
     for name, param in model.named_parameters():
         if not param.requires_grad:
             continue
-        patterns = [pattern for pattern in merged if fnmatch.fnmatchcase(name, pattern)]
-        unused -= set(patterns)
         leaf = name.rpartition(".")[2]
-        if id(param) in exempt or leaf == "bias" or leaf.endswith("_bias"):
-            rest.append((name, param))
-        else:
-            plain.setdefault(merged[patterns[0]] if patterns else 1, []).append((name, param))
-    if unused:
-        raise InputError(f"merged: no parameter is called {' or '.join(sorted(unused))}")
+        is_exempt = id(param) in exempt or leaf == "bias" or leaf.endswith("_bias")
+        (rest if is_exempt else matrices).append((name, param))
     groups: list[dict[str, Any]] = [
-        {"params": params, "weight_decay": weight_decay, "adapt": True, "merged": count}
-        for count, params in sorted(plain.items())
+        {"params": matrices, "weight_decay": weight_decay, "adapt": True},
+        {"params": rest, "weight_decay": 0.0, "adapt": False},
     ]
-    if rest:
-        groups.append({"params": rest, "weight_decay": 0.0, "adapt": False, "merged": 1})
-    return groups
+    return [group for group in groups if group["params"]]
 
 
 @torch.no_grad()

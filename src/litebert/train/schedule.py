@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from litebert.errors import ConfigError, InputError
+from litebert.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class LearningRate:
     """The learning rate over a run: linear warm-up to `peak`, then decay to `end` (Sec. 4.1 by default).
 
     `continuous` decays from the end of warm-up. `google` is the released code: the decay counts from step 0
-    also during warm-up, so the rate drops a little when warm-up ends, and step 0 has rate 0. A continued run
-    warms up again from `start_step` on.
+    also during warm-up, so the rate drops a little when warm-up ends, and step 0 has rate 0.
     """
 
     peak: float = 0.00176
@@ -32,7 +31,6 @@ class LearningRate:
     shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
     power: float = 1.0
     style: Literal["continuous", "google"] = "continuous"
-    start_step: int = 0
 
     def __post_init__(self) -> None:
         # By the names that a run's config has for them, with ours where it differs.
@@ -43,12 +41,10 @@ class LearningRate:
         )
         _check(self.num_steps >= 1, f"steps (num_steps): must be at least 1, got {self.num_steps}")
         _check(self.warmup_steps >= 0, f"optim.warmup_steps: must not be negative, got {self.warmup_steps}")
-        _check(self.start_step >= 0, f"start_step: must not be negative, got {self.start_step}")
         _check(self.power > 0, f"optim.power: must be above 0, got {self.power}")
-        left = self.num_steps - self.start_step
         _check(
-            self.warmup_steps <= left,
-            f"optim.warmup_steps: {self.warmup_steps} are more than the {left} steps of the run; "
+            self.warmup_steps <= self.num_steps,
+            f"optim.warmup_steps: {self.warmup_steps} are more than the {self.num_steps} steps of the run; "
             "lower it, or raise steps",
         )
 
@@ -58,18 +54,13 @@ def learning_rate(step: float, schedule: LearningRate) -> float:
 
     A run limited by time passes `run_progress(...) * schedule.num_steps`.
     """
-    done = step - schedule.start_step
-    if done < 0:
-        raise InputError(f"step {step} lies before start_step {schedule.start_step} of the learning rate")
     warmup = schedule.warmup_steps
     if schedule.style == "google":
-        if done < warmup:
-            return schedule.peak * done / warmup
-        return _decayed(step / schedule.num_steps, schedule)
-    if done < warmup:
-        return schedule.peak * min(1.0, (done + 1) / warmup)
-    length = schedule.num_steps - schedule.start_step - warmup
-    return _decayed((done - warmup) / length if length else 1.0, schedule)
+        return schedule.peak * step / warmup if step < warmup else _decayed(step / schedule.num_steps, schedule)
+    if step < warmup:
+        return schedule.peak * min(1.0, (step + 1) / warmup)
+    length = schedule.num_steps - warmup
+    return _decayed((step - warmup) / length if length else 1.0, schedule)
 
 
 def _decayed(share: float, schedule: LearningRate) -> float:
