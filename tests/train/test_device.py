@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -10,8 +9,9 @@ import torch
 
 from litebert.config import build
 from litebert.errors import ConfigError
+from litebert.machine import usable_cores
 from litebert.train import device as device_module
-from litebert.train.device import Device, DeviceConfig, measure_peak, open_device, usable_cores, usable_cpus
+from litebert.train.device import Device, DeviceConfig, measure_peak, open_device
 
 
 @pytest.fixture(autouse=True)
@@ -120,26 +120,6 @@ def test_threads(monkeypatch):
     assert torch.get_num_threads() == usable_cores()
     open_device(DeviceConfig(device="cpu"), num_local=1000)  # never none
     assert torch.get_num_threads() == 1
-
-
-def test_usable_cpus_reads_affinity_and_quota(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    for text, expected in [("max 100000", 64), ("250000 100000", 3), ("50000 100000", 1), ("", 64)]:
-        monkeypatch.setattr(device_module.Path, "read_text", lambda path, text=text: text)
-        assert usable_cpus() == expected
-
-
-def test_two_cpus_of_one_core_count_once(monkeypatch, tmp_path):
-    monkeypatch.setattr(device_module, "CPU_FOLDER", tmp_path)
-    monkeypatch.setattr(device_module, "usable_cpus", lambda: 6)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 4, 5, 6}, raising=False)
-    assert usable_cores() == 6  # nothing is told
-    for number in range(8):
-        (tmp_path / f"cpu{number}" / "topology").mkdir(parents=True)
-        (tmp_path / f"cpu{number}" / "topology" / "thread_siblings_list").write_text(f"{number % 4},{number % 4 + 4}\n")
-    assert usable_cores() == 3
-    monkeypatch.setattr(device_module, "usable_cpus", lambda: 2)  # a quota
-    assert usable_cores() == 2
 
 
 def test_deterministic_is_set():

@@ -27,6 +27,7 @@ from litebert.finetune.batches import (
 )
 from litebert.finetune.config import FinetuneConfig
 from litebert.finetune.groups import freeze, learning_groups
+from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig, vary
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model, model_class
@@ -37,7 +38,6 @@ from litebert.tasks.own import METRICS
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Task, TaskData, head_of
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.device import usable_cpus
 from litebert.train.optimizer import AdamW, Lamb
 
 MOST_UNKNOWN = 0.05  # of the tokens of the training texts, before a warning

@@ -19,6 +19,7 @@ import litebert
 from litebert.config import to_dict
 from litebert.errors import ConfigError, DataError
 from litebert.files import write_atomic
+from litebert.machine import usable_cpus
 from litebert.reproduce.budget import Options, plan_steps, wanted_metrics
 from litebert.reproduce.cell import load_cell
 from litebert.reproduce.corpus import Corpus, generated_corpus, given_corpus
@@ -29,7 +30,6 @@ from litebert.reproduce.scale import Scale, load_scale
 from litebert.reproduce.table import Table, load_table
 from litebert.reproduce.verdicts import Verdict, judge_table
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.device import usable_cpus
 from litebert.train.distributed import world_from_environment
 
 RECORD = "reproduction.json"

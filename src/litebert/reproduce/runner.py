@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import litebert
+from litebert.machine import usable_cpus
 from litebert.pretraining.config import RunConfig
 from litebert.reproduce.cell import (
     Cell,
@@ -28,7 +29,6 @@ from litebert.reproduce.cell import (
     work_on,
 )
 from litebert.reproduce.stop import CellStopped
-from litebert.train.device import usable_cpus
 from litebert.train.distributed import World, world_from_environment
 from litebert.train.signals import stop_on_signals
 

@@ -28,6 +28,7 @@ from typing import Any, Literal, cast
 import litebert
 from litebert.errors import DataError, InputError, did_you_mean
 from litebert.files import write_atomic
+from litebert.machine import usable_cpus
 from litebert.text.compressed import STDIN
 from litebert.text.deduplicate import find_first, keep_documents
 from litebert.text.readers import FORMATS, Block, Source, describe_source, find_sources, read_blocks
@@ -48,7 +49,6 @@ from litebert.text.workers import (
     BatchEncoder,
     BuildOptions,
     TokenizedBlock,
-    available_cpus,
     load_tokenizer,
     tokenize_in_order,
 )
@@ -138,7 +138,7 @@ def build_store(
         if engine == "ray":
             _build_parts_on_ray(build, waiting, tokenizer, workers, watch)
         else:
-            _build_parts(build, waiting, tokenizer, workers or available_cpus(), watch)
+            _build_parts(build, waiting, tokenizer, workers or usable_cpus(), watch)
         with _writing(out):
             problems = build.finish(parts)
         return _report(read_manifest(out), problems, len(parts) - len(waiting), began)

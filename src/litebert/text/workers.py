@@ -158,11 +158,6 @@ def load_tokenizer(tokenizer: Path | BatchEncoder) -> BatchEncoder:
     return _load_tokenizer(str(tokenizer)) if isinstance(tokenizer, Path) else tokenizer
 
 
-def available_cpus() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @lru_cache(maxsize=1)  # a worker that builds several parts loads it once
 def _load_tokenizer(path: str) -> BatchEncoder:
     from litebert.text.tokenizer import Tokenizer

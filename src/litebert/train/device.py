@@ -15,20 +15,19 @@ import shutil
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import nn
 
 from litebert.errors import ConfigError
+from litebert.machine import usable_cores
 from litebert.model.fast.fp8_ops import Fp8Ops
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
 from litebert.train.device_config import DeviceConfig as DeviceConfig
 
 Precision = Literal["fp32", "bf16"]
-CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True)
@@ -143,29 +142,6 @@ def default_threads(num_local: int = 1) -> int:
     """What OMP_NUM_THREADS says, or a process's share of the cores; torchrun's own OMP_NUM_THREADS=1 is not meant."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     return int(said) if num_local == 1 and said.isdigit() and int(said) else max(1, usable_cores() // num_local)
-
-
-def usable_cores() -> int:
-    """How many cores this process may use; two CPUs of one core share what multiplies, so that one keeps it busy."""
-    count = usable_cpus()
-    if not hasattr(os, "sched_getaffinity"):
-        return count
-    try:
-        files = [CPU_FOLDER / f"cpu{number}/topology/thread_siblings_list" for number in os.sched_getaffinity(0)]
-        return min(count, len({file.read_text() for file in files}))
-    except OSError:  # the system does not tell
-        return count
-
-
-def usable_cpus() -> int:
-    """How many CPUs this process may use: by affinity and, in a container, by its quota."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        count = min(count, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):  # no cgroup v2, or "max": no quota
-        pass
-    return count
 
 
 @torch.no_grad()

@@ -1,0 +1,32 @@
+"""What this process may use of the machine it runs on. No torch here."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+CPU_FOLDER = Path("/sys/devices/system/cpu")
+
+
+def usable_cpus() -> int:
+    """How many CPUs this process may use: by affinity and, in a container, by its quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        count = min(count, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no cgroup v2, or "max": no quota
+        pass
+    return count
+
+
+def usable_cores() -> int:
+    """How many cores this process may use; two CPUs of one core share what multiplies, so that one keeps it busy."""
+    count = usable_cpus()
+    if not hasattr(os, "sched_getaffinity"):
+        return count
+    try:
+        files = [CPU_FOLDER / f"cpu{number}/topology/thread_siblings_list" for number in os.sched_getaffinity(0)]
+        return min(count, len({file.read_text() for file in files}))
+    except OSError:  # the system does not tell
+        return count
