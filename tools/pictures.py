@@ -1,0 +1,70 @@
+"""The pictures of the README, taken in Chromium: the page with the package's own model, and the report of its run.
+
+python tools/pictures.py                (needs the serve extra, playwright and a Chromium)
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from litebert.report.page import write_report
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+RUNS = sorted((ROOT / "docs/results/default-model").iterdir())
+ADDRESS = "http://127.0.0.1:8765"
+
+
+def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    server = subprocess.Popen([sys.executable, "-m", "litebert", "serve", "default", "--port", "8765"])
+    try:
+        with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1100, "height": 760})
+            page.set_viewport_size({"width": 1100, "height": 1180})
+            page.goto(f"file://{write_report(RUNS[-1:], Path(folder) / 'report.html')}")
+            page.screenshot(path=IMAGES / "report.png")
+            page.set_viewport_size({"width": 1100, "height": 760})
+            wait_for_server()
+            ask(page, "fill_mask", text="he studied law at the [MASK] of oxford and moved to [MASK] in 1920.")
+            page.screenshot(path=IMAGES / "page-fill-mask.png")
+            page.set_viewport_size({"width": 1100, "height": 900})
+            ask(page, "coherence")
+            page.screenshot(path=IMAGES / "page-coherence.png")
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def wait_for_server() -> None:
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(f"{ADDRESS}/ready")
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the server did not come up")
+
+
+def ask(page: Page, ability: str, **fields: str) -> None:
+    page.goto(f"{ADDRESS}/#{ability}")
+    page.wait_for_selector(f"#{ability} .meta", timeout=60_000)
+    for name, value in fields.items():
+        page.fill(f'#{ability} [name="{name}"]', value)
+    with page.expect_response(lambda answer: answer.request.method == "POST"):
+        page.click(f"#{ability} .go")
+    page.wait_for_selector(f"#{ability} .result:not([aria-busy])")
+
+
+if __name__ == "__main__":
+    main()
