@@ -87,9 +87,10 @@ def test_from_raw_text_to_a_served_model(tmp_path):
     here = tmp_path
 
     # Text, vocabulary, corpus.
-    litebert(here, "corpus", "generate", "--documents", 200, "--seed", 1, "--out", "text.txt")
+    litebert(here, "corpus", "generate", "--documents", 200, "--seed", 1, "--excerpts", "--out", "text.txt")
     text = (here / "text.txt").read_text(encoding="utf-8")
-    assert text.count("\n\n") == 199
+    stories = generate_documents(200, seed=1, excerpts=True)
+    assert text == "\n\n".join("\n".join(story) for story in stories) + "\n"
     litebert(here, "tokenizer", "train", "text.txt", "--vocab-size", 400, "--out", "vocab")
     built = json.loads(
         litebert(here, "corpus", "build", "text.txt", "--tokenizer", "vocab", "--out", "store", "--json")

@@ -17,13 +17,17 @@ def generate(
     split: Annotated[
         Literal["train", "held-out"], typer.Option(help="No held-out sentence ever stands in a train corpus.")
     ] = "train",
+    excerpts: Annotated[
+        bool, typer.Option("--excerpts", help="Stories begin and end anywhere, which teaches order and not places.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Text file to write; standard output if left out.")] = None,
 ) -> None:
     """Write short stories made by code: one sentence per line, a blank line between documents."""
     from litebert.files import write_atomic
     from litebert.text.generate import generate_documents
 
-    stories = ("\n".join(document) + "\n" for document in generate_documents(documents, seed=seed, split=split))
+    told = generate_documents(documents, seed=seed, split=split, excerpts=excerpts)
+    stories = ("\n".join(document) + "\n" for document in told)
     if out is None:
         for number, story in enumerate(stories):
             print(story if number == 0 else f"\n{story}", end="")
