@@ -11,7 +11,7 @@ import time
 import pytest
 
 from litebert import files
-from litebert.files import staged_folder, write_atomic
+from litebert.files import hold_lock, staged_folder, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -105,3 +105,32 @@ def test_sigkill_at_any_moment_leaves_a_whole_folder(tmp_path):
         writer.communicate()
         contents = {(target / name).read_text() for name in ("a", "b", "c")}
         assert len(contents) == 1
+
+
+def test_a_lock_lets_one_in(tmp_path):
+    path = tmp_path / ".lock"
+    with hold_lock(path):
+        with pytest.raises(BlockingIOError), hold_lock(path):
+            raise AssertionError("two are in here")
+        assert path.exists()
+    assert not path.exists()
+    with hold_lock(path):
+        assert path.exists()
+
+
+def test_a_lock_that_was_opened_before_the_last_one_let_go_is_no_lock(tmp_path, monkeypatch):
+    # Opened here, then locked and removed by somebody else: holding the nameless file would keep nobody out.
+    path, opened = tmp_path / ".lock", []
+    is_at = files._is_at
+
+    def once_removed(handle: int, path) -> bool:
+        if not opened:
+            path.unlink()
+        opened.append(handle)
+        return is_at(handle, path)
+
+    monkeypatch.setattr(files, "_is_at", once_removed)
+    with hold_lock(path):
+        assert len(opened) == 2
+        with pytest.raises(BlockingIOError), hold_lock(path):
+            raise AssertionError("two are in here")

@@ -1,9 +1,10 @@
-"""Writing files so that a crash at any moment leaves either the old state or the new one, never half of each."""
+"""Files that a crash at any moment leaves in the old state or the new one, never half of each; locks and checksums."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import os
 import shutil
 import tempfile
@@ -60,6 +61,37 @@ def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Be the only one in here until the block ends or the process dies; BlockingIOError where somebody else is."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    while True:
+        with open(path, "ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError:  # a file system without locks
+                pass
+            if not _is_at(file.fileno(), path):  # the one before has removed it meanwhile
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def file_sha256(path: Path) -> str:
+    """The checksum of a file, read in blocks."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside a folder durable."""
     with contextlib.suppress(OSError):  # some file systems do not sync folders
@@ -110,6 +142,13 @@ def _exchange(a: Path, b: Path) -> bool:
         return False
     at_cwd, rename_exchange = -100, 2
     return bool(renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), rename_exchange) == 0)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _umask() -> int:

@@ -44,7 +44,7 @@ def test_a_run_leaves_a_scored_model_and_its_account(toy_model, files, tmp_path)
     config = tiny_config(toy_model, files, steps=30, log={"evaluate_every": 10})
     result = finetune(config, tmp_path, quiet=True)
     assert result.completed
-    names = {path.name for path in tmp_path.iterdir()} - {".lock"}
+    names = {path.name for path in tmp_path.iterdir()}
     assert names == {"baselines.json", "best", "config.yaml", "metrics.jsonl", "predictions", "run.json", "scores.json"}
     best = {path.name for path in (tmp_path / "best").iterdir()}
     assert {"README.md", "config.json", "model.safetensors", "task.json", "vocab.txt"} <= best

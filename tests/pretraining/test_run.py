@@ -62,7 +62,6 @@ def test_a_run_leaves_a_whole_folder(corpus, tmp_path):
     assert result.completed
     assert result.step == 8
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
-        ".lock",
         "checkpoints",
         "config.yaml",
         "metrics.jsonl",

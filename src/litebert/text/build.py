@@ -27,7 +27,7 @@ from typing import Any, Literal, cast
 
 import litebert
 from litebert.errors import DataError, InputError, did_you_mean
-from litebert.files import write_atomic
+from litebert.files import file_sha256, hold_lock, write_atomic
 from litebert.machine import usable_cpus
 from litebert.text.compressed import STDIN
 from litebert.text.deduplicate import find_first, keep_documents
@@ -39,7 +39,6 @@ from litebert.text.store import (
     PartRecord,
     PartWriter,
     TokenStore,
-    file_sha256,
     finish_store,
     part_name,
     read_manifest,
@@ -462,22 +461,14 @@ def _locked(out: Path) -> Iterator[None]:
     """Keep a second build out of the same folder; the lock of a killed process does not count."""
     if out.exists() and not out.is_dir():
         raise DataError(f"{out}: is a file; a store is a folder")
-    with _writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        file = open(out / LOCK, "wb")  # noqa: SIM115 (held open: closing it gives up the lock)
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(f"{out}: another build is writing this store right now") from None
-        except (ImportError, OSError):  # Windows, or a file system without locks
-            pass
-        try:
-            yield
-        finally:
-            (out / LOCK).unlink(missing_ok=True)
+    with contextlib.ExitStack() as held:
+        with _writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(hold_lock(out / LOCK))
+            except BlockingIOError:
+                raise DataError(f"{out}: another build is writing this store right now") from None
+        yield
 
 
 @contextlib.contextmanager

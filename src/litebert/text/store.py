@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from litebert.errors import DataError, InputError
-from litebert.files import staged_folder, sync_folder, write_atomic
+from litebert.files import file_sha256, staged_folder, sync_folder, write_atomic
 
 VERSION = 1
 MANIFEST = "manifest.json"
@@ -388,12 +388,6 @@ def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[Reco
         outer = batch.column(0)
         inner = outer.values
         yield RecordBatch(_to_numpy(inner.values), _to_numpy(inner.offsets), _to_numpy(outer.offsets))
-
-
-def file_sha256(path: Path) -> str:
-    """The checksum of a file, read in blocks."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _HashingFile:

@@ -14,7 +14,6 @@ checkpoint = load("run")          # the newest good one; `checkpoint.notes` says
 from __future__ import annotations
 
 import errno as errno_names
-import hashlib
 import json
 import os
 import re
@@ -32,7 +31,7 @@ from torch import Tensor
 
 import litebert
 from litebert.errors import CheckpointError
-from litebert.files import staged_folder
+from litebert.files import file_sha256, staged_folder
 
 MODEL, OPTIMIZER, STATE, CHECKSUMS = "model.safetensors", "optimizer.safetensors", "state.json", "checksums.json"
 FORMAT = 1
@@ -205,9 +204,7 @@ def _complete(folder: Path) -> bool:
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": digest}
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any, Literal
 
 from litebert.config import build, read_yaml, to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError
-from litebert.files import write_atomic
+from litebert.files import hold_lock, write_atomic
 from litebert.train import checkpoint
 
 Resume = Literal["auto", "never", "must"]
@@ -78,12 +76,9 @@ def locked(folder: Path, wanted: bool) -> Iterator[None]:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-    try:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            held.enter_context(hold_lock(folder / ".lock"))
+        except BlockingIOError:
             raise ConfigError(f"{folder}: another process is training there now; choose another folder") from None
         yield
-    finally:
-        os.close(handle)
