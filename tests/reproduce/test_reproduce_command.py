@@ -28,6 +28,10 @@ def test_table1_is_exact(cli, tmp_path):
     assert answers["ALBERT-base has 12M parameters"] == "holds"
     assert answers["ALBERT-xxlarge has 235M parameters"] == "does not hold"
     assert "222,595,584" in (tmp_path / "out" / "table1.md").read_text()
+    page = tmp_path / "pages" / "table1.html"  # of a folder that is not there yet
+    assert cli("report", tmp_path / "out", "--out", page).code == 0
+    assert "<title>Table 1: " in page.read_text()
+    assert "<script" not in page.read_text()  # no runs, no charts
 
 
 def test_the_list(cli):

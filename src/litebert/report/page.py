@@ -60,8 +60,13 @@ def draw_page(runs: Sequence[Run]) -> str:
     return assemble_page(title, _header(runs, title), sections, chart_data(rows, runs, axes))
 
 
-def assemble_page(title: str, header: Markup, sections: Child, data: Any, more_style: str = "") -> str:
-    """A page of ours: its style, header, sections, footer, and the script with its data."""
+def assemble_page(
+    title: str, header: Markup, sections: Child, data: Any, more_style: str = "", kind: str = "report", note: str = ""
+) -> str:
+    """A page of ours: its style, header, sections, footer (with a note), and where there are charts their script.
+
+    `data` is what the script draws from; None where there is no chart.
+    """
     style, script = (
         files("litebert.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
@@ -74,16 +79,16 @@ def assemble_page(title: str, header: Markup, sections: Child, data: Any, more_s
         element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{title} · litebert report"),
+        element("title", f"{title} · litebert {kind}"),
         element("style", Markup(style + more_style)),
     )
     body = element(
         "body",
         header,
         element("main", sections),
-        _footer(),
-        element("script", inline_json(data), type="application/json", id="data"),
-        element("script", Markup(script)),
+        _footer(note),
+        None if data is None else element("script", inline_json(data), type="application/json", id="data"),
+        None if data is None else element("script", Markup(script)),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
@@ -97,13 +102,14 @@ def _header(runs: Sequence[Run], title: str) -> Markup:
     return draw_header("litebert · pretraining report", title, line)
 
 
-def draw_header(eyebrow: str, title: str, subtitle: Child) -> Markup:
+def draw_header(eyebrow: str, title: str, subtitle: Child, *more: Child) -> Markup:
     """The top of a page."""
     return element(
         "header",
         element("p", eyebrow, class_="eyebrow"),
         element("h1", title),
         element("p", subtitle, class_="subtitle"),
+        *more,
     )
 
 
@@ -115,9 +121,10 @@ def draw_section(title: str, content: Child, hide_title: bool = False) -> Markup
     return element("section", heading, content, class_="part")
 
 
-def _footer() -> Markup:
+def _footer(note: str) -> Markup:
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return element(
         "footer",
+        element("p", note) if note else None,
         element("p", f"Made by litebert {litebert.__version__} on {made}. It is one file and needs no network."),
     )

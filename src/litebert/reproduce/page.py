@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import time
 from collections.abc import Sequence
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 
-import litebert
 from litebert.files import write_atomic
 from litebert.report.charts import make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes
-from litebert.report.html import Child, Markup, element, inline_json
+from litebert.report.html import Markup, element
+from litebert.report.page import assemble_page, draw_header, draw_section, write_html
 from litebert.report.palette import swatch
 from litebert.report.runs import Run, read_run
 from litebert.reproduce.metrics import METRICS
@@ -36,6 +33,10 @@ from litebert.reproduce.results import Results
 from litebert.reproduce.verdicts import Verdict
 
 MOST_RUNS = 20  # of which curves can be told apart on one page
+LEGEND = (
+    "Dots are seeds, bars their means, diamonds the paper's numbers. Beside a claim: estimate, 90 % interval, and "
+    "shaded the differences too small to matter."
+)
 
 
 def write_outcomes(folder: Path, page: Path | None = None) -> Path:
@@ -46,52 +47,19 @@ def write_outcomes(folder: Path, page: Path | None = None) -> Path:
         write_atomic(name.with_suffix(".md"), to_markdown(outcome))
         write_atomic(name.with_suffix(".tex"), to_latex(outcome))
         write_atomic(name.with_suffix(".json"), json.dumps(to_json(outcome), indent=1, ensure_ascii=False) + "\n")
-    page = page or folder / "report.html"
-    write_atomic(page, draw_page(outcomes))
-    return page
+    return write_html(draw_page(outcomes), page or folder / "report.html")
 
 
 def draw_page(outcomes: Sequence[Outcome]) -> str:
     """The whole page as text."""
-    style = "\n".join(
-        files(package).joinpath("page.css").read_text(encoding="utf-8")
-        for package in ("litebert.report", "litebert.reproduce")
-    )
-    script = files("litebert.report").joinpath("page.js").read_text(encoding="utf-8")
-    runs = _runs(outcomes)
-    rows, axes = (make_charts(runs), make_axes(runs)) if runs else ([], {})
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Nothing is loaded, and no script runs but ours, whatever the texts of a run hold.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    title = _title(outcomes)
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{title} · litebert reproduction"),
-        element("style", Markup(style)),
-    )
-    curves: Child = None
+    title, style = _title(outcomes), files("litebert.reproduce").joinpath("page.css").read_text(encoding="utf-8")
+    sections: list[Markup | None] = [_section(outcome) for outcome in outcomes]
+    data, runs = None, _runs(outcomes)
     if runs:
-        curves = element(
-            "section",
-            element("h2", "Curves, first seed", class_="section-title"),
-            draw_figures(rows, runs, axes),
-            class_="part",
-        )
-    body = element(
-        "body",
-        _header(outcomes, title),
-        element("main", [_section(outcome) for outcome in outcomes], curves),
-        _footer(),
-        element("script", inline_json(chart_data(rows, runs, axes)), type="application/json", id="data")
-        if runs
-        else None,
-        element("script", Markup(script)) if runs else None,
-    )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+        rows, axes = make_charts(runs), make_axes(runs)
+        sections.append(draw_section("Curves, first seed", draw_figures(rows, runs, axes)))
+        data = chart_data(rows, runs, axes)
+    return assemble_page(title, _header(outcomes, title), sections, data, style, "reproduction", LEGEND)
 
 
 def _title(outcomes: Sequence[Outcome]) -> str:
@@ -108,13 +76,8 @@ def _header(outcomes: Sequence[Outcome], title: str) -> Markup:
         if answers
     ]
     scales = dict.fromkeys(f"scale {outcome.results.scale}" for outcome in outcomes)
-    return element(
-        "header",
-        element("p", "litebert · the ALBERT paper (Lan et al., 2020), reproduced", class_="eyebrow"),
-        element("h1", title),
-        element("p", ", ".join(scales), class_="subtitle"),
-        element("ul", counts, class_="counts"),
-    )
+    eyebrow = "litebert · the ALBERT paper (Lan et al., 2020), reproduced"
+    return draw_header(eyebrow, title, ", ".join(scales), element("ul", counts, class_="counts"))
 
 
 def _section(outcome: Outcome) -> Markup:
@@ -207,16 +170,3 @@ def _runs(outcomes: Sequence[Outcome]) -> list[Run]:
         if place.seed == 0 and folder not in found and len(found) < MOST_RUNS:
             found[folder] = read_run(folder, place.row if len(outcomes) == 1 else f"{table.name} {place.row}")
     return list(found.values())
-
-
-def _footer() -> Markup:
-    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    legend = (
-        "Dots are seeds, bars their means, diamonds the paper's numbers. Beside a claim: estimate, 90 % interval, and "
-        "shaded the differences too small to matter."
-    )
-    return element(
-        "footer",
-        element("p", legend),
-        element("p", f"Made by litebert {litebert.__version__} on {made}. It is one file and needs no network."),
-    )
