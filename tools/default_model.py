@@ -96,11 +96,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--note", action="append", default=[], help="one more limit to say")
     options = parser.parse_args()
+    runs = [facts_of(run) for run in reversed(options.run)]
     save_model(load_model(options.model), options.out, torch.float16)
-    Tokenizer.load(options.model).save(options.out)
+    Tokenizer.load(options.model).save(options.out, max_length=runs[-1]["longest"])
     for name in ("model.safetensors", "spiece.model"):
         (options.out / name).chmod(0o644)
-    runs = [facts_of(run) for run in reversed(options.run)]
     named = [entry.split("=", 1) for entry in options.scores]
     scores = [{"length": length, **json.loads(Path(path).read_text(encoding="utf-8"))} for length, path in named]
     write_atomic(options.out / "README.md", card(runs, scores, fill(options.out), options.note))
@@ -112,9 +112,9 @@ def facts_of(run: Path) -> dict[str, Any]:
     lines = read_metrics(run / "metrics.jsonl")
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    evaluations = [line for line in lines if line["kind"] == "eval"]
     steps = [line for line in lines if line["kind"] == "train"]
-    return {"config": config, "hardware": facts["hardware"]["name"], "evals": evaluations, "last": steps[-1]}
+    longest = max([stage["value"] for stage in config["length"]] or [config["recipe"]["max_length"]])
+    return {"config": config, "hardware": facts["hardware"]["name"], "last": steps[-1], "longest": longest}
 
 
 def fill(folder: Path) -> list[tuple[str, str, str]]:

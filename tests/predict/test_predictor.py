@@ -239,3 +239,19 @@ def test_megabytes_of_text():
     assert predictor.embed(text).windows > 400
     assert len(predictor.fill_mask(text + "[MASK]").masks) == 1
     assert 0 < predictor.sentence_order(text, text).probability < 1
+
+
+def test_a_model_is_asked_in_sequences_as_long_as_it_was_trained_on(tmp_path):
+    """Positions that no training has seen are random, so a long text is cut into shorter windows."""
+    folder = save(tmp_path / "short", "encoder")
+    whole = Predictor(folder, device="cpu", threads=1)
+    english().save(folder, max_length=12)
+    short = Predictor(folder, device="cpu", threads=1)
+    assert (whole.tokenizer.max_length, short.tokenizer.max_length) == (None, 12)
+    text = "anna bought bread and milk in the town. " * 3
+    lengths = {
+        predictor: [len(part) for part in predictor.job("embed", text=text)._requests] for predictor in (whole, short)
+    }
+    assert max(lengths[whole]) > 12
+    assert max(lengths[short]) <= 12
+    assert len(lengths[short]) > len(lengths[whole])

@@ -54,7 +54,7 @@ def finish_run(
     scores = Scores(task.metrics[0], step, scored, task.null_threshold if task.answerable_head else None)
     with staged_folder(folder / "best", keep=lambda name: False) as staging:
         save_model(model, staging)
-        data.tokenizer.save(staging)
+        data.tokenizer.save(staging, max_length=max(task.max_length, data.tokenizer.max_length or 0))
         save_task(task, staging)
         write_card(staging, config, task, model, scores, facts)
     write_scores(folder, scores)

@@ -73,9 +73,9 @@ class Predictor:
         self.tokenizer = tokenizer
         self.task = task or infer_task(config, runtime.head)
         self.abilities = abilities_of(runtime)
-        longest = config.max_position_embeddings
+        # Positions that no training has seen are random: a model is asked in sequences as long as it was trained on.
+        longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
-        # What was trained on shorter sequences is asked in such.
         self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest)
 
     def __repr__(self) -> str:

@@ -91,6 +91,11 @@ class Data:
         return int(held_out) if held_out >= 1 else held_out
 
     @property
+    def longest(self) -> int:
+        """The longest sequences of the run."""
+        return max([stage.value for stage in self.config.length] or [self.config.recipe.max_length])
+
+    @property
     def last_length(self) -> int:
         """The length that the run ends with."""
         return self.config.length[-1].value if self.config.length else self.config.recipe.max_length

@@ -159,7 +159,7 @@ def evaluate_model(
         raise ConfigError(f"--length: must be 8 to {limit}, got {length}")
     opened = open_device(DeviceConfig(device=device))
     model = model.to(opened.device)
-    recipe = Recipe(max_length=min(length or 512, limit))
+    recipe = Recipe(max_length=min(length or vocabulary.max_length or 512, limit))
     with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
         paths = list(stores)
         if texts:

@@ -14,10 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import platform
-import shlex
 import signal
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +23,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-import litebert
 from litebert.config import to_dict
 from litebert.errors import CheckpointError, ConfigError, LitebertError
 from litebert.files import write_atomic
@@ -52,7 +48,7 @@ from litebert.train.distributed import (
     wait_for_all,
     world_from_environment,
 )
-from litebert.train.folder import Resume, begin, check_folder, locked, write_facts
+from litebert.train.folder import Resume, begin, check_folder, describe_process, locked, write_facts
 from litebert.train.guard import Guard
 from litebert.train.log import MetricsLog, read_metrics
 from litebert.train.optimizer import clip_gradients, load_moments, moments
@@ -397,7 +393,7 @@ class Run:
             samples = fill_samples(plain, self.tokenizer, self.data, self.device)
             write_atomic(self.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
             save_model(self.model, model_folder)
-            self.tokenizer.save(model_folder)
+            self.tokenizer.save(model_folder, max_length=self.data.longest)
             write_card(model_folder, self.config, scores, samples, self._facts())
             write_facts(self.folder, self._facts(), completed=True)
         wait_for_all(self.world)
@@ -428,20 +424,8 @@ class Run:
             self.log.event(self.step, message)
 
     def _facts(self) -> dict[str, Any]:
-        hardware = {
-            "device": str(self.device.device),
-            "name": self.device.name,
-            "precision": self.device.precision,
-            "processes": self.world.size,
-            "threads": torch.get_num_threads(),
-            "peak_flops": self.peak,
-        }
         return {
-            "litebert": litebert.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "command": shlex.join(["litebert", *sys.argv[1:]]),
-            "hardware": hardware,
+            **describe_process(self.device, processes=self.world.size, peak_flops=self.peak),
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "backbone_parameters": count_parameters(self.config.model).total,
             "objective": self.config.recipe.objective,

@@ -55,6 +55,8 @@ class Tokenizer(ABC):
     """A vocabulary together with everything that decides which ids a text gets."""
 
     kind: ClassVar[Literal["sentencepiece", "wordpiece"]]
+    #: The longest sequence that the model beside it has been trained on, where its folder says so.
+    max_length: int | None = None
 
     def __init__(self, pieces: Sequence[str], specials: Specials, normalization: Normalization, where: str):
         self.pieces = list(pieces)
@@ -87,11 +89,14 @@ class Tokenizer(ABC):
 
         return load_tokenizer(Path(resolve_default(path)), normalization)
 
-    def save(self, folder: Path | str) -> None:
-        """Write the vocabulary with the files that let transformers' AutoTokenizer give the same ids."""
+    def save(self, folder: Path | str, max_length: int | None = None) -> None:
+        """Write the vocabulary with the files that let transformers' AutoTokenizer give the same ids.
+
+        max_length: of the sequences that the model in this folder has been trained on; by default as it was loaded.
+        """
         from litebert.text.tokenizer_files import save_tokenizer
 
-        save_tokenizer(self, Path(folder))
+        save_tokenizer(self, Path(folder), max_length or self.max_length)
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[NDArray[np.int32]]:

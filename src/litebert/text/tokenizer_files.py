@@ -30,6 +30,7 @@ from litebert.text.wordpiece import BasicRule, WordPieceTokenizer
 SPIECE, VOCAB, TOKENIZER, CONFIG = "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 FILES = (SPIECE, VOCAB, TOKENIZER, CONFIG)
 SECTION = "litebert"
+NO_LIMIT = 1_000_000  # transformers writes a huge number where it knows of none
 
 # How vocabularies spell what ALBERT calls <pad> <unk> [CLS] [SEP] [MASK].
 SPELLINGS = {
@@ -50,14 +51,20 @@ def load_tokenizer(path: Path, normalization: Normalization | None = None) -> To
         file, settings = path, {}
     else:
         raise DataError(f"{path}: no such tokenizer file or folder")
+    tokenizer: Tokenizer
     if file.suffix == ".txt":
-        return _load_wordpiece(file, settings)
-    if file.suffix == ".json":
-        return _load_tokenizer_json(file, settings, normalization)
-    return _load_spiece(_read(file), str(file), settings, normalization)
+        tokenizer = _load_wordpiece(file, settings)
+    elif file.suffix == ".json":
+        tokenizer = _load_tokenizer_json(file, settings, normalization)
+    else:
+        tokenizer = _load_spiece(_read(file), str(file), settings, normalization)
+    longest = settings.get("model_max_length")
+    if isinstance(longest, int) and 0 < longest < NO_LIMIT:
+        tokenizer.max_length = longest
+    return tokenizer
 
 
-def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int | None = None) -> None:
     """Write a tokenizer's files into a folder, all or none; what else lies there stays."""
     with staged_folder(folder, keep=lambda name: name not in FILES) as staging:
         settings: dict[str, Any] = {
@@ -68,6 +75,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
             **{f"{name}_token": piece for name, piece in asdict(tokenizer.specials).items()},
             "clean_up_tokenization_spaces": False,
         }
+        if max_length is not None:
+            settings["model_max_length"] = max_length
         if isinstance(tokenizer, SentencePieceTokenizer):
             rule = tokenizer.normalization
             settings |= {"do_lower_case": rule.lower, "keep_accents": not rule.strip_accents}
