@@ -1,14 +1,11 @@
-"""Which examples a step learns from, and their arrays: packed without padding, or padded where a kernel wants that.
+"""Sequences as the arrays of a batch: packed without padding, or padded where a kernel wants that.
 
-Shapes: N sequences (rows), T tokens of a packed batch, B x S of a padded one, L labels. A batch of examples is a pure
-function of (seed, step), so that nothing has to be saved to resume a run. The flat view of a batch, [T] or [B * S], is
-the same for both layouts: `rows` says which sequence each place belongs to, and N where it belongs to none.
+Shapes: N sequences (rows), T tokens of a packed batch, B x S of a padded one, L labels. The flat view of a batch, [T]
+or [B * S], is the same for both layouts: `rows` says which sequence each place belongs to, N where it belongs to none.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,7 +18,6 @@ from litebert.tasks.task import Task, head_of
 
 Layout = Literal["packed", "padded"]
 Arrays = dict[str, NDArray[Any]]
-SIZE_STEP = 64  # planned sizes are multiples of this
 
 
 @dataclass(frozen=True)
@@ -47,54 +43,6 @@ class Batch:
     def shape(self) -> tuple[int, ...]:
         """What decides whether two batches may use the same buffers."""
         return (*self.inputs["input_ids"].shape, self.num_rows)
-
-
-class Order:
-    """Which units come in which step: epochs shuffled by (seed, epoch), one after the other without a gap."""
-
-    def __init__(self, num_units: int, batch: int, seed: int):
-        assert num_units > 0
-        self.num_units, self.batch, self.seed = num_units, batch, seed
-        self._epoch = -1
-        self._shuffled = np.zeros(0, np.int64)
-
-    def step(self, step: int) -> NDArray[np.int64]:
-        """The units of a step: of 5 units in batches of 2, step 2 takes the last one and the first of epoch 1."""
-        places = np.arange(step * self.batch, (step + 1) * self.batch)
-        epochs, inside = np.divmod(places, self.num_units)
-        return np.concatenate([self._permutation(int(e))[inside[epochs == e]] for e in np.unique(epochs)])
-
-    def _permutation(self, epoch: int) -> NDArray[np.int64]:
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.num_units)
-        return self._shuffled
-
-
-def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
-    """What is drawn together: all options of a question, else each sequence for itself."""
-    if task.kind != "multiple-choice":
-        return [[number] for number in range(len(features))]
-    units: dict[int, list[int]] = {}
-    for number, sequence in enumerate(features):
-        units.setdefault(sequence.example, []).append(number)
-    return list(units.values())
-
-
-def cut_micro_batches(lengths: Many[Many[int]], max_tokens: int, layout: Layout, multiple: int = 1) -> Iterator[slice]:
-    """Runs of units of at most `max_tokens` each; one unit always fits.
-
-    Padded, a sequence counts as long as the longest, rounded up to a `multiple`.
-    """
-    begin, total, count, longest = 0, 0, 0, 0
-    for number, unit in enumerate(lengths):
-        new_total, new_count, new_longest = total + sum(unit), count + len(unit), max(longest, *unit)
-        cells = new_total if layout == "packed" else new_count * round_up(new_longest, multiple)
-        if cells > max_tokens and number > begin:
-            yield slice(begin, number)
-            begin, new_total, new_count, new_longest = number, sum(unit), len(unit), max(unit)
-        total, count, longest = new_total, new_count, new_longest
-    yield slice(begin, len(lengths))
 
 
 def make_batch(
@@ -211,30 +159,3 @@ def _spread(
     for begin, sequence in zip(first, sequences, strict=True):
         flat[begin : begin + len(sequence.ids)] = values_of(sequence)
     return flat.reshape(shape)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Few shapes for a GPU
-
-
-def round_up(number: float, multiple: int) -> int:
-    """The next multiple: round_up(65, 64) -> 128."""
-    return multiple * math.ceil(number / multiple)
-
-
-def pad_shapes(num_rows: int, unit: int, max_tokens: int, max_length: int) -> list[Shape]:
-    """Padded sizes by length, each with as many rows as the budget has room for (at least one unit's)."""
-    sizes = range(SIZE_STEP, round_up(max_length, SIZE_STEP) + 1, SIZE_STEP)
-    return [Shape(min(size, max_length), min(num_rows, max(unit, max_tokens // size))) for size in sizes]
-
-
-def plan_shapes(totals: NDArray[np.int64], num_rows: int, max_length: int) -> list[Shape]:
-    """A few packed sizes that most batches of a run fill well, from the tokens of each of its batches."""
-    wanted = np.quantile(totals, (0.25, 0.6, 0.95, 1.0), method="higher")
-    sizes = sorted({round_up(size, SIZE_STEP) for size in wanted})
-    return [Shape(size, num_rows + size // max_length + 1) for size in sizes]
-
-
-def fitting_shape(shapes: Many[Shape], num_tokens: int) -> Shape:
-    """The smallest shape that holds so many tokens."""
-    return next(shape for shape in shapes if shape.tokens >= num_tokens)

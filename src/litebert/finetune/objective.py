@@ -16,18 +16,15 @@ from litebert.finetune.batches import Batch
 from litebert.model.heads import AnswerOutput, Model
 from litebert.tasks.features import IGNORE
 from litebert.tasks.task import Kind
+from litebert.train.device import send
 
 Tensors = dict[str, Tensor]
 
 
 def to_device(batch: Batch, device: torch.device) -> tuple[Tensors, Tensors]:
     """Inputs and targets as tensors; on a GPU without waiting for it."""
-
-    def copy(array: Any) -> Tensor:
-        tensor = torch.from_numpy(array)
-        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
-
-    return {k: copy(v) for k, v in batch.inputs.items()}, {k: copy(v) for k, v in batch.targets.items()}
+    inputs = {name: send(array, device) for name, array in batch.inputs.items()}
+    return inputs, {name: send(array, device) for name, array in batch.targets.items()}
 
 
 def run_model(model: Model, inputs: Tensors, max_length: int, **more: Any) -> Any:

@@ -15,11 +15,8 @@ import contextlib
 import dataclasses
 import json
 import math
-import platform
-import shlex
 import shutil
 import signal
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,24 +26,25 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-import litebert
 from litebert.config import to_dict
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import write_atomic
 from litebert.finetune.baselines import BASELINES_FILE, constant_scores
 from litebert.finetune.config import FREE_ON_RESUME, FinetuneConfig
 from litebert.finetune.finish import finish_run
+from litebert.finetune.meter import Meter
+from litebert.finetune.order import TrainingBatches
 from litebert.finetune.outputs import layout_for
 from litebert.finetune.results import Scores, goodness, read_scores
 from litebert.finetune.scoring import predict_split, score_split
-from litebert.finetune.setup import Data, TrainingBatches, make_model, make_optimizer, open_tokenizer, read_data
+from litebert.finetune.setup import Data, make_model, make_optimizer, open_tokenizer, read_data
 from litebert.finetune.steps import GraphStep, PlainStep
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
 from litebert.tasks.task import TaskData
 from litebert.train import checkpoint
 from litebert.train.device import Device, open_device, speed_up
-from litebert.train.folder import Resume, begin, check_config, check_folder, locked, write_facts
+from litebert.train.folder import Resume, begin, check_config, check_folder, describe_process, locked, write_facts
 from litebert.train.guard import Guard
 from litebert.train.log import MetricsLog
 from litebert.train.optimizer import clip_gradients, load_moments, moments
@@ -360,19 +358,9 @@ class Run:
 
     def facts(self) -> dict[str, Any]:
         """What run.json says about the run."""
-        hardware = {
-            "device": str(self.device.device),
-            "name": self.device.name,
-            "precision": self.device.precision,
-            "threads": torch.get_num_threads(),
-        }
         return {
             "kind": "finetune",
-            "litebert": litebert.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "command": shlex.join(["litebert", *sys.argv[1:]]),
-            "hardware": hardware,
+            **describe_process(self.device),
             "task": self.task.name,
             "metric": self.task.metrics[0],
             "parameters": sum(p.numel() for p in self.model.parameters()),
@@ -384,42 +372,3 @@ class Run:
             "tokens": self.tokens,
             "seconds": self.seconds,
         }
-
-
-class Meter:
-    """Averages the steps between two reports."""
-
-    def __init__(self, run: Run):
-        self.run = run
-        self._reset()
-
-    def _reset(self) -> None:
-        self._steps: list[tuple[float, float]] = []
-        self._norm, self._examples = 0.0, 0
-        self._tokens, self._since = self.run.tokens, self.run.seconds - self.run.evaluating
-
-    def add(self, loss: float, right: float, norm: float, examples: int) -> None:
-        """Count one step."""
-        self._steps.append((loss, right))
-        self._norm, self._examples = norm, self._examples + examples
-
-    def write(self) -> None:
-        """Write the means since the last report to the log and the screen."""
-        if not self._steps:
-            return
-        run = self.run
-        elapsed = max(run.seconds - run.evaluating - self._since, 1e-9)
-        values: dict[str, float] = {"loss": sum(loss for loss, _ in self._steps) / len(self._steps)}
-        if run.task.kind not in ("regression", "question-answering"):
-            values["train_accuracy"] = sum(right for _, right in self._steps) / len(self._steps)
-        values |= {
-            "lr": run.optimizer.param_groups[0]["lr"] / run.optimizer.param_groups[0]["lr_factor"],
-            "gradient_norm": self._norm,
-            "tokens": run.tokens,
-            "tokens_per_second": (run.tokens - self._tokens) / elapsed,
-            "examples_per_second": self._examples / elapsed,
-            "seconds": run.seconds,
-        }
-        run.log.write(run.step, values)
-        run.progress.update(run.step, values)
-        self._reset()

@@ -9,22 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from litebert.errors import ConfigError, DataError, did_you_mean
-from litebert.finetune.batches import (
-    SIZE_STEP,
-    Batch,
-    Layout,
-    Order,
-    Shape,
-    cut_micro_batches,
-    fitting_shape,
-    group_units,
-    make_batch,
-    pad_shapes,
-    plan_shapes,
-)
 from litebert.finetune.config import FinetuneConfig
 from litebert.finetune.groups import freeze, learning_groups
 from litebert.machine import usable_cpus
@@ -226,45 +212,3 @@ def make_optimizer(model: Model, config: FinetuneConfig, new: list[str]) -> Adam
         eps=optim.eps,
         bias_correction=optim.bias_correction,
     )
-
-
-class TrainingBatches:
-    """The batches of a run as functions of the step; once planned, they have few different shapes."""
-
-    def __init__(self, data: Data, config: FinetuneConfig, layout: Layout):
-        self.task, self.features, self.layout = data.task, data.train.features, layout
-        self.max_tokens, self.pad_id = config.micro_batch_tokens, data.tokenizer.pad_id
-        self.units = group_units(data.task, self.features)
-        self.order = Order(len(self.units), config.batch, config.seed)
-        self.lengths = [[len(self.features[i].ids) for i in unit] for unit in self.units]
-        self.shapes: list[Shape] = []
-
-    def step(self, step: int) -> list[Batch]:
-        """The micro-batches of a step."""
-        units = self.order.step(step)
-        micro = [[self.features[i] for unit in units[cut] for i in self.units[unit]] for cut in self._cuts(units)]
-        return [make_batch(self.task, m, self.layout, self.pad_id, self._shape_of(m)) for m in micro]
-
-    def plan(self, num_steps: int) -> None:
-        """Choose a few sizes that fit the batches of a whole run."""
-        unit = max(map(len, self.units))
-        rows = self.order.batch * unit
-        if self.layout == "padded":
-            self.shapes = pad_shapes(rows, unit, self.max_tokens, self.task.max_length)
-            return
-        tokens = np.array([sum(unit) for unit in self.lengths])
-        orders = (self.order.step(step) for step in range(num_steps))
-        totals = [int(tokens[units[cut]].sum()) for units in orders for cut in self._cuts(units, tokens)]
-        self.shapes = plan_shapes(np.array(totals), rows, self.task.max_length)
-
-    def _cuts(self, units: NDArray[np.int64], tokens: NDArray[np.int64] | None = None) -> list[slice]:
-        if tokens is not None and tokens[units].sum() <= self.max_tokens:  # the usual case, without a look at each
-            return [slice(0, len(units))]
-        multiple = SIZE_STEP if self.shapes else 1
-        return list(cut_micro_batches([self.lengths[unit] for unit in units], self.max_tokens, self.layout, multiple))
-
-    def _shape_of(self, sequences: list[Sequence]) -> Shape | None:
-        if not self.shapes:
-            return None
-        lengths = [len(sequence.ids) for sequence in sequences]
-        return fitting_shape(self.shapes, sum(lengths) if self.layout == "packed" else max(lengths))

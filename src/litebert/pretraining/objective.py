@@ -14,7 +14,7 @@ from torch import Tensor
 
 from litebert.model.heads import PretrainingModel, PretrainingOutput
 from litebert.pretraining.assembly import Batch
-from litebert.train.device import Device
+from litebert.train.device import Device, send
 
 IGNORED = -100
 
@@ -49,21 +49,14 @@ class Totals(NamedTuple):
 
 def to_device(batch: Batch, device: torch.device, max_length: int) -> Inputs:
     """Copy a batch; on a GPU without waiting for it."""
-
-    def copy(array: object, dtype: torch.dtype) -> Tensor:
-        tensor = torch.from_numpy(array)
-        if device.type == "cuda":
-            tensor = tensor.pin_memory()
-        return tensor.to(device, non_blocking=True).to(dtype)
-
     return Inputs(
-        copy(batch.tokens, torch.int64),
-        copy(batch.segments, torch.int64),
-        copy(batch.positions, torch.int64),
-        copy(batch.starts, torch.int32),
-        copy(batch.masked, torch.int64),
-        copy(batch.labels, torch.int64),
-        copy(batch.order, torch.int64),
+        send(batch.tokens, device).long(),
+        send(batch.segments, device).long(),
+        send(batch.positions, device).long(),
+        send(batch.starts, device),
+        send(batch.masked, device).long(),
+        send(batch.labels, device).long(),
+        send(batch.order, device).long(),
         max_length,
     )
 

@@ -15,10 +15,11 @@ import shutil
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from litebert.errors import ConfigError
 from litebert.machine import usable_cores
@@ -142,6 +143,12 @@ def default_threads(num_local: int = 1) -> int:
     """What OMP_NUM_THREADS says, or a process's share of the cores; torchrun's own OMP_NUM_THREADS=1 is not meant."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     return int(said) if num_local == 1 and said.isdigit() and int(said) else max(1, usable_cores() // num_local)
+
+
+def send(array: NDArray[Any], device: torch.device) -> Tensor:
+    """An array as a tensor on a device; on its way to a GPU nobody waits for it."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 @torch.no_grad()

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
+import shlex
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
+import litebert
 from litebert.config import build, read_yaml, to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import hold_lock, write_atomic
 from litebert.train import checkpoint
+from litebert.train.device import Device
 
 Resume = Literal["auto", "never", "must"]
 
@@ -56,6 +63,23 @@ def begin(folder: Path, config: Any, resuming: bool) -> None:
     if not resuming:
         (folder / "metrics.jsonl").unlink(missing_ok=True)
     write_atomic(folder / "config.yaml", write_yaml(config))
+
+
+def describe_process(device: Device, **hardware: Any) -> dict[str, Any]:
+    """Versions, command and hardware of this process, for run.json; `hardware` is what else is to be said of it."""
+    return {
+        "litebert": litebert.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "command": shlex.join(["litebert", *sys.argv[1:]]),
+        "hardware": {
+            "device": str(device.device),
+            "name": device.name,
+            "precision": device.precision,
+            "threads": torch.get_num_threads(),
+            **hardware,
+        },
+    }
 
 
 def write_facts(folder: Path, facts: dict[str, Any], completed: bool) -> None:
