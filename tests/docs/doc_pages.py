@@ -23,6 +23,8 @@ GENERATED = {"docs/cli.md", "docs/api.md"}
 RUNNABLE = ("python", "bash", "console", "yaml")
 # The files of a repository's root that people read. Anyone may add more; docs/ is taken whole.
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+# README.md in other languages: test_translations.py holds their commands equal, so they need not run again.
+TRANSLATIONS = sorted(ROOT.glob("README.*.md"))
 SHOWS_COMMAND = re.compile(r"(\$ )?(litebert|torchrun|\S*python) ")
 COMMENT = re.compile(r"<!-- (not run|run with): (.+?) -->")
 

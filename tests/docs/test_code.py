@@ -10,14 +10,27 @@ import shutil
 
 import pytest
 import yaml
-from doc_pages import GENERATED, PAGES, ROOT, RUNNABLE, SHOWS_COMMAND, Block, blocks, litebert_arguments, page_name
+from doc_pages import (
+    GENERATED,
+    PAGES,
+    ROOT,
+    RUNNABLE,
+    SHOWS_COMMAND,
+    TRANSLATIONS,
+    Block,
+    blocks,
+    litebert_arguments,
+    page_name,
+)
 
 from litebert.errors import LitebertError
 
 PAGES_WITH_CODE = [
     page
     for page in PAGES
-    if page_name(page) not in GENERATED and any(block.language in RUNNABLE for block in blocks(page))
+    if page_name(page) not in GENERATED
+    and page not in TRANSLATIONS
+    and any(block.language in RUNNABLE for block in blocks(page))
 ]
 
 
