@@ -57,6 +57,16 @@ class Recording:
     totals: Tensor
 
 
+def leave_recording(stream: torch.cuda.Stream) -> None:
+    """Make torch usable again after a recording that failed; graphs made before it must not be replayed any more.
+
+    It leaves its own stream current, and a generator that takes itself to be inside the recording: dropout would raise.
+    """
+    torch.cuda.set_stream(stream)
+    generator = torch.cuda.default_generators[stream.device.index]
+    generator.graphsafe_set_state(generator.clone_state())  # a copy of the numbers alone
+
+
 class GraphStep(PlainStep):
     """Replays one recorded graph per shape of a batch; where recording fails, steps are run plainly from then on."""
 
@@ -89,13 +99,18 @@ class GraphStep(PlainStep):
     def _try_to_record(self, batch: Batch) -> None:
         # Gradients of earlier micro-batches of this step must survive the warm-up.
         kept = [None if parameter.grad is None else parameter.grad.clone() for parameter in self.parameters]
+        stream = torch.cuda.current_stream(self.device.device) if self.device.is_cuda else None
         try:
             self._recordings[batch.shape] = self._record(batch)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:  # a kernel that waits for the device, or allocates outside of the graph
             self._records = False
-            self.problem = f"steps cannot be recorded here, so they are slower: {str(error).strip().splitlines()[0]}"
+            self._recordings.clear()
+            if stream is not None:
+                leave_recording(stream)
+            cause = error.__context__ or error  # the end of a broken recording raises once more
+            self.problem = f"steps cannot be recorded here, so they are slower: {str(cause).strip().splitlines()[0]}"
         for parameter, before in zip(self.parameters, kept, strict=True):
             if parameter.grad is not None:
                 parameter.grad.copy_(torch.zeros_like(parameter.grad) if before is None else before)
