@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 
-from litebert.errors import ConfigError, did_you_mean
+from litebert.errors import ConfigError, check_choice, did_you_mean
 
 T = TypeVar("T")
 
@@ -121,9 +121,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
             for word in ("on", "yes") if value else ("off", "no"):
                 if word in args:
                     return word
-        choices = ", ".join(str(choice) for choice in args)
-        hint_text = did_you_mean(str(value), [str(choice) for choice in args])
-        raise ConfigError(f"{where}: {value!r} is not one of: {choices}{hint_text}")
+        check_choice(where, value, args)
     if dataclasses.is_dataclass(hint):
         return value if isinstance(value, typing.cast(type, hint)) else build(typing.cast(type, hint), value, where)
     if origin in (tuple, list, Sequence):

@@ -37,6 +37,14 @@ class MissingExtraError(LitebertError, ImportError):
         super().__init__(f'{what} needs an optional part: pip install "litebert[{extra}]"')
 
 
+def check_choice(name: str, value: object, known: Iterable[object], kind: type[LitebertError] = ConfigError) -> None:
+    """Refuse what is not among the known: "--to: 'onix' is not one of: onnx, torch-export; did you mean 'onnx'?"."""
+    known = list(known)
+    if value not in known:
+        names = [str(choice) for choice in known]
+        raise kind(f"{name}: {value!r} is not one of: {', '.join(names)}{did_you_mean(str(value), names)}")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for a mistyped name: 'albert-bse' -> "; did you mean 'albert-base'?" ('' if nothing is near)."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)

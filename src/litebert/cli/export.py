@@ -10,7 +10,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_files, check_models
-from litebert.errors import ConfigError, did_you_mean
+from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
     from litebert.export.folder import ExportedFile, ExportReport
@@ -37,8 +37,7 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Write a model as ONNX or torch.export files, checked against torch before anything is kept."""
-    if to not in KINDS:
-        raise ConfigError(f"--to: {to!r} is not one of: {', '.join(KINDS)}{did_you_mean(to, KINDS)}")
+    check_choice("--to", to, KINDS)
     check_models(model)
     check_files(check_data)
     target = out or _beside(model, to)

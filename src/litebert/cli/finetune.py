@@ -9,7 +9,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_data, check_files
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, check_choice
 
 
 @app.command()
@@ -47,8 +47,7 @@ def finetune(
     if show_recipes:
         _print_recipes()
         return
-    if resume not in ("auto", "never", "must"):
-        raise ConfigError(f"--resume: {resume!r} is not one of: auto, never, must")
+    check_choice("--resume", resume, ("auto", "never", "must"))
     if task is None and config is None:
         raise ConfigError(
             "--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: classification, "

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from litebert.cli import app
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, check_choice
 
 
 @app.command()
@@ -32,8 +32,7 @@ def pretrain(
         return
     if config is None:
         raise ConfigError("name a YAML file or a preset; litebert pretrain --list shows the presets")
-    if resume not in ("auto", "never", "must"):
-        raise ConfigError(f"--resume: {resume!r} is not one of: auto, never, must")
+    check_choice("--resume", resume, ("auto", "never", "must"))
     from litebert.pretraining.config import load_run_config
 
     run_config = load_run_config(config, settings or [])

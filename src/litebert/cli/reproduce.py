@@ -11,7 +11,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_files
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
     from litebert.reproduce.budget import Options
@@ -55,8 +55,7 @@ def reproduce(
         return
     if not tables:
         raise ConfigError("name a table, such as table5; litebert reproduce --list shows all")
-    if form not in ("screen", "markdown", "latex", "json"):
-        raise ConfigError(f"--format: {form!r} is not one of: screen, markdown, latex, json")
+    check_choice("--format", form, ("screen", "markdown", "latex", "json"))
     from litebert.reproduce.scale import load_scale
     from litebert.reproduce.table import NAMES, load_table
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from litebert.errors import ConfigError, DataError, MissingExtraError, did_you_mean
+from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
 from litebert.ladder.choices import choose_by_similarity, choose_by_window
 from litebert.ladder.encoders import WORDS, make_encoder
@@ -117,8 +117,7 @@ def check_kinds(kinds: Sequence[str], task_kind: Kind) -> tuple[list[str], list[
     """["all"] -> all that apply and are installed, in the ladder's order; and what is to be said about the others."""
     possible = APPLICABLE[task_kind]
     for kind in kinds:
-        if kind not in (*KINDS, "all"):
-            raise ConfigError(f"--kind: {kind!r} is not one of: {', '.join(KINDS)}, all{did_you_mean(kind, KINDS)}")
+        check_choice("--kind", kind, (*KINDS, "all"))
         if kind != "all" and kind not in possible:
             raise ConfigError(f"--kind {kind}: means nothing for {task_kind}; there are {', '.join(possible)}")
     wanted = [kind for kind in possible if kind in kinds or "all" in kinds]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from litebert.errors import CheckpointError, ConfigError
+from litebert.errors import CheckpointError, check_choice
 from litebert.files import staged_folder
 from litebert.model.folder import CONFIG_FILE, find_folder, is_google
 from litebert.model.hub import LoadReport, load_model_and_report, save_model
@@ -49,8 +49,7 @@ def convert_model(
 ) -> Conversion:
     """Read a model folder, a TensorFlow checkpoint (folder, prefix or file) or a Hub name; write a model folder."""
     target = Path(target)
-    if dtype not in DTYPES:
-        raise ConfigError(f"--dtype: {dtype!r} is not one of: {', '.join(DTYPES)}")
+    check_choice("--dtype", dtype, DTYPES)
     if (target / CONFIG_FILE).exists() and not overwrite:
         raise CheckpointError(f"{target}: holds a model already; --overwrite replaces it")
     model, report = load_model_and_report(source, head)

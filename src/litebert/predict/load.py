@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from litebert.errors import ConfigError, LitebertError
+from litebert.errors import LitebertError, check_choice
 from litebert.model.folder import find_folder, load_config
 from litebert.model.hub import load_model
 from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, read_manifest, weight_files
@@ -33,8 +33,7 @@ def load_parts(
     tokenizer, task = Tokenizer.load(folder), load_task(folder)
     if runtime == "auto":
         return open_fastest(folder, device, threads, max_tokens), tokenizer, task
-    if runtime not in RUNTIMES:
-        raise ConfigError(f"runtime: {runtime!r} is not one of: auto, {', '.join(RUNTIMES)}")
+    check_choice("runtime", runtime, ("auto", *RUNTIMES))
     precision = RUNTIMES[runtime]
     if precision is None:
         return open_torch(folder, device, threads, max_tokens), tokenizer, task

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.errors import CheckpointError, ConfigError, InputError
+from litebert.errors import CheckpointError, ConfigError, InputError, check_choice
 from litebert.extras import require
 from litebert.model.folder import load_config
 from litebert.predict.batching import plan_padded
@@ -154,8 +154,7 @@ def _source(name: str) -> str:
 
 
 def _pick_precision(folder: Path, manifest: Manifest, wanted: Precision) -> Literal["fp32", "int8"]:
-    if wanted not in ("auto", "fp32", "int8"):
-        raise ConfigError(f"precision: {wanted!r} is not one of: auto, fp32, int8")
+    check_choice("precision", wanted, get_args(Precision))
     if wanted != "auto":
         return wanted
     there = ONNX_FILES["int8"] in manifest.files and (folder / ONNX_FILES["int8"]).is_file()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from litebert.errors import InputError
+from litebert.errors import InputError, check_choice
 from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Entity, TaggedWord, Tagging
@@ -26,8 +26,7 @@ _SPACED = re.compile(r"\S+")
 def tag(inputs: Inputs, task: Task, text: str, split: str = "words") -> Steps[Tagging]:
     """The tag of each word; `split` "spaces" takes the text for words that are already apart."""
     check_text(text)
-    if split not in ("words", "spaces"):
-        raise InputError(f"split: {split!r} is not one of: words, spaces")
+    check_choice("split", split, ("words", "spaces"), InputError)
     spans = [match.span() for match in (_WORD if split == "words" else _SPACED).finditer(text)]
     windows = tag_windows(inputs.tokenizer, [text[begin:end] for begin, end in spans], inputs.max_length)
     if not any((window.words >= 0).any() for window in windows if window.words is not None):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from litebert.errors import InputError
+from litebert.errors import InputError, check_choice
 from litebert.predict.inputs import Inputs, check_count
 from litebert.predict.job import Steps
 from litebert.predict.results import Attention, Classification, Embedding
@@ -24,8 +24,7 @@ def embed(inputs: Inputs, text: str, pooling: str = "mean", normalize: bool = Fa
 
     A text longer than the model takes is read in windows of even size, and the vector is their mean.
     """
-    if pooling not in POOLINGS:
-        raise InputError(f"pooling: {pooling!r} is not one of: {', '.join(POOLINGS)}")
+    check_choice("pooling", pooling, POOLINGS, InputError)
     name = POOLINGS[pooling]
     ids = inputs.encode(text)
     requests = [inputs.request(window, want=(name,)) for window in inputs.windows(ids)]

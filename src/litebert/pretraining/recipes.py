@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from litebert.config import build, to_dict
-from litebert.errors import ConfigError, did_you_mean
+from litebert.errors import ConfigError, check_choice
 
 Objective = Literal["sop", "nsp", "none"]
 
@@ -124,6 +124,5 @@ RECIPES = {"paper": PAPER, "google": GOOGLE}
 
 def named_recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe by name, with single fields changed: named_recipe("paper", {"objective": "nsp"})."""
-    if name not in RECIPES:
-        raise ConfigError(f"recipe {name!r} is not one of: {', '.join(RECIPES)}{did_you_mean(name, RECIPES)}")
+    check_choice("recipe", name, RECIPES)
     return build(Recipe, {**to_dict(RECIPES[name]), **(overrides or {})})

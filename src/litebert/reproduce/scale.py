@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from litebert.config import build, merge, override, to_dict
-from litebert.errors import ConfigError, did_you_mean
+from litebert.errors import ConfigError, check_choice
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.reproduce.table import Row
@@ -134,8 +134,7 @@ def load_scales() -> Mapping[str, Scale]:
 def load_scale(name: str) -> Scale:
     """One scale by name."""
     scales = load_scales()
-    if name not in scales:
-        raise ConfigError(f"--scale: {name!r} is not one of: {', '.join(scales)}{did_you_mean(name, scales)}")
+    check_choice("--scale", name, scales)
     return scales[name]
 
 

@@ -23,10 +23,10 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import litebert
-from litebert.errors import DataError, InputError, did_you_mean
+from litebert.errors import DataError, InputError, check_choice
 from litebert.files import file_sha256, hold_lock, write_atomic
 from litebert.machine import usable_cpus
 from litebert.text.compressed import STDIN
@@ -483,12 +483,9 @@ def _writing(out: Path) -> Iterator[None]:
 
 
 def _check_choices(options: BuildOptions, workers: int, on_error: str, engine: str) -> None:
-    choices = {"format": ("auto", *FORMATS), "on_error": ("stop", "skip"), "engine": ("local", "ray")}
-    given = {"format": options.format, "on_error": on_error, "engine": engine}
-    for name, value in given.items():
-        if value not in choices[name]:
-            known = ", ".join(choices[name])
-            raise InputError(f"{name}: {value!r} is not one of: {known}{did_you_mean(value, choices[name])}")
+    check_choice("format", options.format, ("auto", *FORMATS), InputError)
+    check_choice("on_error", on_error, get_args(OnError), InputError)
+    check_choice("engine", engine, get_args(Engine), InputError)
     if workers < 0:
         raise InputError(f"workers: {workers} cannot be; 0 means one per core")
     split_sentences("", options.language)  # complains about an unknown language

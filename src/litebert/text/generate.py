@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
-from litebert.errors import InputError, did_you_mean
+from litebert.errors import InputError, check_choice, did_you_mean
 
 Split = Literal["train", "held-out"]
 T = TypeVar("T")
@@ -69,8 +69,7 @@ def generate_documents(
     `excerpts` begin and end anywhere, for pretraining: whole stories are all cut into pairs at the same steps, so that
     a model can learn which steps come first in a pair, instead of which step comes before which.
     """
-    if split not in get_args(Split):
-        raise InputError(f"split: {split!r} is not one of: train, held-out{did_you_mean(split, get_args(Split))}")
+    check_choice("split", split, get_args(Split), InputError)
     if num < 0:
         raise InputError(f"num: the number of documents cannot be negative, got {num}")
     for kind in kinds:

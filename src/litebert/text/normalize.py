@@ -22,7 +22,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.errors import ConfigError, did_you_mean
+from litebert.errors import ConfigError, check_choice
 
 Rule = Literal["google", "multilingual", "none"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -49,10 +49,7 @@ class Normalization:
     strip_accents: bool = True
 
     def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise ConfigError(
-                f"normalization {self.rule!r} is not one of: {', '.join(RULES)}{did_you_mean(self.rule, RULES)}"
-            )
+        check_choice("normalization", self.rule, RULES)
         if self.rule == "none" and self.lower:
             raise ConfigError("normalization 'none' changes nothing; to lower-case, take 'multilingual'")
 

@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from litebert.errors import InputError, did_you_mean
+from litebert.errors import InputError, check_choice
 
 # Full-width and other terminators end a sentence by themselves; . ! ? … depend on what follows.
 _STRONG = "。！？｡．؟۔।॥։።፧။។៕༎‼⁇⁈⁉"
@@ -477,11 +477,7 @@ class _Rules(NamedTuple):
 
 @lru_cache
 def _rules(language: str) -> _Rules:
-    if language not in _LANGUAGES:
-        raise InputError(
-            f"language: {language!r} is not one of: {', '.join(_LANGUAGES)}{did_you_mean(language, _LANGUAGES)}; "
-            'take "auto" for any other language'
-        )
+    check_choice('language ("auto" for all others)', language, _LANGUAGES, InputError)
     # English abbreviations and starters are known everywhere: names and titles travel.
     names = list(_ABBREVIATIONS) if language == "auto" else ["en", *({language} & _ABBREVIATIONS.keys())]
 

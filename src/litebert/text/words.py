@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.errors import ConfigError, did_you_mean
+from litebert.errors import check_choice
 
 STYLES = ("google", "spaces")
 SPACE = "▁"
@@ -46,8 +46,7 @@ _SPACELESS = (
 
 def find_word_starts(pieces: Sequence[str], style: str, wordpiece: bool = False) -> NDArray[np.bool_]:
     """For each piece, whether it begins a word."""
-    if style not in STYLES:
-        raise ConfigError(f"word style {style!r} is not one of: {', '.join(STYLES)}{did_you_mean(style, STYLES)}")
+    check_choice("word style", style, STYLES)
     if wordpiece:
         starts = _starts_google_wordpiece if style == "google" else _starts_spaces_wordpiece
     else:
