@@ -24,7 +24,8 @@ import litebert
 from litebert.cli import list_commands, main
 from litebert.default import FOLDER
 from litebert.extras import EXTRAS
-from litebert.predict.exported import Manifest, checksum
+from litebert.files import file_sha256
+from litebert.predict.exported import Manifest
 
 TINY = (
     "model={preset: albert-tiny, embedding_size: 16, hidden_size: 32, intermediate_size: 64, num_attention_heads: 2}",
@@ -150,7 +151,7 @@ def walk_prediction(walk: Walk) -> None:
     # Sent by somebody else; what is in the file does not matter before onnxruntime is there.
     sent = Path(shutil.copytree("run/model", "sent"))
     (sent / "model.onnx").write_bytes(b"")
-    Manifest("pretraining", (), (), {"model.onnx": checksum(sent / "model.onnx")}, {}).write(sent)
+    Manifest("pretraining", (), (), {"model.onnx": file_sha256(sent / "model.onnx")}, {}).write(sent)
     walk.needs("onnx", "predict", "fill-mask", "[MASK]", "--model", "sent", "--runtime", "onnx")
     walk.needs("serve", "serve", "run/model", "--port", "0")
 

@@ -190,11 +190,11 @@ def test_a_file_that_is_gone(copy):
 
 
 def test_a_file_that_is_no_onnx_although_its_checksum_fits(copy):
-    from litebert.predict.exported import checksum
+    from litebert.files import file_sha256
 
     (copy / "model.onnx").write_bytes(b"not a graph")
     data = json.loads((copy / "export.json").read_text())
-    data["files"]["model.onnx"] = checksum(copy / "model.onnx")
+    data["files"]["model.onnx"] = file_sha256(copy / "model.onnx")
     (copy / "export.json").write_text(json.dumps(data))
     with pytest.raises(CheckpointError, match="cannot open it"):
         OnnxRuntime(copy, precision="fp32")

@@ -86,7 +86,7 @@ def _score_model(source: str, evaluation: Batches, count: int, pieces: Tokenizer
     if model.config.max_position_embeddings < LENGTH:
         raise ConfigError(f"{source}: takes {model.config.max_position_embeddings} tokens, {LENGTH} are scored")
     scores = evaluate_batches(model.to(device.device), evaluation, count, device)
-    what = f"a model of {sum(p.numel() for p in model.parameters()):,} parameters"
+    what = f"a model of {model.num_parameters:,} parameters"
     return _rung(source, what, scores.mlm_accuracy, scores.sentence_accuracy)
 
 

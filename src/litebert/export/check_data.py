@@ -67,7 +67,7 @@ def read_check_data(path: Path, folder: Path) -> CheckData:
     task = replace(task, max_length=min(task.max_length, longest))
     examples = _read_examples(path, task)
     features = make_features(task, examples, tokenizer)
-    requests = [Request(f.ids, f.segments, want, outside=_outside(f)) for f in features]
+    requests = [Request(f.ids, f.segments, want, outside=f.outside) for f in features]
     return CheckData(requests, runtime.run(requests), task, examples, features)
 
 
@@ -100,11 +100,3 @@ def _text_requests(
     if not requests:
         raise DataError(f"{path}: holds no text; one text per line is expected, a tab between the two of a pair")
     return requests[:MOST_EXAMPLES]
-
-
-def _outside(feature: Feature) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
-    if feature.inside is None:
-        return None
-    outside = ~feature.inside
-    outside[0] = False  # [CLS] is where "no answer" points
-    return outside

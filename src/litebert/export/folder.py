@@ -93,11 +93,6 @@ def is_foreign(name: str) -> bool:
     return name not in ours and not name.startswith(tuple(ONNX_FILES.values()))
 
 
-def count_parameters(model: Model) -> int:
-    """Numbers in a model, each counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def versions(*packages: str) -> dict[str, str]:
     """The versions of what wrote a file."""
     return {

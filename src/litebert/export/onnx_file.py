@@ -15,7 +15,6 @@ from litebert.export.folder import (
     ExportedFile,
     ExportReport,
     copy_companions,
-    count_parameters,
     is_foreign,
     open_source,
     versions,
@@ -24,8 +23,8 @@ from litebert.export.head_graph import build_onnx
 from litebert.export.reference import Reference
 from litebert.export.smooth import input_peaks
 from litebert.extras import require
-from litebert.files import staged_folder
-from litebert.predict.exported import ONNX_FILES, Manifest, checksum, source_checksums
+from litebert.files import file_sha256, staged_folder
+from litebert.predict.exported import ONNX_FILES, Manifest, source_checksums
 from litebert.predict.onnx_runtime import OnnxRuntime
 
 # protobuf reads no file above 2 GiB; larger weights lie beside the graph.
@@ -64,7 +63,7 @@ def export_onnx(
             head=model.head,
             inputs=tuple(entry.name for entry in graph.input),
             outputs=tuple(entry.name for entry in graph.output),
-            files={path.name: checksum(path) for path in sorted(staging.glob("model*.onnx*"))},
+            files={path.name: file_sha256(path) for path in sorted(staging.glob("model*.onnx*"))},
             versions=versions("onnx", "onnxruntime"),
             source=source_checksums(folder),
         )
@@ -82,7 +81,7 @@ def export_onnx(
             files.append(_describe(proto, staging, ONNX_FILES[precision], check, data_check))
         checks = {file.name: file.as_dict() for file in files}
         Manifest(**{**manifest.__dict__, "checks": checks}).write(staging)
-    return ExportReport(str(target), model.head, count_parameters(model), files)
+    return ExportReport(str(target), model.head, model.num_parameters, files)
 
 
 def _save(onnx: Any, proto: Any, path: Path) -> None:

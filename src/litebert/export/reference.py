@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from litebert.model.heads import Model
-from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request, named_outputs
+from litebert.model.heads import Model, named_outputs
+from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request
 
 INPUTS = ("input_ids", "attention_mask", "segment_ids")
 # The input that a head has beside the encoder's.

@@ -15,17 +15,16 @@ from litebert.export.folder import (
     ExportedFile,
     ExportReport,
     copy_companions,
-    count_parameters,
     is_foreign,
     open_source,
     versions,
 )
 from litebert.export.head_graph import BEAM
 from litebert.export.reference import INPUTS, OWN_INPUT, NamedModel
-from litebert.files import staged_folder
+from litebert.files import file_sha256, staged_folder
 from litebert.model.heads import Model
 from litebert.model.verify import Difference
-from litebert.predict.exported import TORCH_FILE, Manifest, checksum
+from litebert.predict.exported import TORCH_FILE, Manifest
 
 
 def export_torch(source: Path | str, target: Path | str, *, overwrite: bool = False) -> ExportReport:
@@ -57,11 +56,11 @@ def export_torch(source: Path | str, target: Path | str, *, overwrite: bool = Fa
             head=model.head,
             inputs=names,
             outputs=outputs,
-            files={TORCH_FILE: checksum(staging / TORCH_FILE)},
+            files={TORCH_FILE: file_sha256(staging / TORCH_FILE)},
             versions=versions(),
             checks={TORCH_FILE: file.as_dict()},
         ).write(staging)
-    return ExportReport(str(target), model.head, count_parameters(model), [file])
+    return ExportReport(str(target), model.head, model.num_parameters, [file])
 
 
 def _example(model: Model, batch: int, length: int) -> list[Tensor]:

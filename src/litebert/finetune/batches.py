@@ -57,7 +57,8 @@ def make_batch(
         inputs, rows, first, num_rows = _pad(sequences, lengths, pad_id, shape)
     targets: Arrays = {"rows": rows}
     if head_of(task) == "answer":
-        inputs["outside"] = _spread(sequences, inputs["input_ids"].shape, first, _outside, fill=1, dtype=np.int64)
+        places = inputs["input_ids"].shape
+        inputs["outside"] = _spread(sequences, places, first, lambda s: s.outside, fill=1, dtype=np.int64)
     count = 0
     if sequences[0].target is not None:
         made, count = _targets(task, sequences, inputs, first, num_rows)
@@ -141,14 +142,6 @@ def _fill(size: int, values: Any, rest: float = IGNORE, dtype: Any = np.int64) -
     filled = np.full(size, rest, dtype)
     filled[: len(values)] = values
     return filled
-
-
-def _outside(sequence: Sequence) -> NDArray[Any]:
-    """1 where no answer can lie: everything but the context and [CLS]."""
-    assert sequence.inside is not None
-    outside = ~sequence.inside
-    outside[0] = False
-    return outside
 
 
 def _spread(

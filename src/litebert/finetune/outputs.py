@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from litebert.finetune.batches import Layout, Shape, make_batch
 from litebert.finetune.objective import run_model, to_device
-from litebert.model.heads import AnswerOutput, Model
+from litebert.model.heads import Model, named_outputs
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task
-from litebert.train.device import Device
+from litebert.train.device import Device, fetch
 
 Outputs = dict[str, NDArray[Any]]
 EVAL_TOKENS = 16_384  # at a time on a GPU; a CPU gains nothing from more than its caches hold
@@ -49,7 +49,7 @@ def run_sequences(
         inputs, _ = to_device(batch, device.device)
         with device.autocast():
             output = run_model(model, inputs, batch.max_length)
-        named = {name: _numpy(value) for name, value in _named(model.head, output).items()}
+        named = {name: fetch(value) for name, value in _named(model.head, output).items()}
         first = batch.inputs["starts"] if layout == "packed" else np.arange(len(chosen)) * inputs["input_ids"].shape[1]
         for row, (number, sequence) in enumerate(zip(numbers, chosen, strict=True)):
             tokens = slice(int(first[row]), int(first[row]) + len(sequence.ids))
@@ -74,24 +74,9 @@ def _cut(sequences: Many[Sequence], max_tokens: int, padded_length: int) -> Iter
 
 def _named(head: str, output: Any) -> dict[str, torch.Tensor]:
     """Outputs by name; what is per token is flat, [T] or [B * S]."""
-    if isinstance(output, AnswerOutput):
-        assert output.start_index is not None
-        assert output.start_log_prob is not None
-        assert output.end_index is not None
-        return {
-            "start_index": output.start_index,
-            "start_log_prob": output.start_log_prob,
-            "end_index": output.end_index,
-            "end_log_prob": output.end,
-            "answerable": output.answerable,
-        }
+    named = named_outputs(head, output)
     if head == "span":
-        return {"start": output[0].flatten(), "end": output[1].flatten()}
+        return {name: logits.flatten() for name, logits in named.items()}
     if head == "token-classification":
-        return {"logits": output.flatten(0, -2)}
-    return {"logits": output[:, 0] if head == "multiple-choice" else output}
-
-
-def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = (tensor.float() if tensor.is_floating_point() else tensor).cpu().numpy()
-    return array
+        return {"logits": named["logits"].flatten(0, -2)}
+    return named

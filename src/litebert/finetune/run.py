@@ -363,7 +363,7 @@ class Run:
             **describe_process(self.device),
             "task": self.task.name,
             "metric": self.task.metrics[0],
-            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "parameters": self.model.num_parameters,
             "learning_parameters": sum(p.numel() for p in self.parameters),
             "train_examples": len(self.data.train.examples),
             "steps": self.step,

@@ -56,7 +56,7 @@ def convert_model(
     save_model(model, target, DTYPES[dtype])
     folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)
     copied = _copy_tokenizer(folder, target)
-    return Conversion(model.head, sum(p.numel() for p in model.parameters()), report, copied)
+    return Conversion(model.head, model.num_parameters, report, copied)
 
 
 def _copy_tokenizer(source: Path, target: Path) -> list[str]:

@@ -32,6 +32,11 @@ class Model(nn.Module):
         output: EncoderOutput = self.encoder(input_ids, **inputs)
         return output
 
+    @property
+    def num_parameters(self) -> int:
+        """Numbers in the model, each counted once however often it is applied."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
 
 class EncoderModel(Model):
     """The bare encoder with its pooler: hidden states and pooled output."""
@@ -270,6 +275,28 @@ def _exclude(logits: Tensor, outside: Tensor | None) -> Tensor:
         return logits
     outside = outside.to(logits.dtype)
     return logits * (1 - outside) - 1e30 * outside
+
+
+def named_outputs(head: str, output: Any) -> dict[str, Tensor]:
+    """What a head gives, by the names that all of litebert uses: logits, masked_lm, sentence, start, end, ..."""
+    named: dict[str, Tensor | None]
+    if isinstance(output, EncoderOutput):
+        named = {"hidden": output.hidden, "pooled": output.pooled}
+    elif isinstance(output, PretrainingOutput):
+        named = {"masked_lm": output.masked_lm, "sentence": output.sentence}
+    elif isinstance(output, AnswerOutput):
+        named = {
+            "start_index": output.start_index,
+            "start_log_prob": output.start_log_prob,
+            "end_index": output.end_index,
+            "end_log_prob": output.end,
+            "answerable": output.answerable,
+        }
+    elif head == "span":
+        named = {"start": output[0], "end": output[1]}
+    else:
+        named = {"logits": output.squeeze(-1) if head == "multiple-choice" else output}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
 def initialize_heads(model: Model) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import CheckpointError
+from litebert.files import file_sha256
 from litebert.model.folder import CONFIG_FILE
 from litebert.model.heads import MODELS
 
@@ -46,7 +46,7 @@ class Manifest:
             raise CheckpointError(f"{folder}: holds no {name}; there is: {', '.join(there) or 'none of its files'}")
         parts = [name, *(other for other in self.files if other.startswith(f"{name}."))]  # large weights lie beside
         for part in parts:
-            if not (folder / part).is_file() or checksum(folder / part) != self.files[part]:
+            if not (folder / part).is_file() or file_sha256(folder / part) != self.files[part]:
                 raise CheckpointError(
                     f"{folder / part}: damaged: its checksum is not that of {MANIFEST_FILE}; export it again"
                 )
@@ -82,10 +82,4 @@ def weight_files(folder: Path) -> list[Path]:
 
 def source_checksums(folder: Path) -> dict[str, str]:
     """The SHA-256 of all that decides what a model folder computes."""
-    return {path.name: checksum(path) for path in (folder / CONFIG_FILE, *weight_files(folder))}
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {path.name: file_sha256(path) for path in (folder / CONFIG_FILE, *weight_files(folder))}

@@ -8,7 +8,7 @@ from litebert.predict.job import Steps
 from litebert.predict.results import Answer, AnswerSpan
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
 from litebert.predict.scores import sigmoid
-from litebert.tasks.features import Sequence, question_windows
+from litebert.tasks.features import question_windows
 from litebert.tasks.spans import best_spans
 from litebert.tasks.task import Task, head_of
 
@@ -32,7 +32,7 @@ def answer(
     if not any(window.inside is not None and window.inside.any() for window in windows):
         raise InputError("context: holds nothing that the vocabulary can read")
     want = HEAD_OUTPUTS[head_of(task)]
-    outputs = yield [_request(window, want) for window in windows]
+    outputs = yield [Request(each.ids, each.segments, want, outside=each.outside) for each in windows]
     found = best_spans(windows, outputs, context, n_best=max(N_BEST, top), max_answer=task.max_answer)
     candidates = tuple(
         AnswerSpan(span.text, span.start, span.end, probability, span.score)
@@ -46,10 +46,3 @@ def answer(
             return Answer("", None, None, no_answer, no_answer, candidates[:top])
     best = candidates[0]
     return Answer(best.text, best.start, best.end, best.probability, no_answer, candidates[:top])
-
-
-def _request(window: Sequence, want: frozenset[str]) -> Request:
-    assert window.inside is not None
-    outside = ~window.inside
-    outside[0] = False  # [CLS] is where "no answer" points
-    return Request(window.ids, window.segments, want, outside=outside)

@@ -22,12 +22,12 @@ from torch import Tensor
 
 from litebert.errors import InputError
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder, EncoderOutput
-from litebert.model.heads import AnswerOutput, Model, PretrainingOutput
+from litebert.model.encoder import Encoder
+from litebert.model.heads import Model, named_outputs
 from litebert.predict.batching import plan_packed
 from litebert.predict.fused import FusedEncoder
 from litebert.predict.graphs import GraphedEncoder
-from litebert.train.device import Device
+from litebert.train.device import Device, fetch
 
 Outputs = dict[str, NDArray[Any]]
 
@@ -153,7 +153,7 @@ class TorchRuntime:
             rows = self._tensor(np.repeat(np.arange(len(requests)), lengths))
             sums = hidden.new_zeros(len(requests), hidden.shape[1], dtype=torch.float32)
             named["mean"] = sums.index_add_(0, rows, hidden.float()) / self._tensor(lengths)[:, None]
-        arrays = {name: _numpy(named[name]) for name in wanted}
+        arrays = {name: fetch(named[name]) for name in wanted}
         return _split(arrays, requests, starts, by_token=self.head == "token-classification")
 
     def _head_inputs(self, requests: Sequence[Request], starts: NDArray[np.int64]) -> dict[str, Tensor | int]:
@@ -170,7 +170,7 @@ class TorchRuntime:
         """The maps of one sequence, by the plain encoder: the fast kernels never write them down."""
         ids, segments = (self._tensor(x.astype(np.int64))[None] for x in (request.ids, self._segments(request)))
         maps = self.encoder.plain(ids, segment_ids=segments, output_attentions=True).attentions
-        return _numpy(torch.cat(maps))  # [L, A, S, S]
+        return fetch(torch.cat(maps))  # [L, A, S, S]
 
     def _check(self, request: Request) -> None:
         """Refuse what would end in an index error, or on a GPU in a dead process."""
@@ -194,28 +194,6 @@ def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
     return FusedEncoder(encoder, compiled=device.compile)
 
 
-def named_outputs(head: str, output: Any) -> dict[str, Tensor]:
-    """What a head gives, by name."""
-    named: dict[str, Tensor | None]
-    if isinstance(output, EncoderOutput):
-        named = {"hidden": output.hidden, "pooled": output.pooled}
-    elif isinstance(output, PretrainingOutput):
-        named = {"masked_lm": output.masked_lm, "sentence": output.sentence}
-    elif isinstance(output, AnswerOutput):
-        named = {
-            "start_index": output.start_index,
-            "start_log_prob": output.start_log_prob,
-            "end_index": output.end_index,
-            "end_log_prob": output.end,
-            "answerable": output.answerable,
-        }
-    elif head == "span":
-        named = {"start": output[0], "end": output[1]}
-    else:
-        named = {"logits": output.squeeze(-1) if head == "multiple-choice" else output}
-    return {name: tensor for name, tensor in named.items() if tensor is not None}
-
-
 def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:
     """The arrays of a batch, cut into what each request wanted."""
     per_token = {"hidden", "start", "end", *(("logits",) if by_token else ())}
@@ -234,7 +212,3 @@ def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int6
         predicted += num_positions
         results.append(output)
     return results
-
-
-def _numpy(tensor: Tensor) -> NDArray[Any]:
-    return (tensor.float() if tensor.is_floating_point() else tensor).cpu().numpy()

@@ -426,7 +426,7 @@ class Run:
     def _facts(self) -> dict[str, Any]:
         return {
             **describe_process(self.device, processes=self.world.size, peak_flops=self.peak),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "parameters": self.model.num_parameters,
             "backbone_parameters": count_parameters(self.config.model).total,
             "objective": self.config.recipe.objective,
             "steps": self.step,

@@ -50,6 +50,15 @@ class Sequence:
     inside: NDArray[np.bool_] | None = None  # question answering: a token of the context
     max_context: NDArray[np.bool_] | None = None  # question answering: no other window sees this token better
 
+    @property
+    def outside(self) -> NDArray[np.bool_] | None:
+        """Where no answer can lie: everything but the context and [CLS], which stands for "no answer"."""
+        if self.inside is None:
+            return None
+        outside = ~self.inside
+        outside[0] = False
+        return outside
+
 
 def make_features(task: Task, examples: Many[Example], tokenizer: Tokenizer, num_threads: int = 1) -> list[Sequence]:
     """All sequences of a split, in the order of its examples."""

@@ -151,6 +151,12 @@ def send(array: NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
+def fetch(tensor: Tensor) -> NDArray[Any]:
+    """A tensor as an array: half precision as float32."""
+    array: NDArray[Any] = (tensor.float() if tensor.is_floating_point() else tensor).cpu().numpy()
+    return array
+
+
 @torch.no_grad()
 def measure_peak(device: Device, seconds: float = 0.5) -> float:
     """FLOP/s of a large matrix product on this device now: the ceiling that a share of peak refers to.
