@@ -20,8 +20,8 @@ import torch
 
 from litebert.files import write_atomic
 from litebert.finetune.config import finetune_config
-from litebert.finetune.results import show_interval, show_value
-from litebert.finetune.study import Setting, run_study, show_spread
+from litebert.finetune.results import Scores, show_interval, show_spread, show_value
+from litebert.finetune.study import Setting, run_study
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
@@ -118,18 +118,22 @@ def measure(arguments: argparse.Namespace, task: str, name: str, model: str) -> 
 
 
 def show_setting(setting: Setting, metric: str) -> str:
-    """The median with its interval, and the spread over seeds: "91.3 (89.5 – 93.0), ± 0.21"."""
-    assert setting.middle is not None
-    interval = show_interval(setting.middle.result.scores.deciding, metric)
-    spread = f", ± {show_spread(setting, metric)}" if len(setting.members) > 1 else ""
+    """The median with the interval of the middle run, and the spread over seeds: "91.3 (89.5 – 93.0), ± 0.21"."""
+    interval = show_interval(middle_of(setting).deciding, metric)
+    spread = f", ± {show_spread(setting.spread, metric)}" if len(setting.values) > 1 else ""
     return f"{show_value(setting.median, metric)} ({interval}){spread}"
 
 
 def others(setting: Setting, metric: str) -> dict[str, str]:
-    """The further scores of the median run."""
-    assert setting.middle is not None
-    first = next(iter(setting.middle.result.scores.splits.values()))
+    """The further scores of the run in the middle."""
+    first = next(iter(middle_of(setting).splits.values()))
     return {name: show_value(found.value, name) for name, found in first.items() if name != metric}
+
+
+def middle_of(setting: Setting) -> Scores:
+    """The scores of the run in the middle (of an even number the worse of two)."""
+    scored = sorted((m for m in setting.members if m.value is not None), key=lambda member: member.goodness)
+    return scored[(len(scored) - 1) // 2].result.scores
 
 
 def write_results(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:

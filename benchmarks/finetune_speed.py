@@ -30,11 +30,10 @@ from litebert.finetune.config import FinetuneConfig, finetune_config
 from litebert.finetune.run import Meter, Run
 from litebert.finetune.setup import Data, open_tokenizer, read_data
 from litebert.model.config import PRESETS, preset, vary
-from litebert.model.folder import load_config
+from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.train_vocab import VocabConfig, train_vocab
 from litebert.train.device import Device, open_device
 
 TASKS = {"sst-2": (32, 128), "qnli": (32, 128), "squad-1.1": (48, 384)}  # batch of Table 14, length
@@ -45,13 +44,13 @@ def main() -> None:
     for task in TASKS:
         parser.add_argument(f"--{task}", dest=task, help=f"folder with the official files of {task}")
     parser.add_argument("--model", default="albert-base", help="a preset (random weights) or a model folder")
-    parser.add_argument("--tokenizer", help="a tokenizer folder; by default a small one trained on the task's text")
+    parser.add_argument("--tokenizer", default="default", help="a folder with one, for a preset")
     parser.add_argument("--steps", type=int, default=300, help="timed steps per round")
     parser.add_argument("--warm-up", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="read only so many examples")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--fast-layers", default="off", choices=["on", "off"])
+    parser.add_argument("--fast-layers", default="on", choices=["on", "off"])
     parser.add_argument("--out", help="write JSON here")
     arguments = parser.parse_args()
     folders = {task: getattr(arguments, task) for task in TASKS if getattr(arguments, task)}
@@ -60,11 +59,17 @@ def main() -> None:
 
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
+        model = prepare_model(arguments, Path(scratch) / "model")
         for task, folder in folders.items():
-            model = prepare_model(arguments, task, folder, Path(scratch) / task)
-            results[task] = compare(arguments, task, folder, model, Path(scratch))
-            print(json.dumps({task: results[task]}, indent=1), flush=True)
-    device = open_device(config_of(arguments, next(iter(folders)), "", "").device)
+            for found in compare(arguments, task, folder, model, Path(scratch)):
+                results[task] = found
+                write_report(arguments, results)  # after every round: a run that is cut short has lost nothing
+            print(json.dumps({task: results[task]}), flush=True)
+
+
+def write_report(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
+    """What was measured so far, as JSON."""
+    device = open_device(config_of(arguments, next(iter(results)), "", "").device)
     report = {
         "hardware": device.name,
         "precision": device.precision,
@@ -82,20 +87,13 @@ def main() -> None:
     }
     if arguments.out:
         write_atomic(arguments.out, json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
 
 
-def prepare_model(arguments: argparse.Namespace, task: str, folder: str, out: Path) -> str:
+def prepare_model(arguments: argparse.Namespace, out: Path) -> str:
     """A model folder that both sides open: the one that was named, or random weights of a preset."""
     if arguments.model not in PRESETS:
-        return str(arguments.model)
-    if arguments.tokenizer:
-        tokenizer = Tokenizer.load(arguments.tokenizer)
-    else:
-        files = [path for path in sorted(Path(folder).iterdir()) if path.suffix in (".tsv", ".json")]
-        text = out.with_suffix(".txt")
-        text.write_text("\n".join(file.read_text(encoding="utf-8")[:2_000_000] for file in files), encoding="utf-8")
-        tokenizer = train_vocab([text], VocabConfig(vocab_size=8000)).tokenizer
+        return str(find_folder(arguments.model))
+    tokenizer = Tokenizer.load(find_folder(arguments.tokenizer, weights=False))
     torch.manual_seed(0)
     shape = vary(preset(arguments.model), vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
     save_model(PretrainingModel(shape), out)
@@ -114,7 +112,7 @@ def config_of(arguments: argparse.Namespace, task: str, folder: str, model: str)
             "data": {"folder": folder, "limit": arguments.limit},
             "batch": batch,
             "max_length": length,
-            "steps": 100_000,  # never reached; a long run, so that it is compiled where that helps
+            "steps": 10_000,  # never reached; a long run, so that it is compiled where that helps
             "dropout": 0.0,
             "device": {"device": arguments.device, "fast_layers": arguments.fast_layers},
             "log": {"report_every": 1_000_000, "evaluate_every": 1_000_000},
@@ -122,27 +120,35 @@ def config_of(arguments: argparse.Namespace, task: str, folder: str, model: str)
     )
 
 
-def compare(arguments: argparse.Namespace, task: str, folder: str, model: str, scratch: Path) -> dict[str, Any]:
-    """Examples per second of both sides, round by round."""
+def compare(
+    arguments: argparse.Namespace, task: str, folder: str, model: str, scratch: Path
+) -> Iterator[dict[str, Any]]:
+    """Examples per second of both sides, after every round what is known so far."""
     config = config_of(arguments, task, folder, model)
     device = open_device(config.device)
     data = read_data(config, open_tokenizer(model), load_config(model))
-    ours, theirs = [], []
-    for number in range(arguments.rounds):
-        ours.append(measure_ours(config, data, device, arguments, scratch / f"{task}-run-{number}"))
-        theirs.append(measure_theirs(config, data, device, arguments, scratch / f"{task}-trainer-{number}"))
     lengths = [len(sequence.ids) for sequence in data.train.features]
-    return {
-        "batch": config.batch,
-        "mean_tokens": round(float(np.mean(lengths)), 1),
-        "ours": [round(rate, 1) for rate in ours],
-        "transformers": [round(rate, 1) for rate in theirs],
-        "ratio": round(statistics.median(ours) / statistics.median(theirs), 2),
-    }
+    ours: list[float] = []
+    theirs: list[float] = []
+    problem = None
+    for number in range(arguments.rounds):
+        rate, problem = measure_ours(config, data, device, arguments, scratch / f"{task}-run-{number}")
+        ours.append(rate)
+        theirs.append(measure_theirs(config, data, device, arguments, scratch / f"{task}-trainer-{number}"))
+        yield {
+            "batch": config.batch,
+            "mean_tokens": round(float(np.mean(lengths)), 1),
+            "ours": [round(rate, 1) for rate in ours],
+            "transformers": [round(rate, 1) for rate in theirs],
+            "ratio": round(statistics.median(ours) / statistics.median(theirs), 2),
+            "problem": problem,
+        }
 
 
-def measure_ours(config: FinetuneConfig, data: Data, device: Device, arguments: argparse.Namespace, out: Path) -> float:
-    """Examples per second of our own training step."""
+def measure_ours(
+    config: FinetuneConfig, data: Data, device: Device, arguments: argparse.Namespace, out: Path
+) -> tuple[float, str | None]:
+    """Examples per second of our own training step, and what kept steps from being recorded (on a GPU)."""
     out.mkdir(parents=True)
     run = Run(config, out, data, device, quiet=True)
     meter = Meter(run)
@@ -150,6 +156,7 @@ def measure_ours(config: FinetuneConfig, data: Data, device: Device, arguments: 
         if run.batches.shapes:  # each size is recorded at its first use, which a long run pays once
             for batch in first_of_each_shape(run):
                 run.take_step(batch, 1)
+        problem = run.take_step.problem
         for _ in range(arguments.warm_up):
             run.train_step(meter)
         device.synchronize()
@@ -157,7 +164,7 @@ def measure_ours(config: FinetuneConfig, data: Data, device: Device, arguments: 
         for _ in range(arguments.steps):
             run.train_step(meter)
         device.synchronize()
-        return config.batch * arguments.steps / (time.perf_counter() - began)
+        return config.batch * arguments.steps / (time.perf_counter() - began), problem
     finally:
         run.close()
 
@@ -222,11 +229,12 @@ def measure_theirs(
 ) -> float:
     """Examples per second of the Trainer on the same data."""
     torch.manual_seed(0)
+    # Weights may lie in half precision in the folder; both sides train float32 ones, with bf16 products.
     if data.task.kind == "question-answering":
-        model = transformers.AutoModelForQuestionAnswering.from_pretrained(config.model)
+        model = transformers.AutoModelForQuestionAnswering.from_pretrained(config.model, dtype=torch.float32)
     else:
         model = transformers.AutoModelForSequenceClassification.from_pretrained(
-            config.model, num_labels=len(data.task.labels)
+            config.model, num_labels=len(data.task.labels), dtype=torch.float32
         )
     steps = arguments.warm_up + arguments.steps
     measure: Callable[..., float] = measure_trainer if has_accelerate() else measure_loop
