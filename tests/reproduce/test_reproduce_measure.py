@@ -11,11 +11,11 @@ import torch
 from litebert.model.config import ModelConfig
 from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.pretraining.batches import Batches
-from litebert.pretraining.evaluate import evaluate_batches
+from litebert.pretraining.evaluate import evaluate_batches, pair_batches
 from litebert.pretraining.recipes import Recipe
 from litebert.reproduce import probe
 from litebert.reproduce.corpus import given_corpus
-from litebert.reproduce.measure import layer_distances, pair_batches, roughness, score_examples
+from litebert.reproduce.measure import layer_distances, roughness, score_examples
 from litebert.reproduce.probe import pair_features, probe_pairs
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer

@@ -74,9 +74,9 @@ class Calibration(NamedTuple):
 
 def held_out_documents(num_documents: int, held_out: int | float) -> npt.NDArray[np.bool_]:
     """Which documents are kept for evaluation: a count or a share, chosen by number, whatever the seed of the run."""
-    if held_out < 0 or (isinstance(held_out, float) and held_out >= 1):
+    if held_out < 0 or (held_out > 1 and held_out != int(held_out)):
         raise ConfigError(f"held_out: {held_out} is neither a count of documents nor a share below 1")
-    wanted = held_out if isinstance(held_out, int) else math.ceil(held_out * num_documents)
+    wanted = int(held_out) if held_out >= 1 else math.ceil(held_out * num_documents)
     if wanted >= num_documents and wanted > 0:
         raise ConfigError(f"held_out: {wanted:,} documents, but the store has {num_documents:,} in all")
     chosen = np.zeros(num_documents, bool)

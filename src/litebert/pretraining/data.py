@@ -56,12 +56,12 @@ class Data:
             row_tokens=self.config.row_tokens,
             seed=self.config.seed,
             weights=self.config.data.weights,
-            held_out=self.held_out,
+            held_out=self.config.data.held_out,
         )
 
     def evaluation(self, length: int) -> Batches | None:
         """Batches of one row each from documents that are never trained on; None if none are kept aside."""
-        if not self.held_out and not self.eval_stores:
+        if not self.config.data.held_out and not self.eval_stores:
             return None
         if length not in self._evaluation:
             self._evaluation[length] = self._held_out_batches(length)
@@ -77,18 +77,12 @@ class Data:
             row_tokens=self.config.row_tokens,
             seed=self.config.seed,
             split="train" if self.eval_stores else "held-out",
-            held_out=0 if self.eval_stores else self.held_out,
+            held_out=0 if self.eval_stores else self.config.data.held_out,
         )
 
     def fingerprints(self) -> list[list[int]]:
         """What tells one corpus from another, wherever it lies: documents, sentences and tokens of each store."""
         return [[len(store), store.num_sentences, store.num_tokens] for store in self.stores]
-
-    @property
-    def held_out(self) -> int | float:
-        """Documents kept aside, as a count or a share."""
-        held_out = self.config.data.held_out
-        return int(held_out) if held_out >= 1 else held_out
 
     @property
     def longest(self) -> int:

@@ -16,10 +16,10 @@ from litebert.model.heads import PretrainingModel
 from litebert.model.hub import load_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
-from litebert.pretraining.chapters import Split, Store
+from litebert.pretraining.chapters import Store
 from litebert.pretraining.masking import Vocabulary
 from litebert.pretraining.objective import run_model, score, to_device
-from litebert.pretraining.recipes import Recipe
+from litebert.pretraining.recipes import Objective, Recipe
 from litebert.text.build import build_store
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
@@ -86,17 +86,40 @@ class Intrinsic:
         return dataclasses.asdict(self)
 
 
+def pair_batches(
+    stores: Sequence[Store],
+    tokenizer: Vocabulary,
+    recipe: Recipe,
+    objective: Objective,
+    *,
+    seed: int = 0,
+    held_out: float = 0.0,
+    rows: int = 1,
+) -> Batches:
+    """Batches of full-length pairs labelled for an objective, whatever the model was trained for.
+
+    No short examples: every pair has full context, as in the paper's development set. `rows` of 1,024 tokens go through
+    the model at a time; the sequences are the same for any number of them.
+    """
+    pairs = dataclasses.replace(
+        recipe, objective=objective, pairs_without_objective=False, short_probability=0.0, one_sentence="skip"
+    )
+    row = max(1024, recipe.max_length)
+    return Batches(stores, tokenizer, pairs, tokens_per_batch=rows * row, row_tokens=row, seed=seed, held_out=held_out)
+
+
+def count_batches(batches: Batches, num_tokens: int) -> int:
+    """How many batches make about so many tokens, at least one and at most an epoch."""
+    return max(1, min(num_tokens // (batches.rows_per_batch * batches.row_tokens), batches.steps_per_epoch))
+
+
 def evaluate_intrinsic(
     model: PretrainingModel,
     stores: Sequence[Store],
     tokenizer: Vocabulary,
     recipe: Recipe,
     device: Device,
-    *,
     num_tokens: int = 200_000,
-    split: Split = "train",
-    held_out: float = 0,
-    seed: int = 0,
 ) -> Intrinsic:
     """Masked LM accuracy, and the sentence head's accuracy on swapped pairs (SOP) and on random ones (NSP).
 
@@ -104,26 +127,12 @@ def evaluate_intrinsic(
     """
     if model.masked_lm is None and model.sentence is None:
         raise ConfigError("this model has neither a masked LM nor a sentence head; nothing to score")
-    row = max(1024, recipe.max_length)
-    scores = {}
-    for objective in ("sop", "nsp"):
-        # No short examples: every pair has full context, as in the paper's development set.
-        pairs = dataclasses.replace(
-            recipe, objective=objective, pairs_without_objective=False, short_probability=0.0, one_sentence="skip"
-        )
-        batches = Batches(
-            stores,
-            tokenizer,
-            pairs,
-            tokens_per_batch=row,
-            row_tokens=row,
-            seed=seed,
-            split=split,
-            held_out=held_out,
-        )
-        count = max(1, min(num_tokens // row, batches.steps_per_epoch))
-        scores[objective] = evaluate_batches(model, batches, count, device)
-    sop, nsp = scores["sop"], scores["nsp"]
+    scores = []
+    objectives: tuple[Objective, ...] = ("sop", "nsp")
+    for objective in objectives:
+        batches = pair_batches(stores, tokenizer, recipe, objective)
+        scores.append(evaluate_batches(model, batches, count_batches(batches, num_tokens), device))
+    sop, nsp = scores
     return Intrinsic(
         sop.mlm_accuracy,
         sop.sentence_accuracy,
@@ -166,7 +175,7 @@ def evaluate_model(
             build_store([str(text) for text in texts], vocabulary, Path(folder) / "store", workers=1)
             paths.append(Path(folder) / "store")
         found = [TokenStore.open(path, vocabulary) for path in paths]
-        return evaluate_intrinsic(model, found, vocabulary, recipe, opened, num_tokens=num_tokens)
+        return evaluate_intrinsic(model, found, vocabulary, recipe, opened, num_tokens)
 
 
 def load_pretrained(source: Path | str) -> PretrainingModel:

@@ -23,7 +23,9 @@ def _depths(*values: int) -> list[dict[str, float | int]]:
     return [{"until": (i + 1) / len(values), "value": value} for i, value in enumerate(values)]
 
 
-def _one_gpu(model: str, depths: tuple[int, ...], micro_batch_tokens: int, **more: Any) -> dict[str, Any]:
+def _short_run(
+    model: str, depths: tuple[int, ...], steps: int, batch_tokens: int, micro_batch_tokens: int, checkpoint_every: int
+) -> dict[str, Any]:
     return {
         "model": {"preset": model},
         # The shared stack does not start to learn at full depth in a short run; few applications first do.
@@ -31,25 +33,19 @@ def _one_gpu(model: str, depths: tuple[int, ...], micro_batch_tokens: int, **mor
         "recipe": {"name": "paper", "max_length": 128},
         # beta2 0.98: leaves the plateau sooner than 0.999 (docs/results/pretraining.md).
         "optim": {"name": "adamw", "lr": 1e-3, "beta2": 0.98, "bias_correction": True},
-        "steps": 20_000,
-        "batch_tokens": 65_536,
+        "steps": steps,
+        "batch_tokens": batch_tokens,
         "micro_batch_tokens": micro_batch_tokens,
-        "log": {"evaluate_every": 500, "checkpoint_every": 1000},
-        **more,
+        "log": {"evaluate_every": 500, "checkpoint_every": checkpoint_every},
     }
+
+
+def _one_gpu(model: str, depths: tuple[int, ...], micro_batch_tokens: int) -> dict[str, Any]:
+    return _short_run(model, depths, 20_000, 65_536, micro_batch_tokens, checkpoint_every=1000)
 
 
 def _cpu(model: str, depths: tuple[int, ...]) -> dict[str, Any]:
-    return {
-        "model": {"preset": model},
-        "depth": _depths(*depths),
-        "recipe": {"name": "paper", "max_length": 128},
-        "optim": {"name": "adamw", "lr": 1e-3, "beta2": 0.98, "bias_correction": True},
-        "steps": 10_000,
-        "batch_tokens": 8192,
-        "micro_batch_tokens": 2048,
-        "log": {"evaluate_every": 500, "checkpoint_every": 500},
-    }
+    return _short_run(model, depths, 10_000, 8192, 2048, checkpoint_every=500)
 
 
 RUN_PRESETS: dict[str, dict[str, Any]] = {

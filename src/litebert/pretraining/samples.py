@@ -63,7 +63,7 @@ def fill_samples(
 
 def _documents(store: TokenStore, data: Data, generator: np.random.Generator, most: int) -> list[list[Ids]]:
     """Two sentences from the beginning of some documents: held-out ones where there are any."""
-    aside = held_out_documents(len(store), 0 if data.eval_stores else data.held_out)
+    aside = held_out_documents(len(store), 0 if data.eval_stores else data.config.data.held_out)
     numbers = np.flatnonzero(aside) if aside.any() else np.arange(len(store))
     chosen = generator.choice(numbers, size=min(most, len(numbers)), replace=False)
     return [[part.astype(np.int64) for part in store.document(int(number))[:2]] for number in chosen]

@@ -26,10 +26,10 @@ from litebert.config import build, to_dict
 from litebert.files import write_atomic
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.dry_run import time_micro_batch
-from litebert.pretraining.evaluate import load_pretrained
+from litebert.pretraining.evaluate import load_pretrained, pair_batches
 from litebert.pretraining.recipes import Objective
 from litebert.pretraining.run import pretrain
-from litebert.reproduce.measure import Examples, layer_distances, pair_batches, score_examples
+from litebert.reproduce.measure import Examples, layer_distances, score_examples
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.probe import probe_pairs
 from litebert.reproduce.stop import CellStopped

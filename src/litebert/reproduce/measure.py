@@ -5,7 +5,6 @@ Shapes: T packed tokens, N sequences, P positions to predict, H hidden, L applic
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,10 +17,8 @@ from torch import Tensor
 from litebert.model.heads import PretrainingModel
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
+from litebert.pretraining.evaluate import count_batches
 from litebert.pretraining.objective import Inputs, run_model, to_device
-from litebert.pretraining.recipes import Objective, Recipe
-from litebert.text.store import TokenStore
-from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device
 
 Floats = npt.NDArray[np.float64]
@@ -40,40 +37,9 @@ class Examples:
         return 100 * float(self.right.sum() / self.count.sum())
 
 
-def pair_batches(
-    stores: Sequence[TokenStore],
-    tokenizer: Tokenizer,
-    recipe: Recipe,
-    objective: Objective,
-    *,
-    seed: int = 0,
-    held_out: float = 0.0,
-    rows: int = 1,
-) -> Batches:
-    """Batches of full-length pairs labelled for an objective, whatever the model was trained for.
-
-    `rows` of 1,024 tokens go through the model at a time; the sequences are the same for any number of them.
-    """
-    pairs = dataclasses.replace(
-        recipe, objective=objective, pairs_without_objective=False, short_probability=0.0, one_sentence="skip"
-    )
-    row = max(1024, recipe.max_length)
-    return Batches(
-        stores,
-        tokenizer,
-        pairs,
-        tokens_per_batch=rows * row,
-        row_tokens=row,
-        seed=seed,
-        held_out=int(held_out) if held_out >= 1 else held_out,
-    )
-
-
 def walk(batches: Batches, num_tokens: int, device: Device) -> Iterator[tuple[Batch, Inputs]]:
     """The first batches, about `num_tokens` tokens of them and at most one epoch."""
-    size = batches.rows_per_batch * batches.row_tokens
-    count = max(1, min(num_tokens // size, batches.steps_per_epoch))
-    for number in range(count):
+    for number in range(count_batches(batches, num_tokens)):
         batch = batches.batch(number)
         assert isinstance(batch, Batch)
         yield batch, to_device(batch, device.device, batches.recipe.max_length)
