@@ -94,7 +94,8 @@ def generated_corpus(folder: Path, vocab_size: int, documents: int | None = None
     for name, (count, seed, split) in parts.items():
         text = folder / f"{name}.txt"
         if not text.exists():
-            stories = generate_documents(count, seed=seed, split=split)
+            # Whole stories would always be cut into the same pairs, and places tell their order.
+            stories = generate_documents(count, seed=seed, split=split, excerpts=True)
             write_atomic(text, "\n\n".join("\n".join(story) for story in stories) + "\n")
     vocabulary = folder / "vocabulary"
     if not (vocabulary / "spiece.model").exists():
