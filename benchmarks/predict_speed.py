@@ -10,6 +10,7 @@ in cpu_latency.py. Ids lie on the device already, and the last hidden states sta
 Workloads: 1 x 128, 32 x 128, and mixed lengths: those of the lines of --texts (or of the generated corpus, one token
 per word and [CLS], [SEP]), cut at 512, 32 texts per batch in their order. transformers pads each batch to its longest,
 on a GPU up to the next of 64, 128, 256, 512, since every shape costs it a recording; litebert packs the same 32 texts.
+Full batches are given to it without a mask, and it is kept from making one, which would cost it its fast attention.
 Seconds are medians over rounds; each round measures every contender in turn.
 """
 
@@ -30,6 +31,7 @@ import numpy as np
 import torch
 import transformers
 
+from litebert.bench.sides import choose_mask
 from litebert.files import write_atomic
 from litebert.model.config import preset
 from litebert.model.heads import EncoderModel
@@ -68,10 +70,19 @@ def main() -> None:
         torch.manual_seed(0)
         save_model(EncoderModel(preset(options.preset)), folder)
         contenders = {"litebert": Packed(folder, device), **peers(folder, device)}
-        rows = []
+        rows: list[dict[str, Any]] = []
         for name, batches in workloads.items():
             rows += measure(name, batches, contenders, device, options.rounds, options.seconds)
-    result = {
+            if options.out:  # after every workload: a run that is cut short has lost nothing
+                write_atomic(options.out, json.dumps(report(options, device, lengths, rows), indent=1) + "\n")
+    print(f"{device.name}, {device.precision}, torch {torch.__version__}, transformers {transformers.__version__}")
+
+
+def report(
+    options: argparse.Namespace, device: Device, lengths: list[int], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Rows with where they were measured."""
+    return {
         "preset": options.preset,
         "device": device.name,
         "precision": device.precision,
@@ -82,9 +93,6 @@ def main() -> None:
         "mixed_lengths": {"mean": statistics.mean(lengths), "max": max(lengths), "count": len(lengths)},
         "rows": rows,
     }
-    print(f"{device.name}, {device.precision}, torch {torch.__version__}, transformers {transformers.__version__}")
-    if options.out:
-        write_atomic(options.out, json.dumps(result, indent=1) + "\n")
 
 
 class Packed:
@@ -113,7 +121,7 @@ class Padded:
     """transformers: sequences padded to one length with a mask."""
 
     def __init__(self, model: Any, device: Device, compiled: bool):
-        self.device, self.compiled = device, compiled
+        self.device, self.compiled, self.plain = device, compiled, model
         self.model = torch.compile(model, mode="reduce-overhead", dynamic=False) if compiled else model
 
     def prepare(self, sequences: list[torch.Tensor]) -> Run:
@@ -123,9 +131,11 @@ class Padded:
         ids, mask = (torch.zeros(len(sequences), size, dtype=torch.int64) for _ in range(2))
         for row, sequence in enumerate(sequences):
             ids[row, : len(sequence)], mask[row, : len(sequence)] = sequence, 1
-        ids, mask = ids.to(self.device.device), mask.to(self.device.device)
+        full = bool(mask.all())
+        ids, mask = ids.to(self.device.device), None if full else mask.to(self.device.device)
 
         def run() -> Any:
+            choose_mask(self.plain, needed=not full)
             if self.compiled:
                 torch.compiler.cudagraph_mark_step_begin()
             return self.model(input_ids=ids, attention_mask=mask).last_hidden_state

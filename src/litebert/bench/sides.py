@@ -61,7 +61,7 @@ def peer_side(name: str, model: ModelConfig, batch: Inputs, device: Device, comp
     def build() -> Callable[[], None]:
         transformers.utils.logging.set_verbosity_error()
         peer = peer_model(model, transformers).to(device.device)
-        _choose_mask(peer, needed="attention_mask" in padded)
+        choose_mask(peer, needed="attention_mask" in padded)
         optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-4, fused=device.is_cuda)
         forward = torch.compile(peer, dynamic=False) if compiled else peer
 
@@ -77,7 +77,7 @@ def peer_side(name: str, model: ModelConfig, batch: Inputs, device: Device, comp
     return _warmed(name, build, real_tokens(batch), device)
 
 
-def _choose_mask(peer: torch.nn.Module, needed: bool) -> None:
+def choose_mask(peer: torch.nn.Module, needed: bool) -> None:
     """Spare transformers the mask of a full batch.
 
     Under torch.compile it makes one even where nothing is padded, which keeps attention from its fast kernels: left
