@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import DataError, InputError
-from litebert.text import store as store_module
+from litebert.text import store_writer
 from litebert.text.store import TokenStore
 
 
@@ -34,7 +34,7 @@ def documents():
 @pytest.fixture
 def store(tmp_path, monkeypatch, documents):
     """A store of many small record batches."""
-    monkeypatch.setattr(store_module, "BATCH_TOKENS", 300)
+    monkeypatch.setattr(store_writer, "BATCH_TOKENS", 300)
     return TokenStore.write(tmp_path / "store", documents, "a" * 64, 30_000)
 
 
@@ -73,7 +73,7 @@ def test_a_document_is_a_view_of_the_file(store):
 def test_read_and_gather_are_slices(tmp_path_factory, data):
     documents = random_documents(40, seed=data.draw(st.integers(0, 5)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "BATCH_TOKENS", data.draw(st.integers(1, 500)))
+        patch.setattr(store_writer, "BATCH_TOKENS", data.draw(st.integers(1, 500)))
         store = TokenStore.write(tmp_path_factory.mktemp("s") / "store", documents, "a" * 64, 30_000)
     tokens = np.array(flat(documents))
     start = data.draw(st.integers(0, len(tokens)))

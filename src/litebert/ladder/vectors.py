@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from litebert.errors import DataError
 from litebert.extras import require
 from litebert.ladder.words import split_words
-from litebert.text.readers import find_sources, read_documents
+from litebert.text.readers import read_documents
+from litebert.text.sources import find_sources
 
 SIZE = 100
 WINDOW = 5

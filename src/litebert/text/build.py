@@ -27,22 +27,16 @@ from typing import Any, Literal, cast, get_args
 
 import litebert
 from litebert.errors import DataError, InputError, check_choice
-from litebert.files import file_sha256, hold_lock, write_atomic
+from litebert.files import file_sha256, write_atomic
 from litebert.machine import usable_cpus
+from litebert.text.blocks import FORMATS, Block, read_blocks
+from litebert.text.build_folder import WORK, OnError, begin_build, count_kinds, is_built, locked, wipe, writing
 from litebert.text.compressed import STDIN
 from litebert.text.deduplicate import find_first, keep_documents
-from litebert.text.readers import FORMATS, Block, Source, describe_source, find_sources, read_blocks
 from litebert.text.sentences import split_sentences
-from litebert.text.store import (
-    INDEX,
-    MANIFEST,
-    PartRecord,
-    PartWriter,
-    TokenStore,
-    finish_store,
-    part_name,
-    read_manifest,
-)
+from litebert.text.sources import Source, describe_source, find_sources
+from litebert.text.store import read_manifest
+from litebert.text.store_writer import PartRecord, PartWriter, finish_store, part_name
 from litebert.text.workers import (
     SHOWN_PROBLEMS,
     BatchEncoder,
@@ -54,13 +48,10 @@ from litebert.text.workers import (
 
 __all__ = ["BuildOptions", "BuildReport", "Part", "Progress", "build_store", "plan_parts"]
 
-WORK = "build"
-LOCK = ".lock"
 # Files smaller than this share a part, and so do larger ones where there would be more than MAX_PARTS parts.
 SMALL_FILE = 1 << 20
 MAX_PARTS = 1024
 
-OnError = Literal["stop", "skip"]
 Engine = Literal["local", "ray"]
 
 
@@ -126,19 +117,19 @@ def build_store(
         "sources": [asdict(source) for part in parts for source in part.sources],
     }
     build = _Build(out.absolute(), encoder.fingerprint, encoder.vocab_size, options, on_error)
-    with _locked(out):
-        if not overwrite and _is_built(out, plan, on_error):
+    with locked(out):
+        if not overwrite and is_built(out, plan, on_error):
             shutil.rmtree(out / WORK, ignore_errors=True)  # left by a build that was killed on its last step
             return _report(read_manifest(out), [], len(parts), began)
-        with _writing(out):
-            _begin(out, plan, overwrite)
+        with writing(out):
+            begin_build(out, plan, overwrite)
         waiting = [part for part in parts if not build.is_finished(part)]
         watch = _Watch(on_progress, parts, waiting)
         if engine == "ray":
             _build_parts_on_ray(build, waiting, tokenizer, workers, watch)
         else:
             _build_parts(build, waiting, tokenizer, workers or usable_cpus(), watch)
-        with _writing(out):
+        with writing(out):
             problems = build.finish(parts)
         return _report(read_manifest(out), problems, len(parts) - len(waiting), began)
 
@@ -197,8 +188,8 @@ class _Build:
         documents = sum(part.documents for part in finished)
         skipped = sum((Counter(record["skipped"]) for record in records), Counter())
         if not documents:
-            _wipe(self.out)
-            reason = f": {_counted(skipped)} skipped" if skipped else ""
+            wipe(self.out)
+            reason = f": {count_kinds(skipped)} skipped" if skipped else ""
             raise DataError(f"{parts[0].sources[0].path}: no documents in this and all other sources{reason}")
         if self.options.deduplicate:
             finished = self._drop_duplicates(parts)
@@ -320,7 +311,7 @@ def _build_parts(
     with contextlib.closing(results):
         try:
             for (part, source), item in results:
-                with _writing(build.out):
+                with writing(build.out):
                     builder = builder or _PartBuilder(build, part)
                     if builder.take(source, item):
                         builder = None
@@ -386,102 +377,6 @@ class _RayJob:
         return ""
 
 
-def _is_built(out: Path, plan: dict[str, Any], on_error: OnError) -> bool:
-    """Whether the very store that is asked for is there; another one is an error."""
-    if not (out / MANIFEST).is_file():
-        return False
-    manifest = read_manifest(out)
-    sources = [{key: source[key] for key in ("path", "size", "mtime_ns")} for source in manifest.get("sources", [])]
-    # A finished store of another version is as good; only an unfinished one must not be mixed.
-    difference = _difference(plan, manifest | {"sources": sources, "litebert": plan["litebert"]})
-    if any(source["path"] == STDIN for source in plan["sources"]):
-        difference = difference or "maybe other text on standard input"
-    if on_error == "stop" and manifest.get("skipped"):
-        difference = difference or f"--on-error skip ({_counted(manifest['skipped'])} left out)"
-    if difference:
-        raise DataError(f"{out}: a store stands there already, built from {difference}; --overwrite replaces it")
-    TokenStore.open(out)  # says so if it is damaged
-    return True
-
-
-def _begin(out: Path, plan: dict[str, Any], overwrite: bool) -> None:
-    """Start a new build, or leave an interrupted one of the same plan as it is."""
-    plan_file = out / WORK / "plan.json"
-    if plan_file.is_file() and not (out / MANIFEST).is_file():
-        difference = _difference(plan, json.loads(plan_file.read_text(encoding="utf-8")))
-        if not difference:
-            for leftover in out.glob(".*.tmp"):
-                leftover.unlink()
-            return
-        if not overwrite:
-            raise DataError(f"{out}: holds an unfinished build from {difference}; finish that, or --overwrite it")
-    strangers = [entry.name for entry in out.iterdir() if not _is_ours(entry.name)]
-    if strangers:
-        raise DataError(f"{out}: not a token store, and not empty ({strangers[0]}, ...); choose another folder")
-    _wipe(out)
-    (out / WORK).mkdir()
-    write_atomic(plan_file, json.dumps(plan))
-
-
-def _difference(plan: dict[str, Any], other: dict[str, Any]) -> str:
-    """What a store or build has that the plan has not, in words; '' if they agree."""
-    if other["tokenizer"] != plan["tokenizer"]:
-        return f"another tokenizer (fingerprint {other['tokenizer']['fingerprint'][:12]})"
-    if other.get("options") != plan["options"]:
-        options = other.get("options") or {}
-        changed = [key for key in plan["options"] if options.get(key) != plan["options"][key]]
-        return "other options (" + ", ".join(f"{key}: {options.get(key)!r}" for key in changed) + ")"
-    if other.get("sources") != plan["sources"]:
-        before = {source["path"]: source for source in other.get("sources", [])}
-        now = {source["path"]: source for source in plan["sources"]}
-        for path in [*now, *before]:
-            if before.get(path) != now.get(path):
-                what = "was not one" if path not in before else "was one" if path not in now else "was different"
-                return f"other sources ({path} {what})"
-        return "the same sources in another order"
-    return f"litebert {other['litebert']}" if other["litebert"] != plan["litebert"] else ""
-
-
-def _is_ours(name: str) -> bool:
-    return name in (MANIFEST, INDEX, WORK, LOCK) or name.startswith(("part-", ".part-", f".{MANIFEST}."))
-
-
-def _wipe(out: Path) -> None:
-    """Remove a store, its manifest first: what is left is never taken for whole."""
-    (out / MANIFEST).unlink(missing_ok=True)
-    for entry in out.iterdir():
-        if entry.is_dir() and _is_ours(entry.name):
-            shutil.rmtree(entry)
-        elif entry.name != LOCK and _is_ours(entry.name):
-            entry.unlink()
-
-
-@contextlib.contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Keep a second build out of the same folder; the lock of a killed process does not count."""
-    if out.exists() and not out.is_dir():
-        raise DataError(f"{out}: is a file; a store is a folder")
-    with contextlib.ExitStack() as held:
-        with _writing(out):
-            out.mkdir(parents=True, exist_ok=True)
-            try:
-                held.enter_context(hold_lock(out / LOCK))
-            except BlockingIOError:
-                raise DataError(f"{out}: another build is writing this store right now") from None
-        yield
-
-
-@contextlib.contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"{out}: cannot be written: {error.strerror or error}. Finished parts are kept: "
-            "when there is room, run the same build again"
-        ) from error
-
-
 def _check_choices(options: BuildOptions, workers: int, on_error: str, engine: str) -> None:
     check_choice("format", options.format, ("auto", *FORMATS), InputError)
     check_choice("on_error", on_error, get_args(OnError), InputError)
@@ -497,10 +392,6 @@ def _check_place(out: Path, sources: Sequence[Path | str]) -> None:
     for source in sources:
         if os.path.isdir(source) and out.resolve().is_relative_to(Path(source).resolve()):
             raise DataError(f"{out}: lies in the source folder {source}; put the store somewhere else")
-
-
-def _counted(skipped: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in sorted(skipped.items()))
 
 
 def _report(manifest: dict[str, Any], problems: list[str], reused: int, began: float) -> BuildReport:

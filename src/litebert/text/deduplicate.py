@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from litebert.text.store import PartRecord, PartWriter, record_batches
+from litebert.text.store_writer import PartRecord, PartWriter, record_batches
 from litebert.text.workers import HASH_BYTES
 
 Mask = npt.NDArray[np.bool_]

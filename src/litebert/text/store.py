@@ -15,31 +15,32 @@ and the tokens of a record batch lie side by side in its file, so any slice of a
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from litebert.errors import DataError, InputError
-from litebert.files import file_sha256, staged_folder, sync_folder, write_atomic
-
-VERSION = 1
-MANIFEST = "manifest.json"
-INDEX = "index"
-# Small enough to read and rewrite one at a time, large enough that per-batch costs vanish.
-BATCH_TOKENS = 1 << 20
+from litebert.files import file_sha256, staged_folder
+from litebert.text.store_writer import (
+    INDEX,
+    KIND,
+    MANIFEST,
+    VERSION,
+    Offsets,
+    PartWriter,
+    finish_store,
+    make_schema,
+    part_name,
+    read_batches,
+)
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
-Offsets = npt.NDArray[np.int64]
 
 
 class Fingerprinted(Protocol):
@@ -47,27 +48,6 @@ class Fingerprinted(Protocol):
 
     @property
     def fingerprint(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class PartRecord:
-    """What the manifest says about one part file."""
-
-    file: str
-    bytes: int
-    sha256: str
-    documents: int
-    sentences: int
-    tokens: int
-
-
-@dataclass(frozen=True)
-class RecordBatch:
-    """Some documents of a part; offsets count from the first token and sentence of the batch."""
-
-    tokens: npt.NDArray[Any]
-    sentence_offsets: npt.NDArray[np.int32]
-    document_offsets: npt.NDArray[np.int32]
 
 
 class TokenStore:
@@ -188,8 +168,8 @@ class TokenStore:
 
     def table(self) -> pa.Table:
         """The whole store as one memory-mapped Arrow table, for pyarrow, datasets, polars and Ray."""
-        batches = [batch for path in self.part_paths for batch in _read_batches(path)]
-        return pa.Table.from_batches(batches, schema=_schema(self.fingerprint, self.vocab_size))
+        batches = [batch for path in self.part_paths for batch in read_batches(path)]
+        return pa.Table.from_batches(batches, schema=make_schema(self.fingerprint, self.vocab_size))
 
     def verify(self) -> None:
         """Read every byte and compare with the checksums of the manifest; raises at the first difference."""
@@ -228,80 +208,6 @@ class TokenStore:
         return cast(Offsets, index.view(np.ndarray))
 
 
-class PartWriter:
-    """Writes one part file, record batch by record batch; `close` makes it appear, whole, under its name."""
-
-    def __init__(self, path: Path, fingerprint: str, vocab_size: int):
-        self.path = path
-        self.dtype = token_dtype(vocab_size)
-        self._temporary = path.with_name(f".{path.name}.tmp")
-        self._file = open(self._temporary, "wb")  # noqa: SIM115 (closed by close and abort)
-        self._sink = _HashingFile(self._file)
-        self._schema = _schema(fingerprint, vocab_size)
-        self._writer = pa.ipc.new_file(self._sink, self._schema)
-        self._waiting: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []
-        self._waiting_tokens = 0
-        self._counts = np.zeros(3, np.int64)  # documents, sentences, tokens
-
-    def add(
-        self, tokens: npt.NDArray[Any], sentence_lengths: npt.NDArray[Any], document_lengths: npt.NDArray[Any]
-    ) -> None:
-        """Append documents: tokens side by side, tokens per sentence, sentences per document."""
-        if not len(document_lengths):
-            return
-        self._waiting.append((tokens, sentence_lengths, document_lengths))
-        self._waiting_tokens += len(tokens)
-        self._counts += (len(document_lengths), len(sentence_lengths), len(tokens))
-        if self._waiting_tokens >= BATCH_TOKENS:
-            self._flush()
-
-    def close(self) -> PartRecord:
-        """Finish the file and say what is in it."""
-        self._flush()
-        self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.replace(self._temporary, self.path)
-        sync_folder(self.path.parent)
-        documents, sentences, tokens = (int(count) for count in self._counts)
-        return PartRecord(self.path.name, self._sink.size, self._sink.hash.hexdigest(), documents, sentences, tokens)
-
-    def abort(self) -> None:
-        """Drop what was written."""
-        with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
-
-    def __enter__(self) -> PartWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self.abort()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            tokens, sentences, documents = (np.concatenate(arrays) for arrays in zip(*self._waiting, strict=True))
-            inner = pa.ListArray.from_arrays(
-                _arrow_offsets(sentences), _to_arrow(tokens.astype(self.dtype, copy=False))
-            )
-            outer = pa.ListArray.from_arrays(_arrow_offsets(documents), inner)
-            self._writer.write_batch(pa.record_batch([outer], schema=self._schema))
-            self._waiting.clear()
-            self._waiting_tokens = 0
-
-
-def token_dtype(vocab_size: int) -> np.dtype[Any]:
-    """The smallest type that holds every id: 30000 -> uint16, 250000 -> uint32."""
-    return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
-
-
-def part_name(index: int) -> str:
-    """part_name(3) -> 'part-00003.arrow'."""
-    return f"part-{index:05d}.arrow"
-
-
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a finished store, or an error that says what to do."""
     file = path / MANIFEST
@@ -317,7 +223,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         kind, version = manifest["format"], manifest["version"]
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{file}: not a manifest of a token store: {error!r}") from None
-    if kind != "litebert-token-store" or version != VERSION:
+    if kind != KIND or version != VERSION:
         raise DataError(f"{file}: {kind} version {version} cannot be read; build the store again with this litebert")
     return cast(dict[str, Any], manifest)
 
@@ -330,159 +236,6 @@ def check_tokenizer(path: Path, manifest: dict[str, Any], tokenizer: Fingerprint
             f"{path}: built with another tokenizer (fingerprint {stored[:12]}, yours is "
             f"{tokenizer.fingerprint[:12]}); use that one, or build the store again with --overwrite"
         )
-
-
-def finish_store(
-    folder: Path, parts: Sequence[PartRecord], fingerprint: str, vocab_size: int, facts: dict[str, Any]
-) -> None:
-    """Write the index, then the manifest (with `facts` as they are): from here on the store is whole."""
-    checksums = write_index(folder, parts)
-    manifest = {
-        "format": "litebert-token-store",
-        "version": VERSION,
-        "tokenizer": {"fingerprint": fingerprint, "vocab_size": vocab_size},
-        "dtype": token_dtype(vocab_size).name,
-        "documents": sum(part.documents for part in parts),
-        "sentences": sum(part.sentences for part in parts),
-        "tokens": sum(part.tokens for part in parts),
-        **facts,
-        "parts": [asdict(part) for part in parts],
-        "index": checksums,
-    }
-    write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
-
-
-def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, str]:
-    """Write where documents, sentences and record batches begin; gives the checksum of each file."""
-    (folder / INDEX).mkdir(exist_ok=True)
-    places = [np.empty((0, 3), np.int64)]
-    num_sentences = sum(part.sentences for part in parts)
-    num_documents = sum(part.documents for part in parts)
-    with (
-        _NpyWriter(folder / INDEX / "sentence_offsets.npy", (num_sentences + 1,)) as sentence_offsets,
-        _NpyWriter(folder / INDEX / "document_offsets.npy", (num_documents + 1,)) as document_offsets,
-    ):
-        sentence_offsets.write(np.zeros(1, np.int64))
-        document_offsets.write(np.zeros(1, np.int64))
-        tokens = sentences = 0
-        for index, part in enumerate(parts):
-            path = folder / part.file
-            mapped = pa.memory_map(str(path)).read_buffer()
-            for batch in record_batches(path, mapped):
-                sentence_offsets.write(tokens + batch.sentence_offsets[1:].astype(np.int64))
-                document_offsets.write(sentences + batch.document_offsets[1:].astype(np.int64))
-                byte = batch.tokens.ctypes.data - mapped.address
-                places.append(np.array([[index, byte, len(batch.tokens)]], np.int64))
-                tokens += len(batch.tokens)
-                sentences += len(batch.sentence_offsets) - 1
-    with _NpyWriter(folder / INDEX / "batches.npy", (sum(map(len, places)), 3)) as batches:
-        batches.write(np.concatenate(places))
-    sync_folder(folder / INDEX)
-    writers = (sentence_offsets, document_offsets, batches)
-    return {writer.path.name: writer.checksum for writer in writers}
-
-
-def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[RecordBatch]:
-    """The record batches of a part file, mapped and not copied."""
-    for batch in _read_batches(path, mapped):
-        outer = batch.column(0)
-        inner = outer.values
-        yield RecordBatch(_to_numpy(inner.values), _to_numpy(inner.offsets), _to_numpy(outer.offsets))
-
-
-class _HashingFile:
-    """A file to write to that knows the checksum and size of what was written."""
-
-    closed = False
-
-    def __init__(self, file: BinaryIO):
-        self._file = file
-        self.hash = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: Any) -> int:
-        self.hash.update(data)
-        self.size += memoryview(data).nbytes
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class _NpyWriter:
-    """Writes a .npy file of int64 piece by piece: unlike in a mapped file, a full disk is no crash."""
-
-    def __init__(self, path: Path, shape: tuple[int, ...]):
-        self.path = path
-        self.shape = shape
-        self.checksum = ""
-
-    def __enter__(self) -> _NpyWriter:
-        self._temporary = self.path.with_name(f".{self.path.name}.tmp")
-        self._file = open(self._temporary, "wb")
-        self._sink = _HashingFile(self._file)
-        header = {"descr": "<i8", "fortran_order": False, "shape": self.shape}
-        np.lib.format.write_array_header_1_0(cast(Any, self._sink), header)
-        return self
-
-    def write(self, values: Offsets) -> None:
-        self._sink.write(np.ascontiguousarray(values, "<i8"))
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-        except OSError:
-            self._discard()
-            raise
-        if kind is not None:
-            self._discard()
-            return
-        os.replace(self._temporary, self.path)
-        self.checksum = self._sink.hash.hexdigest()
-
-    def _discard(self) -> None:
-        with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
-
-
-def _schema(fingerprint: str, vocab_size: int) -> pa.Schema:
-    tokens = pa.uint16() if token_dtype(vocab_size) == np.uint16 else pa.uint32()
-    metadata = {"litebert.fingerprint": fingerprint, "litebert.vocab_size": str(vocab_size)}
-    return pa.schema([("sentences", pa.list_(pa.list_(tokens)))], metadata=metadata)
-
-
-def _arrow_offsets(lengths: npt.NDArray[Any]) -> pa.Array:
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return _to_arrow(offsets)
-
-
-# pa.array and to_numpy would import pandas, which takes longer than a small build.
-def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-
-
-def _to_numpy(array: pa.Array) -> npt.NDArray[Any]:
-    values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
-    return cast(npt.NDArray[Any], values[array.offset : array.offset + len(array)])
-
-
-def _read_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[pa.RecordBatch]:
-    try:
-        reader = pa.ipc.open_file(mapped if mapped is not None else pa.memory_map(str(path)))
-        for index in range(reader.num_record_batches):
-            yield reader.get_batch(index)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a readable part of a token store: {error}") from None
 
 
 def _check_file(path: Path, checksum: str) -> None:

@@ -17,9 +17,11 @@ from typing import Any
 import sentencepiece
 
 from litebert.errors import ConfigError, DataError
+from litebert.text.blocks import read_blocks
 from litebert.text.korean import find_particles
 from litebert.text.normalize import Normalization
-from litebert.text.readers import Problem, find_sources, parse_block, read_blocks
+from litebert.text.readers import Problem, parse_block
+from litebert.text.sources import find_sources
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.spiece_proto import with_usual_spaces
 from litebert.text.tokenizer import Specials

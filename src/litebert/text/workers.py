@@ -26,9 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.errors import LitebertError
-from litebert.text.readers import Block, Document, Format, Problem, parse_block
+from litebert.text.blocks import Block, Format
+from litebert.text.readers import Document, Problem, parse_block
 from litebert.text.sentences import split_sentences
-from litebert.text.store import token_dtype
+from litebert.text.store_writer import token_dtype
 
 HASH_BYTES = 16
 SHOWN_PROBLEMS = 5
