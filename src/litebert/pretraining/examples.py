@@ -193,20 +193,35 @@ def _make_examples(
         if recipe.objective == "sop":
             swap = ~lone & happens(draw(keys, SWAP), 0.5)
             if recipe.truncation == "whole":
-                # Two sentences too long for a sequence lose their outer ends, which would tell the order: no label.
-                told = first.length + second.length > recipe.max_content
-                # So would one border inside a sentence and another at its end; three of a kind tell nothing.
-                borders = text.whole_start[begin] + 0 + text.whole_start[np.minimum(cut, finish - 1)]
-                borders += text.whole_end[finish - 1]
-                told |= ~lone & (borders > 0) & (borders < 3)
-                told &= ~random
+                too_long = first.length + second.length > recipe.max_content
+                told = (too_long | (~lone & _borders_tell(text, begin, cut, finish))) & ~random
                 swap &= ~told
                 order[told] = NO_ORDER
             order[swap] = 1
-            first, second = (
-                _Segments(*(np.where(swap, b, a) for a, b in zip(first, second, strict=True))),
-                _Segments(*(np.where(swap, a, b) for a, b in zip(first, second, strict=True))),
-            )
+            first, second = _swapped(first, second, swap)
+    examples = Examples(*_trimmed(first, second, swap, recipe, keys), order, text.document[active])
+    return (examples if keep.all() else examples.take(np.flatnonzero(keep))), done
+
+
+def _borders_tell(text: Text, begin: Integers, cut: Integers, finish: Integers) -> npt.NDArray[np.bool_]:
+    """Where a border inside a sentence and another at a sentence's end tell the order; three of a kind tell nothing.
+
+    So do the outer ends that two sentences too long for one sequence lose: neither kind of pair gets a label.
+    """
+    starts = text.whole_start[begin] + 0 + text.whole_start[np.minimum(cut, finish - 1)]
+    borders = starts + text.whole_end[finish - 1]
+    return (borders > 0) & (borders < 3)
+
+
+def _swapped(first: _Segments, second: _Segments, swap: npt.NDArray[np.bool_]) -> tuple[_Segments, _Segments]:
+    pairs = list(zip(first, second, strict=True))
+    return _Segments(*(np.where(swap, b, a) for a, b in pairs)), _Segments(*(np.where(swap, a, b) for a, b in pairs))
+
+
+def _trimmed(
+    first: _Segments, second: _Segments, swap: npt.NDArray[np.bool_], recipe: Recipe, keys: Bits
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Start and length of both segments in the store, once they fit a sequence together."""
     from_first, from_second = trim_pairs(first.length, second.length, recipe.max_content)
     if recipe.truncation == "trim":
         front_of_first = count_front_pops(keys, from_first, POPS_A)
@@ -214,15 +229,12 @@ def _make_examples(
     else:  # only the outer ends of the text, so that A and B stay neighbours
         front_of_first = np.where(swap | (second.length == 0), 0, from_first)
         front_of_second = np.where(swap, from_second, 0)
-    examples = Examples(
+    return (
         first.start + first.shift + front_of_first,
         first.length - from_first,
         second.start + second.shift + front_of_second,
         second.length - from_second,
-        order,
-        text.document[active],
     )
-    return (examples if keep.all() else examples.take(np.flatnonzero(keep))), done
 
 
 class _Partners:

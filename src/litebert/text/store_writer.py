@@ -248,6 +248,7 @@ class _NpyWriter:
 
 
 def make_schema(fingerprint: str, vocab_size: int) -> pa.Schema:
+    """The one column of a part, with the vocabulary that its numbers belong to."""
     tokens = pa.uint16() if token_dtype(vocab_size) == np.uint16 else pa.uint32()
     metadata = {"litebert.fingerprint": fingerprint, "litebert.vocab_size": str(vocab_size)}
     return pa.schema([("sentences", pa.list_(pa.list_(tokens)))], metadata=metadata)
@@ -270,6 +271,7 @@ def _to_numpy(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def read_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[pa.RecordBatch]:
+    """The record batches of a part file as Arrow has them."""
     try:
         reader = pa.ipc.open_file(mapped if mapped is not None else pa.memory_map(str(path)))
         for index in range(reader.num_record_batches):
