@@ -247,8 +247,9 @@ def test_clip_scales_to_the_global_norm(device):
     for name, grad in before.items():
         torch.testing.assert_close(model.get_parameter(name).grad, grad / expected, rtol=1e-12, atol=0)
     after = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-    clip_gradients(model.parameters(), 2.0)  # below the limit: not a bit changes
-    assert all(torch.equal(model.get_parameter(name).grad, grad) for name, grad in after.items())
+    for limit in (2.0, math.inf):  # below the limit, or without one: not a bit changes
+        clip_gradients(model.parameters(), limit)
+        assert all(torch.equal(model.get_parameter(name).grad, grad) for name, grad in after.items())
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -11,6 +11,7 @@ it is applied.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
@@ -162,8 +163,8 @@ def clip_gradients(params: Iterable[Tensor], max_norm: float = 1.0) -> Tensor:
     if not grads:
         return torch.zeros(())
     total: Tensor = torch.linalg.vector_norm(norms(grads))
-    scale = max_norm / total.clamp(min=max_norm)  # exactly 1 below the limit
-    torch._foreach_mul_(grads, scale)
+    if max_norm < math.inf:  # infinity over infinity is no number
+        torch._foreach_mul_(grads, max_norm / total.clamp(min=max_norm))  # exactly 1 below the limit
     return total
 
 
