@@ -60,6 +60,7 @@ class GraphedEncoder(FusedEncoder):
         super().__init__(encoder, compiled)
         self._graphs: dict[tuple[int, int, int], Graph | None] = {}
         self._pool: Any = None  # one memory for all graphs, since one runs at a time
+        self._records = True
 
     def encode(
         self,
@@ -72,9 +73,9 @@ class GraphedEncoder(FusedEncoder):
     ) -> Tensor:
         """The last hidden states, as in FusedEncoder; what a graph gave holds until the next call."""
         key = shape_of(len(ids), len(starts) - 1, max_length)
-        if key is not None and key not in self._graphs:
+        if key is not None and key not in self._graphs and self._records:
             self._graphs[key] = self._record(*key)
-        graph = None if key is None else self._graphs[key]
+        graph = None if key is None else self._graphs.get(key)
         if graph is None:
             return super().encode(ids, segments, positions, starts, max_length, rows)
         size = len(ids)
@@ -91,6 +92,7 @@ class GraphedEncoder(FusedEncoder):
         starts = torch.full((sequences + 1,), min(tokens, length), dtype=torch.int32, device=device)
         starts[0] = 0
         arguments = (ids, segments, positions, starts, length)
+        stream = torch.cuda.current_stream(device)
         try:
             # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for.
             side = torch.cuda.Stream(device)
@@ -101,10 +103,13 @@ class GraphedEncoder(FusedEncoder):
             torch.cuda.current_stream(device).wait_stream(side)
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
+            # Another thread may use the GPU meanwhile, for another model.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 hidden = super().encode(*arguments)
         except RuntimeError as error:
-            warnings.warn(f"no CUDA graph for {tokens} tokens, so slower: {error}", stacklevel=2)
+            self._records = False  # what failed once fails again
+            torch.cuda.set_stream(stream)  # a recording that fails leaves its own
+            warnings.warn(f"no CUDA graphs, so slower: {error.__context__ or error}", stacklevel=2)
             return None
         return Graph(graph, ids, segments, positions, starts, hidden)
 
