@@ -28,7 +28,7 @@ from litebert.pretraining.evaluate import Scores
 from litebert.pretraining.run import pretrain
 from litebert.report import write_report
 from litebert.text.build import BuildOptions, build_store
-from litebert.text.generate import generate_documents
+from litebert.text.generate import generate_documents, join_documents
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train_vocab import VocabConfig, train_vocab
 
@@ -160,7 +160,7 @@ def _write_text(out: Path, split: str, documents: int) -> Path:
     path = out / f"{split}.txt"
     out.mkdir(parents=True, exist_ok=True)
     stories = generate_documents(documents, seed=1, split=split, excerpts=True)  # type: ignore[arg-type]
-    text = "\n\n".join("\n".join(story) for story in stories) + "\n"
+    text = join_documents(stories)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         for made in ("vocabulary", "store-train", "store-held-out", "run"):  # of another text
             shutil.rmtree(out / made, ignore_errors=True)

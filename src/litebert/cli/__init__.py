@@ -27,6 +27,7 @@ from litebert.cli import (  # noqa: E402, F401
     corpus_show,
     generate,
     pretrain,
+    plan,
     finetune,
     evaluate,
     baseline,

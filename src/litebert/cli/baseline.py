@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.finetune import column_pairs
+from litebert.cli.options import Columns, Json, TaskFolder, TrainFile, column_pairs
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,13 +29,11 @@ def baseline(
         list[str] | None,
         typer.Option(help="bow, tfidf, ngram, word2vec, fasttext; several (also with commas), or all, the default."),
     ] = None,
-    train: Annotated[Path | None, typer.Option(help="Training file: CSV, TSV, JSONL, JSON or Parquet.")] = None,
+    train: TrainFile = None,
     dev: Annotated[Path | None, typer.Option(help="What is scored; for masked-lm a text file.")] = None,
     test: Annotated[Path | None, typer.Option(help="Scored too where it has labels.")] = None,
-    data: Annotated[str | None, typer.Option(help="A folder with the task's files, or hub:owner/name.")] = None,
-    column: Annotated[
-        list[str] | None, typer.Option("--column", help="role=name, for example text=review; the rest is guessed.")
-    ] = None,
+    data: TaskFolder = None,
+    column: Columns = None,
     text: Annotated[
         list[Path] | None,
         typer.Option(help="Text to learn word vectors (or n-grams) from; may be given several times."),
@@ -48,7 +46,7 @@ def baseline(
     max_train: Annotated[int, typer.Option(help="Learn from so many training examples, drawn at random (0: all).")] = 0,
     tokens: Annotated[int, typer.Option(help="masked-lm: score about this many tokens.")] = 200_000,
     seed: Annotated[int, typer.Option(min=0, help="Decides samples, word vectors and intervals.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Score the majority class, bag of words, TF-IDF, word vectors ... and models, in one table."""
     if tokens < 1:

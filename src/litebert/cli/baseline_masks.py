@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from litebert.cli.baseline import MASKED_LM
 from litebert.cli.early import check_files, check_models
 from litebert.errors import ConfigError
 from litebert.ladder.climb import Ladder, Rung
@@ -19,7 +20,6 @@ from litebert.text.build import build_store
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 
-TASK = "masked-lm"
 KIND = "ngram"
 LENGTH = 128
 ROW = 1024  # tokens of a batch
@@ -39,11 +39,15 @@ def score_masks(
     if any(kind not in (KIND, "all") for kind in kinds):
         raise ConfigError(f"--kind {','.join(kinds)}: masks are filled by {KIND} alone")
     if not texts or dev is None:
-        raise ConfigError(f"{TASK}: name the text to count n-grams in (--text FILE) and another to score (--dev FILE)")
+        raise ConfigError(
+            f"{MASKED_LM}: name the text to count n-grams in (--text FILE) and another to score (--dev FILE)"
+        )
     if dev.resolve() in [text.resolve() for text in texts]:
         raise ConfigError(f"--dev {dev}: is the text that n-grams are counted in; what they know by heart is no score")
     if tokenizer is None and not models:
-        raise ConfigError(f"{TASK}: name a model (--model FOLDER) or a tokenizer (--tokenizer FOLDER) for its pieces")
+        raise ConfigError(
+            f"{MASKED_LM}: name a model (--model FOLDER) or a tokenizer (--tokenizer FOLDER) for its pieces"
+        )
     check_files(*texts, dev)
     check_models(*models)
     pieces = Tokenizer.load(tokenizer or find_folder(models[0]))
@@ -65,7 +69,7 @@ def score_masks(
             what = "the order of two segments from connectives and words for time"
             rungs.append(_rung("connectives", what, order=found.connectives))
         rungs += [_score_model(model, evaluation, count, pieces) for model in models]
-    return Ladder(TASK, TASK, tuple(rungs), {"tokens scored": count * ROW})
+    return Ladder(MASKED_LM, MASKED_LM, tuple(rungs), {"tokens scored": count * ROW})
 
 
 def _store(texts: Sequence[Path], pieces: Tokenizer, folder: Path) -> TokenStore:

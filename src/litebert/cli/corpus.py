@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from litebert.cli import app
+from litebert.cli.options import Json
 
 if TYPE_CHECKING:
     from litebert.text.build import BuildReport, Progress
@@ -37,7 +38,7 @@ def build(
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop exact duplicates of documents.")] = False,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="ray: on a cluster, part by part.")] = "local",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a store that differs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Turn text into a token store; run again after an interruption, it goes on where it stopped."""
     from litebert.text.build import BuildOptions, build_store

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli.corpus import corpus_app
+from litebert.cli.options import Json
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,7 +33,7 @@ def show(
     ] = None,
     row_tokens: Annotated[int, typer.Option(help="Tokens of a packed row.")] = 4096,
     seed: Annotated[int, typer.Option(help="Of the run to look at.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print a few training examples of a store, with their masks and labels, and what the recipe makes of it."""
     from litebert.config import override, to_dict

@@ -6,12 +6,11 @@ import importlib.util
 import json
 import os
 import platform
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import litebert
 from litebert.cli import app
+from litebert.cli.options import Json
 from litebert.extras import EXTRAS
 
 CORE = (
@@ -31,7 +30,7 @@ CORE = (
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(as_json: Json = False) -> None:
     """Print versions, the device, and which optional parts are present: paste it into bug reports."""
     facts = collect()
     if as_json:

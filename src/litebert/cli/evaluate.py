@@ -11,7 +11,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_data, check_files, check_models
-from litebert.cli.finetune import column_pairs
+from litebert.cli.options import Columns, Json, column_pairs
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def evaluate(
         str | None, typer.Option(help="Score a fine-tuned model; by default for the task that it was trained for.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="The task's folder, a labelled file, or hub:owner/name.")] = None,
-    column: Annotated[
-        list[str] | None, typer.Option("--column", help="role=name, for example text=review; the rest is guessed.")
-    ] = None,
+    column: Columns = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Write what is said about each example here, for servers of GLUE and SQuAD too.")
     ] = None,
@@ -45,7 +43,7 @@ def evaluate(
     tokens: Annotated[int, typer.Option(help="Of a text, score about this many tokens.")] = 200_000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int, typer.Option(min=0, help="Of a CPU, for a task; 0 for all that there are.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Score models: on a task with --data, or masked LM, sentence order and next sentence on any text (Table 5)."""
     if store or text:

@@ -10,6 +10,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_files, check_models
+from litebert.cli.options import Json
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def export(
         typer.Option(help="ONNX: compare on data too: of the model's task, or one text per line, a tab inside a pair."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a model as ONNX or torch.export files, checked against torch before anything is kept."""
     check_choice("--to", to, KINDS)

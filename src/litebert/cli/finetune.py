@@ -9,6 +9,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_data, check_files
+from litebert.cli.options import Columns, TaskFolder, TrainFile, column_pairs
 from litebert.errors import ConfigError, check_choice
 
 
@@ -18,16 +19,14 @@ def finetune(
         str | None,
         typer.Option(help="A public task (sst-2, squad-2.0, race, ...), or the kind of your own: classification, ..."),
     ] = None,
-    train: Annotated[Path | None, typer.Option(help="Training file: CSV, TSV, JSONL, JSON or Parquet.")] = None,
+    train: TrainFile = None,
     dev: Annotated[Path | None, typer.Option(help="The best weights are chosen on this file.")] = None,
     test: Annotated[Path | None, typer.Option(help="Predictions are written for this file.")] = None,
     predict_test: Annotated[
         bool, typer.Option("--predict-test", help="Write predictions for the test split of --data too.")
     ] = False,
-    data: Annotated[str | None, typer.Option(help="A folder with the task's files, or hub:owner/name.")] = None,
-    column: Annotated[
-        list[str] | None, typer.Option("--column", help="role=name, for example text=review; the rest is guessed.")
-    ] = None,
+    data: TaskFolder = None,
+    column: Columns = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "--init-from", help="A model folder or Hub name, also one fine-tuned on another task."),
@@ -82,17 +81,6 @@ def finetune(
     if result.predictions is not None:
         print(f"predictions: {result.predictions}")
     print(f"next:   litebert evaluate {result.model} --data FILE")
-
-
-def column_pairs(settings: list[str]) -> dict[str, str]:
-    """["text=review"] -> {"text": "review"}."""
-    pairs = {}
-    for setting in settings:
-        role, equals, name = setting.partition("=")
-        if not equals or not role or not name:
-            raise ConfigError(f"--column {setting}: expected role=name, for example --column text=review")
-        pairs[role.strip()] = name.strip()
-    return pairs
 
 
 def _rates(text: str | None) -> list[float]:

@@ -24,14 +24,13 @@ def generate(
 ) -> None:
     """Write short stories made by code: one sentence per line, a blank line between documents."""
     from litebert.files import write_atomic
-    from litebert.text.generate import generate_documents
+    from litebert.text.generate import generate_documents, join_documents
 
-    told = generate_documents(documents, seed=seed, split=split, excerpts=excerpts)
-    stories = ("\n".join(document) + "\n" for document in told)
+    stories = generate_documents(documents, seed=seed, split=split, excerpts=excerpts)
     if out is None:
-        for number, story in enumerate(stories):
-            print(story if number == 0 else f"\n{story}", end="")
+        for number, story in enumerate(stories):  # one by one: `| head` need not wait for all
+            print(("\n" if number else "") + join_documents([story]), end="")
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(out, "\n".join(stories))
+        write_atomic(out, join_documents(stories))
         print(f"{out}: {documents:,} documents")

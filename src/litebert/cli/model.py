@@ -10,20 +10,19 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_models
+from litebert.cli.options import Json
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
     from litebert.model.count import PaperModel
 
-JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-
 
 @app.command()
 def params(
     model: Annotated[str | None, typer.Argument(help="A preset, a config file, a model folder or a Hub name.")] = None,
     tokens: Annotated[int, typer.Option(help="Tokens per micro-batch, for the memory column.")] = 8192,
-    as_json: JSON = False,
+    as_json: Json = False,
 ) -> None:
     """Count parameters: every model of the paper beside its printed figure, or one config of yours."""
     from litebert.model.count import PaperModel, paper_models
@@ -47,7 +46,7 @@ def convert(
     head: Annotated[str | None, typer.Option(help="The head to keep; by default what the source holds.")] = None,
     dtype: Annotated[str, typer.Option(help="float32, float16 or bfloat16.")] = "float32",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the weights of an existing folder.")] = False,
-    as_json: JSON = False,
+    as_json: Json = False,
 ) -> None:
     """Turn any checkpoint (Hub folder, pytorch_model.bin, Google's TensorFlow files) into a model folder."""
     check_models(source)
@@ -79,7 +78,7 @@ def verify(
         int | None, typer.Option(help="Tokens per sequence; by default 128, or what the model takes.")
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Largest difference allowed.")] = 1e-4,
-    as_json: JSON = False,
+    as_json: Json = False,
 ) -> None:
     """Run the same weights through transformers and through litebert, and print the differences."""
     check_models(model)

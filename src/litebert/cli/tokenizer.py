@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.options import Json
 from litebert.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def train(
     ] = True,
     text_field: Annotated[str, typer.Option(help="Field of JSON lines, column of Parquet.")] = "text",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a tokenizer that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train a SentencePiece vocabulary with the paper's options, on text of any size in flat memory."""
     from litebert.text.normalize import Normalization
@@ -89,7 +90,7 @@ def show(
     special: Annotated[
         bool, typer.Option("--special", help='Read "[MASK]" and its like as the special piece.')
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the pieces of a text with their ids and the characters they stand for."""
     from litebert.text.tokenizer import Tokenizer

@@ -18,7 +18,7 @@ from litebert.errors import ConfigError
 from litebert.files import write_atomic
 from litebert.pretraining.chapters import held_out_documents
 from litebert.text.build import BuildOptions, build_store
-from litebert.text.generate import generate_documents
+from litebert.text.generate import generate_documents, join_documents
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.train_vocab import VocabConfig, train_vocab
@@ -75,7 +75,7 @@ def given_corpus(
         documents: Iterable[Any] = (
             store.document(int(number))
             for store in stores
-            for number in held_out_documents(len(store), int(held_out) if held_out >= 1 else held_out).nonzero()[0]
+            for number in held_out_documents(len(store), held_out).nonzero()[0]
         )
         folder.mkdir(parents=True, exist_ok=True)
         TokenStore.write(kept, documents, vocabulary.fingerprint, vocabulary.vocab_size)
@@ -96,7 +96,7 @@ def generated_corpus(folder: Path, vocab_size: int, documents: int | None = None
         if not text.exists():
             # Whole stories would always be cut into the same pairs, and places tell their order.
             stories = generate_documents(count, seed=seed, split=split, excerpts=True)
-            write_atomic(text, "\n\n".join("\n".join(story) for story in stories) + "\n")
+            write_atomic(text, join_documents(stories))
     vocabulary = folder / "vocabulary"
     if not (vocabulary / "spiece.model").exists():
         train_vocab([folder / "base.txt"], VocabConfig(vocab_size=vocab_size)).tokenizer.save(vocabulary)

@@ -20,7 +20,7 @@ import hashlib
 import importlib.resources
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
@@ -93,6 +93,11 @@ def generate_document(index: int, *, seed: int = 0, split: Split = "train", kind
         if document:
             return document
     raise AssertionError(f"topic {topic.name!r} has too few wordings for the {split} split")
+
+
+def join_documents(documents: Iterable[Sequence[str]]) -> str:
+    """Documents as a text file has them: a sentence per line, a blank line between two documents."""
+    return "\n\n".join("\n".join(document) for document in documents) + "\n"
 
 
 def story_kinds() -> list[str]:
