@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="small")
     parser.add_argument("--lr", default="", help="learning rates to choose among on dev, for example 3e-5,1e-4")
     parser.add_argument("--epochs", type=float)
+    parser.add_argument("--evaluations", type=int, default=10, help="on dev in each run; decoding SQuAD takes its time")
     parser.add_argument("--steps", type=int, help="for a smoke run")
     parser.add_argument("--limit", type=int, default=0, help="examples per split, for a smoke run")
     parser.add_argument("--random", action="store_true", help="also from random weights, to see what pretraining gives")
@@ -88,6 +89,7 @@ def measure(arguments: argparse.Namespace, task: str, name: str, model: str) -> 
         "model": model,
         "data": {"folder": str(arguments.data / folder), "limit": arguments.limit},
         "device": {"device": arguments.device},
+        "log": {"num_evaluations": arguments.evaluations},
     }
     if arguments.epochs:
         settings["epochs"] = arguments.epochs
