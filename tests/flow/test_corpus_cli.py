@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-import sentencepiece
+from small_vocabularies import train_spiece
 
 from litebert.cli.corpus import ProgressView
 from litebert.text.store import TokenStore
@@ -38,21 +38,9 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
     """A small spiece.model with ALBERT's special pieces, trained by sentencepiece itself."""
-    folder = tmp_path_factory.mktemp("vocabulary")
-    (folder / "text.txt").write_text(TEXT * 20, encoding="utf-8")
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(folder / "text.txt"),
-        model_prefix=str(folder / "spiece"),
-        vocab_size=150,
-        hard_vocab_limit=False,
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
-    )
-    return folder / "spiece.model"
+    path = tmp_path_factory.mktemp("vocabulary") / "spiece.model"
+    path.write_bytes(train_spiece(TEXT.splitlines() * 20, vocab_size=150, hard_vocab_limit=False))
+    return path
 
 
 @pytest.fixture

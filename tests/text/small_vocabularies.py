@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import tempfile
 from pathlib import Path
+
+import sentencepiece
 
 from litebert.text.normalize import Normalization
 from litebert.text.spiece import SentencePieceTokenizer
@@ -62,6 +65,16 @@ def train_on(lines: list[str], config: VocabConfig) -> SentencePieceTokenizer:
         path = Path(folder, "text.txt")
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return train_vocab([path], config).tokenizer
+
+
+def train_spiece(lines: list[str], **options: object) -> bytes:
+    """A model file with ALBERT's special pieces, made by sentencepiece itself."""
+    model = io.BytesIO()
+    specials = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"]}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, **{**specials, **options}
+    )
+    return model.getvalue()
 
 
 @functools.cache

@@ -234,19 +234,8 @@ def test_damaged_configs_are_named(tmp_path):
 
 
 def test_other_kinds_of_model_are_saved_without_tokenizer_json(tmp_path):
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(small_vocabularies.ENGLISH),
-        model_prefix=str(tmp_path / "bpe"),
-        vocab_size=100,
-        model_type="bpe",
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
-    )
-    tokenizer = SentencePieceTokenizer((tmp_path / "bpe.model").read_bytes(), Normalization("google"), Specials())
+    model = small_vocabularies.train_spiece(small_vocabularies.ENGLISH, vocab_size=100, model_type="bpe")
+    tokenizer = SentencePieceTokenizer(model, Normalization("google"), Specials())
     tokenizer.save(tmp_path / "saved")
     assert not (tmp_path / "saved" / "tokenizer.json").exists()
     assert Tokenizer.load(tmp_path / "saved").fingerprint == tokenizer.fingerprint
