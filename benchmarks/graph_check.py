@@ -1,0 +1,211 @@
+"""Recorded graphs on a GPU held to fp32 on the CPU: fine-tuning steps of every kind of task, predictions of every head.
+
+    python benchmarks/graph_check.py [--out result.json]
+
+A step is recorded with one batch and replayed with another, then once more after the weights have changed: what is
+frozen into a graph by mistake shows there. Dropout must follow the seed. CI has no GPU, so this is a script;
+`--device cpu` checks the script itself, without graphs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import json
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from litebert.files import write_atomic
+from litebert.finetune.batches import Batch, Layout, Shape, make_batch
+from litebert.finetune.steps import GraphStep, PlainStep
+from litebert.model.config import ModelConfig, preset, vary
+from litebert.model.heads import MODELS, Model, model_class
+from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Request, TorchRuntime
+from litebert.tasks.features import Sequence
+from litebert.tasks.task import Task, head_of
+from litebert.train.device import Device, DeviceConfig, open_device, speed_up
+from litebert.train.random_state import seed_everything
+
+TASKS = (
+    Task("classification", "classification", labels=("a", "b"), max_length=64),
+    Task("regression", "regression", max_length=64),
+    Task("multi-label", "multi-label", labels=("a", "b", "c"), max_length=64),
+    Task("token-classification", "token-classification", labels=("O", "B"), max_length=64),
+    Task("multiple-choice", "multiple-choice", num_choices=2, max_length=64),
+    Task("span", "question-answering", max_length=64),
+    Task("answer", "question-answering", answerable_head=True, max_length=64),
+)
+MOST = 0.05  # relative error of a gradient, in bf16
+SHAPES: dict[Layout, Shape] = {"packed": Shape(640, 12 + 640 // 64 + 1), "padded": Shape(64, 12)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", help="write JSON here")
+    options = parser.parse_args()
+    device = open_device(DeviceConfig(device=options.device))
+    layouts: tuple[Layout, ...] = ("packed", "padded")
+    checks: dict[str, Callable[[], dict[str, Any]]] = {
+        f"step {task.name}, {layout}": lambda task=task, layout=layout: check_step(task, layout, device)  # type: ignore[misc]
+        for task in TASKS
+        for layout in layouts
+    }
+    checks["dropout"] = lambda: check_dropout(device)
+    checks |= {f"predict {head}": lambda head=head: check_head(head, device) for head in MODELS}  # type: ignore[misc]
+    results: dict[str, Any] = {"device": device.name, "torch": torch.__version__}
+    for name, check in checks.items():
+        began = time.perf_counter()
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                results[name] = check()
+            results[name]["told"] = sorted({str(w.message)[:200] for w in told if "CUDA graph" in str(w.message)})
+            results[name]["ok"] &= not results[name]["told"]
+        except Exception as error:  # the others are still worth knowing
+            traceback.print_exc(limit=-3)
+            results[name] = {"ok": False, "error": str(error)[:300]}
+        results[name]["seconds"] = round(time.perf_counter() - began, 1)
+        print(name, json.dumps(results[name]), flush=True)
+        if options.out:
+            write_atomic(options.out, json.dumps(results, indent=1) + "\n")
+    wrong = [name for name, found in results.items() if isinstance(found, dict) and not found["ok"]]
+    print("WRONG: " + ", ".join(wrong) if wrong else "all right")
+
+
+def small_config(**changes: Any) -> ModelConfig:
+    size: dict[str, Any] = dict(hidden_size=256, num_attention_heads=4, intermediate_size=1024, num_hidden_layers=4)
+    return vary(preset("albert-base"), vocab_size=1000, **size, **changes)
+
+
+def make_model(task: Task, dropout: float = 0.0) -> Model:
+    torch.manual_seed(0)
+    head = head_of(task)
+    labels = task.labels if head in ("classification", "token-classification") else ()
+    return model_class(head)(small_config(labels=labels, classifier_dropout_prob=dropout)).train()
+
+
+def draw(task: Task, layout: Layout, seed: int) -> Batch:
+    """Twelve random sequences with targets."""
+    rng = np.random.default_rng(seed)
+    sequences = []
+    for number in range(12):
+        size = int(rng.integers(10, 50))
+        targets: dict[str, Any] = {
+            "classification": int(rng.integers(2)),
+            "regression": float(rng.normal()),
+            "multi-label": rng.integers(0, 2, 3).tolist(),
+            "token-classification": rng.integers(0, 2, size),
+            "multiple-choice": number // 2 % 2,
+            "question-answering": (2, 5, bool(number % 2)),
+        }
+        sequences.append(
+            Sequence(
+                ids=rng.integers(5, 1000, size).astype(np.int32),
+                segments=(np.arange(size) > size // 2).astype(np.int8),
+                example=number // 2,
+                option=number % 2,
+                target=targets[task.kind],
+                inside=np.arange(size) > 1,
+            )
+        )
+    return make_batch(task, sequences, layout, 0, SHAPES[layout])
+
+
+def make_step(model: Model, task: Task, layout: Layout, device: Device) -> PlainStep:
+    """As a run makes it, on a copy of the model."""
+    model = copy.deepcopy(model).to(device.device)
+    if layout == "packed":
+        speed_up(model, dataclasses.replace(device, compile=False))
+    return (GraphStep if device.is_cuda else PlainStep)(model, task.kind, device)
+
+
+def check_step(task: Task, layout: Layout, device: Device) -> dict[str, Any]:
+    """Gradients of recorded steps against plain ones on the CPU."""
+    model = make_model(task)
+    cpu = open_device(DeviceConfig(device="cpu"))
+    step = make_step(model, task, layout, device)
+    reference = PlainStep(model, task.kind, cpu)
+    errors = []
+    for seed, change in ((1, 1.0), (2, 1.0), (2, 1.1)):
+        batch = draw(task, layout, seed)
+        for each in (step, reference):
+            with torch.no_grad():
+                torch._foreach_mul_([p for p in each.model.parameters() if p.ndim == 2], change)
+            each.clear()
+        found, expected = step(batch, 4).float().cpu(), reference(batch, 4).float()
+        errors.append(max(gradient_error(step.model, model), float((found[0] - expected[0]).abs() / expected[0].abs())))
+    ran = time_steps(step, draw(task, layout, 2), device)
+    problem = step.problem
+    return {"ok": max(errors) < MOST and problem is None, "errors": errors, "milliseconds": ran, "problem": problem}
+
+
+def gradient_error(model: Model, reference: Model) -> float:
+    """The largest difference of a parameter's gradient, as a share of all gradients of its size."""
+    pairs = [(p.grad, q.grad) for p, q in zip(model.parameters(), reference.parameters(), strict=True)]
+    assert all((p is None) == (q is None) for p, q in pairs)
+    there = [(p.float().cpu(), q) for p, q in pairs if p is not None and q is not None]
+    # Those that are nearly nothing, such as the keys' bias, are all rounding: held to the typical one.
+    typical = float(torch.stack([q.norm() / q.numel() ** 0.5 for _, q in there]).median())
+    return max(float((p - q).norm() / max(float(q.norm()), typical * q.numel() ** 0.5)) for p, q in there)
+
+
+def time_steps(step: PlainStep, batch: Batch, device: Device, count: int = 20) -> float:
+    device.synchronize()
+    began = time.perf_counter()
+    for _ in range(count if device.is_cuda else 1):
+        step(batch, 4)
+    device.synchronize()
+    return round(1000 * (time.perf_counter() - began) / count, 2)
+
+
+def check_dropout(device: Device) -> dict[str, Any]:
+    """Another seed, another loss; the same seed, the same loss."""
+    task = TASKS[0]
+    step, batch = make_step(make_model(task, dropout=0.5), task, "packed", device), draw(task, "packed", 1)
+    losses = []
+    step(batch, 1)  # recorded here
+    for seed in (1, 2, 1):
+        seed_everything(seed)
+        losses.append(float(step(batch, 1)[0]))
+    return {"ok": losses[0] == losses[2] != losses[1], "losses": losses, "problem": step.problem}
+
+
+def check_head(head: str, device: Device) -> dict[str, Any]:
+    """All outputs of a head in two batches of one recorded shape, against fp32 on the CPU."""
+    torch.manual_seed(0)
+    labels = ("a", "b", "c") if head in ("classification", "token-classification") else ()
+    model = model_class(head)(small_config(labels=labels)).eval()
+    cpu = open_device(DeviceConfig(device="cpu"))
+    runtimes = [TorchRuntime(copy.deepcopy(model), each, max_tokens=8192) for each in (device, cpu)]
+    want = (HEAD_OUTPUTS[head] | ENCODER_OUTPUTS) - {"start_index", "end_index", "start_log_prob", "end_log_prob"}
+    worst: dict[str, float] = {}
+    for seed, sizes in ((1, (20, 33, 9)), (2, (25, 30, 8)), (3, (400, 512, 300) * 5)):
+        rng = np.random.default_rng(seed)
+        requests = [
+            Request(
+                rng.integers(5, 1000, size).astype(np.int32),
+                np.zeros(size, np.int8),
+                want,
+                np.array([1, 3]) if "masked_lm" in want else None,
+                np.arange(size) == 1 if head == "answer" else None,
+            )
+            for size in sizes
+        ]
+        found, expected = (runtime.run(requests) for runtime in runtimes)
+        for ours, theirs in zip(found, expected, strict=True):
+            for name in want:
+                difference = float(np.abs(ours[name] - theirs[name]).max() / max(0.1, np.abs(theirs[name]).max()))
+                worst[name] = max(worst.get(name, 0.0), difference)
+    return {"ok": max(worst.values()) < MOST, "errors": {name: round(value, 5) for name, value in worst.items()}}
+
+
+if __name__ == "__main__":
+    main()
