@@ -12,15 +12,9 @@ that is a matter of taste, and what still goes wrong: docs/sentences.md.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import NamedTuple
 
-from litebert.errors import InputError, check_choice
+from litebert.text.sentence_rules import CLEAR, GAP, PLAIN, RUN, STRONG, Rules, find_rules
 
-# Full-width and other terminators end a sentence by themselves; . ! ? … depend on what follows.
-_STRONG = "。！？｡．؟۔।॥։።፧။។៕༎‼⁇⁈⁉"
-_TERMINATORS = ".!?…‥⋯" + _STRONG
-_CLOSERS = "\"'”’»›)]}」』）】》〉〕］｝｣＂＇"
 _OPENERS = "\"'“‘„‚«‹([{¿¡「『《〈【（〔［｛｢＂＇—–-―*•"
 _BEFORE_LETTER = _OPENERS + " \u00a0"
 _NO_START = ",;:)]}.!?…、，；：」』）】》〉〕”’»%~"  # what no sentence begins with
@@ -39,7 +33,7 @@ def sentence_spans(text: str, language: str = "auto") -> list[tuple[int, int]]:
     A blank line always ends a sentence, a single line break never does. `language` narrows the abbreviations and
     ordinal numbers that are known to one language; "auto" knows those of all.
     """
-    rules = _rules(language)
+    rules = find_rules(language)
     spans: list[tuple[int, int]] = []
     end = len(text.rstrip())
     begin = len(text) - len(text.lstrip())
@@ -52,13 +46,13 @@ def sentence_spans(text: str, language: str = "auto") -> list[tuple[int, int]]:
     return spans
 
 
-def _split_paragraph(text: str, begin: int, end: int, rules: _Rules, spans: list[tuple[int, int]]) -> None:
+def _split_paragraph(text: str, begin: int, end: int, rules: Rules, spans: list[tuple[int, int]]) -> None:
     """Append the spans of text[begin:end], which neither begins nor ends with white space."""
     for candidate in rules.candidate.finditer(text, begin, end):
         group = candidate.lastindex or 0
         cut, resume = candidate.span(group)  # the white space after the candidate
-        if group != _CLEAR:
-            if group == _PLAIN:
+        if group != CLEAR:
+            if group == PLAIN:
                 if _is_held(text, begin, candidate):
                     continue
             elif resume >= end or not _ends_sentence(text, begin, end, candidate, rules):
@@ -69,11 +63,11 @@ def _split_paragraph(text: str, begin: int, end: int, rules: _Rules, spans: list
         spans.append((begin, end))
 
 
-def _ends_sentence(text: str, begin: int, end: int, candidate: re.Match[str], rules: _Rules) -> bool:
+def _ends_sentence(text: str, begin: int, end: int, candidate: re.Match[str], rules: Rules) -> bool:
     """Decide one candidate of the sentence that begins at `begin`: terminators, closing marks, white space."""
     dot = candidate.start()
-    after_dots = candidate.end(_RUN)
-    cut, resume = candidate.span(_GAP)
+    after_dots = candidate.end(RUN)
+    cut, resume = candidate.span(GAP)
     # The terminator must close something, and something must follow that can begin a sentence.
     if dot == begin or text[resume] in _NO_START or text[dot - 1] in "([（":
         return False
@@ -83,7 +77,7 @@ def _ends_sentence(text: str, begin: int, end: int, candidate: re.Match[str], ru
     if letter == end or text[after_dots:cut].strip("》〉") != text[after_dots:cut]:
         return False  # nothing but quotes is left, or the terminator belongs to a title: 《누구세요?》
     first, before = text[letter], text[dot - 1]
-    strong = text[after_dots - 1] in _STRONG
+    strong = text[after_dots - 1] in STRONG
     if _is_hangul(first) and not strong:
         return _ends_before_hangul(text, begin, candidate, letter, rules)
     if strong or _is_ideograph(first):
@@ -112,8 +106,8 @@ def _is_ellipsis(text: str, candidate: re.Match[str]) -> bool:
 # --- Latin, Cyrillic, Greek: capitals tell -------------------------------------------------------------------------
 
 
-def _ends_before_capital(text: str, begin: int, candidate: re.Match[str], letter: int, rules: _Rules) -> bool:
-    dot, after_dots, cut = candidate.start(), candidate.end(_RUN), candidate.start(_GAP)
+def _ends_before_capital(text: str, begin: int, candidate: re.Match[str], letter: int, rules: Rules) -> bool:
+    dot, after_dots, cut = candidate.start(), candidate.end(RUN), candidate.start(GAP)
     if after_dots > dot + 1 or text[dot] != ".":
         if after_dots < cut:  # "Where?" Anna asked. A quote and who says it are one sentence.
             return _SAYS.match(text, letter, candidate.endpos) is None
@@ -134,9 +128,9 @@ def _ends_before_capital(text: str, begin: int, candidate: re.Match[str], letter
     return True
 
 
-def _ends_before_number(text: str, begin: int, candidate: re.Match[str], letter: int, rules: _Rules) -> bool:
+def _ends_before_number(text: str, begin: int, candidate: re.Match[str], letter: int, rules: Rules) -> bool:
     dot = candidate.start()
-    if text[dot] != "." or candidate.start(_GAP) > dot + 1:
+    if text[dot] != "." or candidate.start(GAP) > dot + 1:
         return text[letter - 1] not in "(["  # "Oklahoma!" (1943)
     word = _word_before(text, begin, dot)
     if word in rules.before_number or word in rules.never_end or _is_initials(word):
@@ -148,7 +142,7 @@ def _ends_before_number(text: str, begin: int, candidate: re.Match[str], letter:
     return not _is_label(text, begin, dot)
 
 
-def _is_glued(text: str, begin: int, candidate: re.Match[str], letter: int, rules: _Rules) -> bool:
+def _is_glued(text: str, begin: int, candidate: re.Match[str], letter: int, rules: Rules) -> bool:
     """Whether a sentence begins with no space before it: "in 1990.The town", "so.--Mr. Lee"; not "U.S", "Node.JS"."""
     dot, resume = candidate.start(), candidate.end()
     if text[resume] in "-—":
@@ -161,13 +155,13 @@ def _is_glued(text: str, begin: int, candidate: re.Match[str], letter: int, rule
     return word in rules.starters and text[letter + len(word) : letter + len(word) + 1] in (" ", ",")
 
 
-def _begins_with_starter(text: str, letter: int, rules: _Rules) -> bool:
+def _begins_with_starter(text: str, letter: int, rules: Rules) -> bool:
     """Whether a word that seldom continues a name stands there: "He" -> True, "Army" -> False, "A. Smith" -> False."""
     word = _next_word(text, letter)
     return word in rules.starters and text[letter + len(word) : letter + len(word) + 1] != "."
 
 
-def _is_abbreviated(text: str, begin: int, dot: int, rules: _Rules) -> bool:
+def _is_abbreviated(text: str, begin: int, dot: int, rules: Rules) -> bool:
     word = _word_before(text, begin, dot)
     known = word in rules.never_end or word in rules.ask_next or word in rules.before_number
     return known or _is_initials(word) or _is_label(text, begin, dot)
@@ -202,9 +196,9 @@ def _next_word(text: str, letter: int) -> str:
 # --- Korean: endings and particles tell ----------------------------------------------------------------------------
 
 
-def _ends_before_hangul(text: str, begin: int, candidate: re.Match[str], letter: int, rules: _Rules) -> bool:
-    dot, after_dots = candidate.start(), candidate.end(_RUN)
-    cut, resume = candidate.span(_GAP)
+def _ends_before_hangul(text: str, begin: int, candidate: re.Match[str], letter: int, rules: Rules) -> bool:
+    dot, after_dots = candidate.start(), candidate.end(RUN)
+    cut, resume = candidate.span(GAP)
     before = text[dot - 1]
     dots = text[dot] in _DOTS
     if after_dots < cut:  # a quote or bracket closes here: "간다."라고 말했다, "왜?" 하고 물었다
@@ -243,10 +237,10 @@ def _ends_in_korean(text: str, begin: int, dot: int) -> bool:
 
 
 def _ends_before_ideograph(
-    text: str, begin: int, candidate: re.Match[str], letter: int, strong: bool, rules: _Rules
+    text: str, begin: int, candidate: re.Match[str], letter: int, strong: bool, rules: Rules
 ) -> bool:
-    dot, after_dots = candidate.start(), candidate.end(_RUN)
-    cut, resume = candidate.span(_GAP)
+    dot, after_dots = candidate.start(), candidate.end(RUN)
+    cut, resume = candidate.span(GAP)
     if after_dots < cut:  # a quote or bracket closes here
         if letter > resume:  # and another opens: 「元気？」「うん。」
             return True
@@ -268,7 +262,7 @@ def _ends_before_ideograph(
 
 def _quote_goes_on(text: str, begin: int, candidate: re.Match[str], letter: int) -> bool:
     """Whether the sentence runs on after a closed quote: 「行くよ。」と言った, “走吗？”他问, 写下“加油！”两个字."""
-    dot, cut, end = candidate.start(), candidate.start(_GAP), candidate.endpos
+    dot, cut, end = candidate.start(), candidate.start(GAP), candidate.endpos
     if _JA_PARTICLE.match(text, letter) or _is_hangul(text[cut]):
         return True
     closer = text[cut - 1]
@@ -307,7 +301,7 @@ def _is_held(text: str, begin: int, candidate: re.Match[str]) -> bool:
         if opener in "《〈":
             return True
         if opener in "（(":
-            return opened > begin and text[opened - 1] not in _STRONG
+            return opened > begin and text[opened - 1] not in STRONG
         if _is_hangul(text[after]) or (text[after] == " " and _KO_QUOTES.match(text, after + 1)):
             return True
         if _is_ideograph(text[after]) and _JA_PARTICLE.match(text, after):
@@ -333,76 +327,7 @@ def _is_ideograph(character: str) -> bool:
     )
 
 
-# --- Tables --------------------------------------------------------------------------------------------------------
-
-# Words before a full stop. `never`: what they belong to always follows. `number`: the same, where it is a number.
-# `name`: they may end a sentence, but the capital that follows is more often a name ("the U.S. Army").
-# A small first letter stands for both spellings ("vol" and "Vol"); a capital only for itself ("Sat" is not "sat").
-_ABBREVIATIONS = {
-    "en": {
-        "never": """Mr Mrs Ms Mx Dr Prof Messrs Mme Mlle Mons Ste Gen Col Capt Cpt Cmdr Comdr Lt Lieut Maj Sgt Cpl Pvt
-            Adm Brig Rev Hon Gov Sen Rep Pres Supt Insp Det Mt Ft Pt Fr Bp Abp Msgr e.g i.e eg ie viz vs v cf ca
-            approx Rt Treas Amb Sec Gens Profs Drs Revs Sens Reps Govs""",
-        "number": """no nos vol vols p pp fig figs eq eqs ch chap sec sect art para par pt op ex ver c r cc bk tab
-            fol ff l ll pl pls b d est Nr ref refs n nn app cap al Apt Ste Rm Bldg ext thm lem prop def cor ft
-            Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri""",
-        "name": """Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Inc Ltd Co
-            Corp Bros Jr Sr etc al Ave Blvd Rd Hwy Pkwy Univ Dept dept Assn Assoc Intl Natl Mfg Esq est ed eds trans
-            fl b d c Ph sp spp subsp var nov cf ibid esp incl excl deg
-            Ala Ariz Ark Calif Colo Conn Fla Ga Ill Ind Kan Ky La Mass Md Mich Minn Mo Mont Neb Nev Okla Ore Pa Penn
-            Tenn Tex Va Vt Wash Wis Wyo Ph.D M.Sc B.Sc Ph.Ds Ed.D Litt.D St""",
-    },
-    "de": {
-        "never": """z.B d.h u.a bzw vgl Hr Hrn Frl Dipl Ing Mag Dr.-Ing sog geb gest evtl ggf inkl insb bes ehem
-            einschl zzgl zw Hl hl""",
-        "number": "Nr Bd Kap S Abs Abb Tab Str ca Jh Jhs Tel Jg Hrsg",
-        "name": "usw etc n u.dgl o.ä Chr v.Chr n.Chr Mio Mrd Str Jh Jhs Abt",
-    },
-    "fr": {
-        "never": "MM Mme Mmes Mlle Mlles Mgr Dr Pr p.ex c.-à-d env Ste cf",
-        "number": "art chap fig vol t p pp n no",
-        "name": "etc av apr J.-C boul",
-    },
-    "es": {
-        "never": "Sra Srta Sres Dr Dra Dña Ud Uds Vd Vds Lic Ing Prof Profa Gral p.ej Sto Sta Fr cf",
-        "number": "núm art cap vol pág págs fig tel",
-        "name": "etc Sr a.C d.C EE.UU Cía Av Avda",
-    },
-    "ru": {
-        "never": "т.е т.к им ул пр пл см ср гр тов акад проф св т.н напр",
-        "number": "стр рис табл гл п с т ст кв д кн вып",
-        "name": "г гг в вв др т.д т.п н.э руб тыс млн млрд коп км м кг см обл",
-    },
-}
-_SHOUTED = "Yahoo Jeopardy"  # names that end in !
-
-# Words that open a sentence far more often than they continue a name.
-_STARTERS = {
-    "en": """A About According Additionally After Afterwards Again All Along Also Although Among An And
-        Another Any Are Around As At Because Before Being Besides Between Beyond Both But By Can Could Currently
-        Despite Did Do Does Don't Don’t During Each Earlier Either Even Eventually Every Everyone Few Finally
-        First Five Following For Formerly Four From Furthermore Had Has Have He He's He’s Hence Her Here His How
-        However I I'd I’d I'll I’ll I'm I’m I've I’ve If In Indeed Initially Instead Is It It's It’s Its Just
-        Last Later Let Like Likewise Many Maybe Meanwhile More Moreover Most Much My Near Neither Never
-        Nevertheless No Nobody Nor Not Nothing Now Of Off Often On Once One Only Originally Other Others Our
-        Over Perhaps Please Previously See Shall She She's She’s Should Similarly Since Six So Some Sometimes
-        Soon Still Subsequently Such Than That That's That’s The Their Them Then There There's There’s
-        Thereafter Therefore These They They're They’re This Those Though Three Through Throughout Thus To Today
-        Together Too Two Under Unfortunately Unlike Until Up Upon Was We We're We’re Were What When Where
-        Whether Which While Who Whose Why Will With Within Without Would Yes Yet You Your""",
-    "de": """Der Die Das Ein Eine Er Sie Es Wir Ich Ihr In Im Am Auf Aus Bei Mit Nach Seit Von Vor Zu Zum Zur Und
-        Aber Als Auch Da Dann Dort Hier Nun So Wenn Wer Wie Wo Was Warum Diese Dieser Dieses Für Nicht Jedoch""",
-    "fr": """Le La Les Un Une Des Il Elle Ils Elles On Nous Vous Je Tu Ce Cette Ces C'est C’est En Dans Au Aux À Et
-        Mais Ou Où Par Pour Sur Quand Qui Que Pourquoi Comment Son Sa Ses Leur Puis Après Avant Depuis""",
-    "es": """El La Los Las Un Una Él Ella Ellos Ellas Yo Tú Nosotros Es En Por Para Con Sin Y Pero O Como Cuando
-        Donde Este Esta Estos Estas Ese Esa Su Sus Se No Si Qué Quién Después Antes Desde Al Del""",
-    "ru": """В Во На По Он Она Оно Они Мы Я Ты Вы Это Этот Эта Эти Тот Но И А С Со К Ко Из От До За Для При Когда
-        Если Как Где Кто Что Почему После Его Её Их Не Однако Затем Там Тут Здесь Так Также Тогда Потом""",
-}
-# What a German ordinal of one or two digits counts: "am 3. Oktober".
-_MONTHS = """Januar Jänner Februar März April Mai Juni Juli August September Oktober November Dezember
-    Jahrhundert Jahrhunderts"""
-_LANGUAGES = ("auto", "en", "ko", "zh", "ja", *(name for name in _ABBREVIATIONS if name != "en"))
+# --- What to look for --------------------------------------------------------------------------------------------
 
 _BLANK_LINE = re.compile(r"\n\s*\n\s*")
 _WHITE_SPACE = re.compile(r"\s")
@@ -458,69 +383,3 @@ _ZH_LEADS_TO_SPEECH = re.compile(r"(?:说|道|问|喊|叫|答|一声|一句)$")
 _PAIRS = tuple(zip("「『“‘《〈（(\"'", "」』”’》〉）)\"'", strict=True))  # what may hold a sentence together
 _OPENER_OF = dict(zip("」』”’》〉）)】］]｝}〕»", "「『“‘《〈（(【［[｛{〔«", strict=True))
 _OPENING = re.compile("[" + re.escape("".join(opener for opener, _ in _PAIRS)) + "]")
-
-_CLEAR, _PLAIN, _RUN, _GAP = 1, 2, 3, 4  # the groups of `candidate`
-
-
-class _Rules(NamedTuple):
-    """What a language knows about words before and after a full stop."""
-
-    candidate: re.Pattern[str]
-    never_end: frozenset[str]
-    before_number: frozenset[str]
-    ask_next: frozenset[str]
-    starters: frozenset[str]
-    shouted: frozenset[str]
-    months: frozenset[str]
-    ordinals: bool
-
-
-@lru_cache
-def _rules(language: str) -> _Rules:
-    check_choice('language ("auto" for all others)', language, _LANGUAGES, InputError)
-    # English abbreviations and starters are known everywhere: names and titles travel.
-    names = list(_ABBREVIATIONS) if language == "auto" else ["en", *({language} & _ABBREVIATIONS.keys())]
-
-    def words(kind: str) -> frozenset[str]:
-        listed = {word for name in names for word in _ABBREVIATIONS[name][kind].split()}
-        spelled = {word[0].upper() + word[1:] for word in listed if len(word) > 1}
-        if kind == "never":  # "MRS. GREY"
-            spelled |= {word.upper() for word in listed if word[0].isupper()}
-        return frozenset(listed | spelled)
-
-    never, number, name = words("never"), words("number"), words("name")
-    # "La" and "Die" open sentences in their languages and continue names in others; Cyrillic words do no harm.
-    openers = {"en", "ru"} | ({language} & _STARTERS.keys())
-    starters = {word for name in openers for word in _STARTERS[name].split()}
-    return _Rules(
-        _candidates(never | number | name),
-        never_end=never,
-        before_number=number,
-        ask_next=name,
-        starters=frozenset(starters),
-        shouted=frozenset(_SHOUTED.split()),
-        months=frozenset(_MONTHS.split()),
-        ordinals=language == "de",
-    )
-
-
-def _candidates(abbreviations: frozenset[str], shortcuts: bool = True) -> re.Pattern[str]:
-    """The pattern that finds where a sentence may end.
-
-    Group _CLEAR means that it does, _PLAIN that it does unless an open quote holds it; both only save time.
-    """
-    # What ends like a long abbreviation or a Roman numeral is not clear. ("approx." -> "prox")
-    tails = {word[-4:] for word in abbreviations if len(word) >= 4}
-    unclear = "|".join(sorted(tail for tail in tails if tail.isascii() and tail.islower() and tail.isalpha()))
-    clear = rf"(?:(?<=[a-z]{{4}}[.?])|(?<=\d{{4}}\.))(?<!(?:{unclear}|[ivx]{{4}})\.)( )(?=[A-Z])"
-    ideograph = r"[\u3041-\u30ff\u3400-\u9fff]"
-    plain = rf"((?<=[가-힣][다요]\.) (?=[가-힣0-9A-Za-z])|(?<={ideograph}[。！？])(?={ideograph}))"
-    # A full stop inside a number, a name or an address is none; footnote marks belong to the sentence.
-    terminators, closers = re.escape(_TERMINATORS), re.escape(_CLOSERS)
-    other = (
-        rf"(?:(?<=[{_STRONG}])|(?![a-z0-9,;:]))([{terminators}]*+)"
-        rf"(?:[{closers}]|[“‘](?!\S)|[ \u00a0\u202f][»›]|\[\d{{1,3}}\])*+(\s*+)"
-    )
-    if not shortcuts:
-        clear = plain = "((?!))"
-    return re.compile(rf"[{terminators}](?:{clear}|{plain}|{other})")
