@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from litebert.errors import ConfigError, DataError
+from litebert.finetune.results import SCORES_FILE, is_study, read_scores, read_summary, show_spread, show_value
 from litebert.ladder.climb import Rung
 from litebert.tasks.metrics import Metric
 from litebert.tasks.task import TaskData, load_task
@@ -32,16 +31,14 @@ def read_rungs(
 
 
 def _has_scores(folder: Path) -> bool:
-    return (folder / "scores.json").is_file() or (folder / "summary.json").is_file()
+    return (folder / SCORES_FILE).is_file() or is_study(folder)
 
 
 def _read(folder: Path, data: TaskData) -> Rung:
-    from litebert.finetune.results import read_scores
-
     task = load_task(folder / "best")
     if task is not None and (task.kind, task.labels) != (data.task.kind, data.task.labels):
         raise ConfigError(f"{folder}: was trained for {task.name}, which is not {data.task.name} with these labels")
-    if (folder / "summary.json").is_file():
+    if is_study(folder):
         return _read_study(folder, data)
     scores = read_scores(folder)
     assert scores is not None
@@ -51,20 +48,11 @@ def _read(folder: Path, data: TaskData) -> Rung:
 
 def _read_study(folder: Path, data: TaskData) -> Rung:
     """The median of each score over the seeds of the best learning rate; an interval belongs to one run, so none."""
-    from litebert.finetune.results import read_scores, show_spread, show_value
-
-    try:
-        summary: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        setting = next(one for one in summary["settings"] if one["lr"] == summary["best_lr"])
-        runs = [
-            (folder / run["name"], read_scores(folder / run["name"]))
-            for run in summary["runs"]
-            if run["lr"] == setting["lr"]
-        ]
-    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-        raise DataError(f"{folder / 'summary.json'}: cannot be read as a study of runs: {error!r}") from None
-    scored = {run: scores for run, scores in runs if scores is not None and scores.value is not None}
-    if not scored:
+    summary = read_summary(folder)
+    setting = next((one for one in summary["settings"] if one["lr"] == summary["best_lr"]), None)
+    runs = [folder / run["name"] for run in summary["runs"] if run["lr"] == summary["best_lr"]]
+    scored = {run: found for run in runs if (found := read_scores(run)) is not None and found.value is not None}
+    if not scored or setting is None:
         raise DataError(f"{folder}: no run in there has been scored")
     for run in scored:
         _check_examples(run, data)

@@ -8,10 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from litebert.errors import DataError
 from litebert.finetune.mistakes import draw_confusion, draw_worst
 from litebert.finetune.predictions import read_predictions
-from litebert.finetune.results import Scores, goodness, read_scores, show_interval, show_value
+from litebert.finetune.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
 from litebert.finetune.seeds import draw_seeds, draw_study_table
 from litebert.report.charts import Metric, held_out, make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes
@@ -47,7 +46,7 @@ RATE = "examples-per-second"
 
 def is_finetuning(folder: Path) -> bool:
     """Whether a folder is a fine-tuning run or a study of them."""
-    if (folder / "summary.json").is_file():
+    if is_study(folder):
         return True
     try:
         return bool(json.loads((folder / "run.json").read_text(encoding="utf-8")).get("kind") == "finetune")
@@ -57,7 +56,7 @@ def is_finetuning(folder: Path) -> bool:
 
 def write_report_of(folder: Path, out: Path | None = None) -> Path:
     """Write the page of a run or of a study, whichever the folder is."""
-    write = write_study_page if (folder / "summary.json").is_file() else write_run_page
+    write = write_study_page if is_study(folder) else write_run_page
     return write(folder, out)
 
 
@@ -81,12 +80,9 @@ def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
 def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
     """Write the page of a study: all runs, their spread, and the mistakes of the best one."""
     folder = Path(folder)
-    try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        names = [run["name"] for run in summary["runs"]]
-        chosen = summary["best"] or next((run["name"] for run in summary["runs"] if run["step"]), names[0])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / 'summary.json'}: cannot be read: {error}") from None
+    summary = read_summary(folder)
+    names = [run["name"] for run in summary["runs"]]
+    chosen = summary["best"] or next((run["name"] for run in summary["runs"] if run["step"]), names[0])
     runs = read_runs([folder / name for name in names])
     best = folder / chosen
     task, scores = load_task(best / "best"), read_scores(best) or Scores()

@@ -14,6 +14,7 @@ from litebert.files import write_atomic
 from litebert.tasks.metrics import ERRORS, Metric
 
 SCORES_FILE = "scores.json"
+SUMMARY_FILE = "summary.json"  # of a study of several runs
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,24 @@ def read_scores(folder: Path) -> Scores | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}); delete it to score the run again") from None
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a folder holds a study of several runs."""
+    return (folder / SUMMARY_FILE).is_file()
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """What `write_summary` wrote about a study: its runs, its settings, the best of them."""
+    path = folder / SUMMARY_FILE
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        missing = {"runs", "settings", "metric", "best", "best_lr"} - data.keys()
+    except (OSError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: cannot be read as a study of runs: {error}") from None
+    if missing or not data["runs"]:
+        raise DataError(f"{path}: cannot be read as a study of runs: no {', '.join(sorted(missing)) or 'runs'} in it")
+    return data
 
 
 def goodness(metric: str, value: float) -> float:

@@ -21,7 +21,7 @@ from litebert.errors import ConfigError
 from litebert.files import staged_folder, write_atomic
 from litebert.finetune.baselines import print_constants, read_baselines
 from litebert.finetune.config import FinetuneConfig, with_seed
-from litebert.finetune.results import goodness, show_interval, show_spread, show_value
+from litebert.finetune.results import SUMMARY_FILE, goodness, show_interval, show_spread, show_value
 from litebert.finetune.run import FinetuneResult, FinetuningStoppedError, finetune
 from litebert.finetune.setup import open_tokenizer, read_data
 from litebert.model.folder import load_config
@@ -180,7 +180,7 @@ def write_summary(study: Study) -> None:
         "best": best.name if best else None,
         "best_lr": best_setting.lr if best_setting else None,
     }
-    write_atomic(study.folder / "summary.json", json.dumps(data, indent=1))
+    write_atomic(study.folder / SUMMARY_FILE, json.dumps(data, indent=1))
 
 
 def _copy_best(study: Study) -> None:
