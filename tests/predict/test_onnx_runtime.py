@@ -214,12 +214,21 @@ def test_requests_that_the_model_cannot_take():
         ([], [], "mean", "takes 1 to 48"),
         ([5] * 49, [0] * 49, "mean", "takes 1 to 48"),
         ([vocabulary], [0], "mean", f"takes 0 to {vocabulary - 1}"),
-        ([5], [2], "mean", "segments holds 2"),
         ([5], [0], "logits", "an encoder model gives no logits"),
     ):
         request = Request(np.array(ids, np.int32), np.array(segments, np.int8), frozenset({want}))
         with pytest.raises(InputError, match=message):
             runtime.run([request])
+
+
+def test_second_segment_of_a_model_that_knows_one(tmp_path):
+    model = small_model("encoder", type_vocab_size=1)
+    save_model(model, tmp_path / "model")
+    export_onnx(tmp_path / "model", tmp_path / "onnx")
+    ids = np.arange(5, 9, dtype=np.int32)
+    pair, text = (Request(ids, np.array(kinds, np.int8), frozenset({"mean"})) for kinds in ([0, 0, 1, 1], [0] * 4))
+    of_pair, of_text = OnnxRuntime(tmp_path / "onnx", threads=1).run([pair, text])
+    np.testing.assert_array_equal(of_pair["mean"], of_text["mean"])
 
 
 def test_attention_maps_need_an_export_that_has_them(tmp_path):

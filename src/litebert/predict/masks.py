@@ -14,6 +14,7 @@ from litebert.predict.results import Candidate, FilledMasks, JointFill, Mask
 from litebert.predict.runtime import Request
 from litebert.predict.scores import best_of, log_softmax
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.words import readable
 
 MOST_MASKS = 1000
 MOST_CANDIDATES = 100_000
@@ -179,8 +180,3 @@ def _fill(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], to
 def begins_word(piece: str, kind: str) -> bool:
     """Whether a piece stands at the beginning of a word: "▁ca" yes, "ts" no; WordPiece: "ca" yes, "##ts" no."""
     return piece.startswith("▁") if kind == "sentencepiece" else not piece.startswith("##")
-
-
-def readable(piece: str) -> str:
-    """A piece as people read it: "▁paris" -> "paris", "##ing" -> "ing"."""
-    return piece.removeprefix("▁").removeprefix("##") or piece

@@ -15,7 +15,7 @@ from litebert.extras import require
 from litebert.model.folder import load_config
 from litebert.predict.batching import plan_padded
 from litebert.predict.exported import ONNX_FILES, Manifest, read_manifest
-from litebert.predict.runtime import Outputs, Request
+from litebert.predict.runtime import Outputs, Request, check_request, fit_segments
 from litebert.train.device import default_threads, name_cpu
 
 # Measured with benchmarks/onnx_passes.py: beyond some hundred tokens a pass leaves the caches of a core and each token
@@ -72,7 +72,7 @@ class OnnxRuntime:
         for row, request in enumerate(requests):
             length = len(request)
             feeds["input_ids"][row, :length] = request.ids
-            feeds["segment_ids"][row, :length] = request.segments
+            feeds["segment_ids"][row, :length] = fit_segments(self.config, request)
             feeds["attention_mask"][row, :length] = 1
             feeds["outside"][row, :length] = 0 if request.outside is None else request.outside
             places.append(np.zeros(0, np.int64) if request.positions is None else row * size + request.positions)
@@ -98,25 +98,15 @@ class OnnxRuntime:
             elif name == "attentions":
                 value = value[:, :, :length, :length]
             elif name in _BEAMS:
-                value = value[
-                    (slice(length),) * value.ndim
-                ]  # beside longer ones a short text has more starts than tokens
+                # Beside longer ones a short text has more starts than tokens.
+                value = value[(slice(length),) * value.ndim]
             elif name in ("hidden", "start", "end") or (name == "logits" and self.head == "token-classification"):
                 value = value[:length]
             output[name] = np.asarray(value)
         return output
 
     def _check(self, request: Request) -> None:
-        """Refuse what ONNX Runtime would answer with an index error."""
-        longest = self.config.max_position_embeddings
-        if not 1 <= len(request) <= longest:
-            raise InputError(f"the sequence has {len(request)} tokens, the model takes 1 to {longest}")
-        for name, ids, size in (
-            ("ids", request.ids, self.config.vocab_size),
-            ("segments", request.segments, self.config.type_vocab_size),
-        ):
-            if int(ids.min()) < 0 or int(ids.max()) >= size:
-                raise InputError(f"{name} holds {int(ids.min())} to {int(ids.max())}; the model takes 0 to {size - 1}")
+        check_request(self.config, request)
         missing = request.want - self.outputs
         if "attentions" in missing:
             raise InputError("the exported file gives no attention maps; export the model with --attentions")

@@ -73,6 +73,22 @@ class Runtime(Protocol):
         ...
 
 
+def check_request(config: ModelConfig, request: Request) -> None:
+    """Refuse what would end in an index error, or on a GPU in a dead process."""
+    most, ids = config.max_position_embeddings, request.ids
+    if not 0 < len(ids) <= most:
+        raise InputError(f"a sequence has {len(ids)} tokens, the model takes 1 to {most}")
+    if ids.min() < 0 or ids.max() >= config.vocab_size:
+        raise InputError(
+            f"a sequence holds ids {ids.min()} to {ids.max()}, the model takes 0 to {config.vocab_size - 1}"
+        )
+
+
+def fit_segments(config: ModelConfig, request: Request) -> NDArray[np.int8]:
+    """The segments of a request as the model knows them: one with a single kind takes a pair for one text."""
+    return np.minimum(request.segments, np.int8(min(127, config.type_vocab_size - 1)))
+
+
 class TorchRuntime:
     """A model in torch: fp32 on a CPU, bf16 on a GPU that has it. It takes the model over and changes its encoder."""
 
@@ -99,7 +115,7 @@ class TorchRuntime:
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order; safe to call from several threads."""
         for request in requests:
-            self._check(request)
+            check_request(self.config, request)
         results: list[Outputs] = [{} for _ in requests]
         packed = [i for i, request in enumerate(requests) if request.want - {"attentions"}]
         with self._lock:
@@ -120,7 +136,7 @@ class TorchRuntime:
         table = np.concatenate(
             [
                 *(request.ids for request in requests),
-                *(self._segments(request) for request in requests),
+                *(fit_segments(self.config, request) for request in requests),
                 np.arange(total) - np.repeat(starts[:-1], lengths),
                 starts,
             ],
@@ -168,21 +184,10 @@ class TorchRuntime:
 
     def _attentions(self, request: Request) -> NDArray[np.float32]:
         """The maps of one sequence, by the plain encoder: the fast kernels never write them down."""
-        ids, segments = (self._tensor(x.astype(np.int64))[None] for x in (request.ids, self._segments(request)))
+        arrays = (request.ids, fit_segments(self.config, request))
+        ids, segments = (self._tensor(array.astype(np.int64))[None] for array in arrays)
         maps = self.encoder.plain(ids, segment_ids=segments, output_attentions=True).attentions
         return fetch(torch.cat(maps))  # [L, A, S, S]
-
-    def _check(self, request: Request) -> None:
-        """Refuse what would end in an index error, or on a GPU in a dead process."""
-        most, ids = self.config.max_position_embeddings, request.ids
-        if not 0 < len(ids) <= most:
-            raise InputError(f"a sequence has {len(ids)} tokens, the model takes 1 to {most}")
-        if ids.min() < 0 or ids.max() >= self.config.vocab_size:
-            raise InputError(f"a sequence holds ids {ids.min()} to {ids.max()}, the model has {self.config.vocab_size}")
-
-    def _segments(self, request: Request) -> NDArray[np.int8]:
-        # A model with one kind of segment takes a pair for one text.
-        return np.minimum(request.segments, np.int8(min(127, self.config.type_vocab_size - 1)))
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device.device, non_blocking=True)

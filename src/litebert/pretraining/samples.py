@@ -13,6 +13,7 @@ from litebert.pretraining.chapters import held_out_documents
 from litebert.pretraining.data import Data
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.words import readable
 from litebert.train.device import Device
 
 Ids = npt.NDArray[np.int64]
@@ -51,8 +52,8 @@ def fill_samples(
             samples.append(
                 {
                     "text": tokenizer.decode(_without_separators(ids, tokenizer), keep_special=True),
-                    "answers": [_readable(tokenizer.piece(answer))],
-                    "guesses": [[{"token": _readable(tokenizer.piece(i)), "probability": p} for i, p in pairs]],
+                    "answers": [readable(tokenizer.piece(answer))],
+                    "guesses": [[{"token": readable(tokenizer.piece(i)), "probability": p} for i, p in pairs]],
                 }
             )
             if len(samples) % wanted == 0:
@@ -89,9 +90,5 @@ def _single_words(text: Ids, starts: npt.NDArray[np.bool_], tokenizer: Tokenizer
     """Places of words that are one piece of letters: what a person can judge at a glance."""
     begins = starts[text]
     whole = begins & np.append(begins[1:], True)
-    letters = [_readable(tokenizer.piece(int(i))).isalpha() for i in text]
+    letters = [readable(tokenizer.piece(int(i))).isalpha() for i in text]
     return np.flatnonzero(whole & np.array(letters))
-
-
-def _readable(piece: str) -> str:
-    return piece.replace("▁", "").removeprefix("##")

@@ -54,6 +54,11 @@ def find_word_starts(pieces: Sequence[str], style: str, wordpiece: bool = False)
     return np.fromiter(map(starts, pieces), dtype=np.bool_, count=len(pieces))
 
 
+def readable(piece: str) -> str:
+    """A piece as people read it: "▁paris" -> "paris", "##ing" -> "ing"."""
+    return piece.removeprefix(SPACE).removeprefix("##") or piece
+
+
 def _starts_google(piece: str) -> bool:
     return piece.startswith((SPACE, "<")) or piece in _GOOGLE_PUNCTUATION or not _GOOGLE_PLAIN.issuperset(piece)
 
