@@ -17,16 +17,18 @@ from torch import Tensor
 from litebert.model.encoder import Encoder
 from litebert.predict.fused import FusedEncoder
 
-# Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows. Larger batches need no graph.
+# Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
+# runtime makes by itself. In larger ones the GPU is busy for longer than it takes to launch everything.
 TOKENS = (
     *range(16, 128, 16),
     *range(128, 256, 32),
     *range(256, 512, 64),
     *range(512, 1024, 128),
     *range(1024, 2048, 256),
-    *range(2048, 4097, 256),
+    *range(2048, 4096, 256),
+    *range(4096, 8193, 512),
 )
-SEQUENCES = (1, 4, 16, 64, 256)
+SEQUENCES = (1, 4, 16, 64, 256, 1024)
 LENGTHS = (64, 128, 256, 512)
 
 
