@@ -97,7 +97,7 @@ def finetune(
     if not isinstance(data, Data):
         data = read_data(config, open_tokenizer(config.model), load_config(config.model), data)
     resuming = check_folder(out, config, resume, FREE_ON_RESUME)
-    _ = data.train
+    _ = data.train  # read now: a mistake in the files must not leave a folder either
     with locked(out, True), stop_on_signals() as stop:
         run = Run(config, out, data, device, resuming, console, quiet)
         with contextlib.closing(run):

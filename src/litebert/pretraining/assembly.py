@@ -15,7 +15,7 @@ from litebert.pretraining.draws import Integers
 from litebert.pretraining.examples import NO_ORDER, Examples
 from litebert.pretraining.masking import Ids, Masks, Symbols, join_ranges
 
-NO_LABEL = -100
+NO_LABEL = NO_ORDER  # one number for "nothing to predict here", which the loss passes over
 
 
 class Shapes(NamedTuple):

@@ -13,10 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from litebert.model.heads import PretrainingModel, PretrainingOutput
-from litebert.pretraining.assembly import Batch
+from litebert.pretraining.assembly import NO_LABEL, Batch
 from litebert.train.device import Device, send
-
-IGNORED = -100
 
 
 class Inputs(NamedTuple):
@@ -90,7 +88,7 @@ def _score(logits: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor, Tenso
         zero = torch.zeros((), device=labels.device)
         return zero, zero, zero
     logits = logits.float()
-    counted = labels != IGNORED
-    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    counted = labels != NO_LABEL
+    loss = F.cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction="sum")
     correct = ((logits.argmax(-1) == labels) & counted).sum()
     return loss, correct, counted.sum()

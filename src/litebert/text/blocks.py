@@ -151,6 +151,7 @@ class Feed:
             raise self.failure
 
     def close(self) -> None:
+        """Let go of the file."""
         self.reader.close()
 
     def _boundary(self, boundary: re.Pattern[bytes], limit: int) -> int | None:

@@ -42,7 +42,7 @@ from litebert.text.workers import (
     BatchEncoder,
     BuildOptions,
     TokenizedBlock,
-    load_tokenizer,
+    open_encoder,
     tokenize_in_order,
 )
 
@@ -108,7 +108,7 @@ def build_store(
     _check_choices(options, workers, on_error, engine)
     _check_place(out, sources)
     tokenizer = Path(tokenizer) if isinstance(tokenizer, str) else tokenizer
-    encoder = load_tokenizer(tokenizer)
+    encoder = open_encoder(tokenizer)
     parts = plan_parts(find_sources(sources))
     plan = {
         "litebert": litebert.__version__,

@@ -129,7 +129,7 @@ def tokenize_in_order(
 ) -> Generator[tuple[Label, TokenizedBlock | Other], None, None]:
     """Tokenize the blocks among (label, block) pairs; whatever is not a block passes through in its place."""
     if workers == 1:
-        encoder = load_tokenizer(tokenizer)
+        encoder = open_encoder(tokenizer)
         for label, item in jobs:
             yield label, tokenize_block(item, encoder, options) if isinstance(item, Block) else item
         return
@@ -154,13 +154,13 @@ def tokenize_in_order(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def load_tokenizer(tokenizer: Path | BatchEncoder) -> BatchEncoder:
+def open_encoder(tokenizer: Path | BatchEncoder) -> BatchEncoder:
     """A tokenizer from its folder, or the one given."""
-    return _load_tokenizer(str(tokenizer)) if isinstance(tokenizer, Path) else tokenizer
+    return _load_once(str(tokenizer)) if isinstance(tokenizer, Path) else tokenizer
 
 
 @lru_cache(maxsize=1)  # a worker that builds several parts loads it once
-def _load_tokenizer(path: str) -> BatchEncoder:
+def _load_once(path: str) -> BatchEncoder:
     from litebert.text.tokenizer import Tokenizer
 
     return Tokenizer.load(path)
@@ -173,7 +173,7 @@ def _start_worker(tokenizer: Path | BatchEncoder, options: BuildOptions) -> None
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = load_tokenizer(tokenizer), options
+    _worker = open_encoder(tokenizer), options
 
 
 def _end_with_parent() -> None:
