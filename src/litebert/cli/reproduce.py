@@ -74,16 +74,27 @@ def reproduce(
     if dry_run:
         _print_estimates(names, scale, options)
         return
+    out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
+    _run(names, scale, out, options, (tuple(data or ()), tuple(more_data or ()), tokenizer), jobs, form)
+
+
+def _run(
+    names: list[str],
+    scale: str,
+    out: Path,
+    options: Options,
+    data: tuple[tuple[Path, ...], tuple[Path, ...], Path | None],
+    jobs: int | None,
+    form: str,
+) -> None:
+    """Train and judge what is missing, print it, write the page; exit code 1 where a row failed."""
     from litebert.reproduce.page import write_outcomes
-    from litebert.reproduce.reproduction import DataChoice
-    from litebert.reproduce.reproduction import reproduce as run
+    from litebert.reproduce.reproduction import DataChoice, reproduce
     from litebert.reproduce.stop import CellStopped
     from litebert.train.distributed import world_from_environment
 
-    out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
-    choice = DataChoice(tuple(data or ()), tuple(more_data or ()), tokenizer)
     try:
-        outcomes = run(names, scale, out, options, choice, jobs, say=_say)
+        outcomes = reproduce(names, scale, out, options, DataChoice(*data), jobs, say=_say)
     except CellStopped as stopped:
         _say("stopped; the same command goes on from here")
         raise typer.Exit(128 + stopped.signal) from None
