@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +19,15 @@ import uvicorn
 
 from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig
+
+
+def stacks():
+    """Where every thread stands: what a server that does not end is waiting for."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
 
 
 @contextlib.contextmanager
@@ -38,8 +48,8 @@ def running(predictors, **settings):
             if hasattr(predictor, "go"):
                 predictor.go.set()  # a failed test must not hang as well
         server.should_exit = True
-        thread.join(60)
-        assert not thread.is_alive()
+        thread.join(120)
+        assert not thread.is_alive(), f"the server does not end:\n{stacks()}"
 
 
 @contextlib.contextmanager
