@@ -11,8 +11,8 @@ from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Choice
 from litebert.predict.runtime import Request
-from litebert.predict.scores import log_softmax
 from litebert.tasks.features import choice_sequences
+from litebert.tasks.logits import softmax
 from litebert.tasks.task import Task
 
 
@@ -32,6 +32,6 @@ def choose(inputs: Inputs, task: Task, passage: str, question: str, options: Seq
     )
     outputs = yield [Request(sequence.ids, sequence.segments, frozenset({"logits"})) for sequence in sequences]
     scores = np.array([float(output["logits"]) for output in outputs], np.float64)
-    probabilities = np.exp(log_softmax(scores))
+    probabilities = softmax(scores)
     best = int(probabilities.argmax())
     return Choice(best, options[best], tuple(probabilities.tolist()))

@@ -12,7 +12,7 @@ from litebert.predict.inputs import Ids, Inputs, check_count
 from litebert.predict.job import Steps
 from litebert.predict.results import Candidate, FilledMasks, JointFill, Mask
 from litebert.predict.runtime import Request
-from litebert.predict.scores import best_of, log_softmax
+from litebert.tasks.logits import best_of, log_softmax
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.words import readable
 

@@ -15,8 +15,8 @@ from litebert.predict.inputs import Ids, Inputs, check_count, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Coherence, Sentence, SentenceOrder
 from litebert.predict.runtime import Request
-from litebert.predict.scores import sigmoid
 from litebert.tasks.features import cut_pair
+from litebert.tasks.logits import sigmoid
 from litebert.text.sentences import sentence_spans, split_sentences
 
 WANT = frozenset({"sentence"})

@@ -7,8 +7,8 @@ from litebert.predict.inputs import Inputs, check_count, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Answer, AnswerSpan
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
-from litebert.predict.scores import sigmoid
 from litebert.tasks.features import question_windows
+from litebert.tasks.logits import sigmoid
 from litebert.tasks.spans import best_spans
 from litebert.tasks.task import Task, head_of
 

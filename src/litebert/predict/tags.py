@@ -12,8 +12,8 @@ from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Entity, TaggedWord, Tagging
 from litebert.predict.runtime import Request
-from litebert.predict.scores import log_softmax
 from litebert.tasks.features import tag_windows
+from litebert.tasks.logits import softmax
 from litebert.tasks.task import Task
 
 # Words as tagged corpora have them: punctuation stands alone, "didn't", "U.S" and "well-known" do not fall apart, and
@@ -36,7 +36,7 @@ def tag(inputs: Inputs, task: Task, text: str, split: str = "words") -> Steps[Ta
     for window, output in zip(windows, outputs, strict=True):
         assert window.words is not None
         places = np.flatnonzero(window.words >= 0)
-        probabilities = np.exp(log_softmax(output["logits"][places]))
+        probabilities = softmax(output["logits"][places])
         for word, row in zip(window.words[places], probabilities, strict=True):
             begin, end = spans[word]
             best = int(row.argmax())

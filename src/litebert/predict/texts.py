@@ -11,8 +11,8 @@ from litebert.predict.inputs import Inputs, check_count
 from litebert.predict.job import Steps
 from litebert.predict.results import Attention, Classification, Embedding
 from litebert.predict.runtime import Request
-from litebert.predict.scores import log_softmax, sigmoid
 from litebert.tasks.features import cut_pair
+from litebert.tasks.logits import sigmoid, softmax
 from litebert.tasks.task import Task
 
 POOLINGS = {"mean": "mean", "cls": "first"}  # as users say it -> the raw output
@@ -47,7 +47,7 @@ def classify(inputs: Inputs, task: Task, text: str, pair: str | None = None) -> 
         scores = [sigmoid(float(logit)) for logit in logits]
         reached = tuple(label for label, score in zip(task.labels, scores, strict=True) if score >= 0.5)
     else:
-        scores = np.exp(log_softmax(logits)).tolist()
+        scores = softmax(logits).tolist()
         reached = ()
     ranked = sorted(zip(task.labels, scores, strict=True), key=lambda entry: -entry[1])
     best = ranked[0][0]

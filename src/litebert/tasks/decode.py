@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from litebert.tasks.examples import Example, QuestionExample, TagExample
 from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.logits import softmax
 from litebert.tasks.spans import Answers, Span, best_spans
 from litebert.tasks.task import Task
 
@@ -48,13 +49,13 @@ def decode(
             assert isinstance(example, TagExample)
             predictions.append(_decided(task, _word_probabilities(task, len(example.words), windows, raw)))
         elif task.kind == "multiple-choice":
-            predictions.append(_decided(task, _softmax(np.array([np.ravel(each["logits"])[0] for each in raw]))))
+            predictions.append(_decided(task, softmax(np.array([np.ravel(each["logits"])[0] for each in raw]))))
         elif task.kind == "regression":
             predictions.append(Prediction(float(np.ravel(raw[0]["logits"])[0])))
         elif task.kind == "multi-label":
             predictions.append(_decided(task, 1 / (1 + np.exp(-raw[0]["logits"].astype(np.float64)))))
         else:
-            predictions.append(_decided(task, _softmax(raw[0]["logits"])))
+            predictions.append(_decided(task, softmax(raw[0]["logits"])))
     return predictions
 
 
@@ -99,7 +100,7 @@ def _word_probabilities(
     for window, output in zip(windows, outputs, strict=True):
         assert window.words is not None
         decided = np.flatnonzero(window.words >= 0)
-        probabilities[window.words[decided]] = _softmax(output["logits"][decided])
+        probabilities[window.words[decided]] = softmax(output["logits"][decided])
     return probabilities
 
 
@@ -124,9 +125,3 @@ def _average_answers(models: Sequence[Answers]) -> Answers:
     ranked = sorted(means, key=lambda text: -means[text])
     spans = tuple(Span(text, places[text].start, places[text].end, means[text]) for text in ranked)
     return Answers(spans, float(np.mean([model.no_answer for model in models])))
-
-
-def _softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    exact = logits.astype(np.float64)
-    weights = np.exp(exact - exact.max(-1, keepdims=True))
-    return np.asarray(weights / weights.sum(-1, keepdims=True))

@@ -17,6 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from litebert.tasks.features import Sequence as Window
+from litebert.tasks.logits import softmax
 
 Outputs = Mapping[str, NDArray[Any]]
 
@@ -39,11 +40,7 @@ class Answers(NamedTuple):
 
     def probabilities(self) -> list[float]:
         """Softmax of the span scores: how sure the best is among the n best."""
-        if not self.spans:
-            return []
-        scores = np.array([span.score for span in self.spans])
-        weights = np.exp(scores - scores.max())
-        return [float(weight) for weight in weights / weights.sum()]
+        return softmax(np.array([span.score for span in self.spans])).tolist() if self.spans else []
 
     def best(self, threshold: float | None = None) -> str:
         """The text of the best span; "" where `threshold` is given and no answer scores above it."""

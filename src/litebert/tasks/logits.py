@@ -9,11 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Probabilities over the last axis."""
+    weights = np.exp(_shifted(logits))
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
+
+
 def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Log-probabilities over the last axis."""
-    shifted = logits.astype(np.float64)
-    shifted -= shifted.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    """Their logarithms, exact also where a probability is next to nothing."""
+    shifted = _shifted(logits)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
+
+
+def _shifted(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    exact = logits.astype(np.float64)
+    return np.asarray(exact - exact.max(-1, keepdims=True))  # no exponential overflows
 
 
 def sigmoid(x: float) -> float:
