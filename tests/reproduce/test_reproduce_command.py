@@ -72,7 +72,7 @@ def test_mistakes_end_with_one_message(cli, tmp_path, arguments, message):
 
 def test_table5_from_corpus_to_verdicts_and_page(cli, tmp_path, monkeypatch):
     """The whole path of `reproduce table5 --scale cpu` with a few steps, then again, then the page anew."""
-    monkeypatch.setattr(corpus_module, "GENERATED_DOCUMENTS", 500)
+    monkeypatch.setattr(corpus_module, "GENERATED_DOCUMENTS", 1500)
     monkeypatch.setattr(pretraining_run, "measure_peak", lambda device: 1e9)
     out = tmp_path / "out"
     small = [f"--set=model.{name}={size}" for name, size in (("hidden_size", 32), ("num_attention_heads", 2))]
