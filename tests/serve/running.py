@@ -34,7 +34,9 @@ def stacks():
 def running(predictors, **settings):
     """Serve predictors for a while: with running({"fake": FakePredictor()}) as client: client.get("/health")."""
     app = create_app(predictors, ServeConfig(**settings))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on"))
+    # As the real server: it does not wait for ever for a client that keeps its connection open.
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=9)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
