@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -21,9 +21,9 @@ VALUES = {
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that the test moves."""
+    """A clock that the test moves; of this module alone, since servers of other tests live by the real one."""
     now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("litebert.train.progress.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def move(seconds: float) -> None:
         now[0] += seconds
