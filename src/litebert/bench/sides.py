@@ -81,7 +81,7 @@ def choose_mask(peer: torch.nn.Module, needed: bool) -> None:
     """Spare transformers the mask of a full batch.
 
     Under torch.compile it makes one even where nothing is padded, which keeps attention from its fast kernels: left
-    alone, it would lose a third of its speed.
+    alone, it loses a fifth to two fifths of its speed (docs/results/speed.md).
     """
     module = sys.modules[type(peer).__module__]
     original = sys.modules["transformers.masking_utils"].create_bidirectional_mask
