@@ -56,12 +56,14 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=10, help="on dev in each run; decoding SQuAD takes its time")
     parser.add_argument("--steps", type=int, help="for a smoke run")
     parser.add_argument("--limit", type=int, default=0, help="examples per split, for a smoke run")
-    parser.add_argument("--random", action="store_true", help="also from random weights, to see what pretraining gives")
+    parser.add_argument(
+        "--start", nargs="+", choices=["pretrained", "random"], default=["pretrained"], help="random: of the same shape"
+    )
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
 
-    models = {"pretrained": arguments.model}
-    if arguments.random:
+    models = {"pretrained": arguments.model} if "pretrained" in arguments.start else {}
+    if "random" in arguments.start:
         models["random weights"] = str(make_random(arguments.model, arguments.out / "random"))
     rows: list[dict[str, Any]] = []
     for task in arguments.tasks:

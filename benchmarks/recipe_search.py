@@ -5,12 +5,16 @@
 SEARCH.yaml names what all runs have in common and what each of them changes, in the form of a run's config:
 
     common: {preset: gpu/albert-base, max_minutes: 2, data: {stores: [wiki, books], tokenizer: tok, held_out: 300}}
+    score: {texts: [unseen.txt], length: 512, num_tokens: 400000}
     variants:
       as it is: {}
       lr 5e-4: {optim: {lr: 0.0005}}
       depth 2 4 12: {depth: [{until: 0.33, value: 2}, {until: 0.66, value: 4}, {until: 1.0, value: 12}]}
 
-Written for each run: RESULTS/NAME/{config.yaml, metrics.jsonl}; for all: RESULTS/results.json and results.md, after
+With `score`, every model is also asked about the same text in the same way (`litebert evaluate`), which its own held-out
+scores are not where a variant changes the masks or the text.
+
+Written for each run: RESULTS/NAME/{config.yaml, metrics.jsonl, scores.json}; for all: RESULTS/results.json and results.md, after
 every run, so that a search that is cut short has lost nothing. A run that is there already is not done again.
 """
 
@@ -31,6 +35,7 @@ from litebert.config import merge
 from litebert.errors import LitebertError
 from litebert.files import write_atomic
 from litebert.pretraining.config import run_config
+from litebert.pretraining.evaluate import evaluate_model
 from litebert.pretraining.run import pretrain
 from litebert.train.log import read_metrics
 
@@ -55,7 +60,7 @@ def main() -> None:
                 data["max_minutes"] = options.minutes
             print(f"=== {name}", flush=True)
             try:
-                run_variant(data, folder)
+                run_variant(data, search.get("score"), folder)
             except LitebertError as error:  # one bad variant does not end the search
                 results.append({"name": name, "error": str(error)})
                 print(error, flush=True)
@@ -67,8 +72,8 @@ def main() -> None:
     print(table(results))
 
 
-def run_variant(data: dict[str, Any], folder: Path) -> None:
-    """Train in a temporary folder; only the small files are kept."""
+def run_variant(data: dict[str, Any], score: dict[str, Any] | None, folder: Path) -> None:
+    """Train in a temporary folder and score the model; only the small files are kept."""
     data = merge({"log": {"checkpoint_every": 0}}, data)
     with tempfile.TemporaryDirectory() as temporary:
         run = Path(temporary) / "run"
@@ -77,6 +82,9 @@ def run_variant(data: dict[str, Any], folder: Path) -> None:
         for name in ("config.yaml", "run.json", "samples.json", "metrics.jsonl"):
             if (run / name).exists():
                 shutil.copy(run / name, folder / name)
+        if score:
+            scores = evaluate_model(run / "model", **score)
+            write_atomic(folder / "scores.json", json.dumps(scores.as_dict(), indent=1) + "\n")
 
 
 def summarize(folder: Path) -> dict[str, Any]:
@@ -84,12 +92,14 @@ def summarize(folder: Path) -> dict[str, Any]:
     lines = read_metrics(folder / "metrics.jsonl")
     evaluations = [line for line in lines if line["kind"] == "eval"]
     last = evaluations[-1] if evaluations else {}
+    scores = folder / "scores.json"
     return {
         "steps": lines[-1]["step"],
         "minutes": last.get("seconds", 0) / 60,
         "tokens": last.get("tokens", 0),
         "mlm_accuracy": last.get("mlm_accuracy"),
         "sentence_accuracy": last.get("sentence_accuracy"),
+        "scores": json.loads(scores.read_text(encoding="utf-8")) if scores.exists() else None,
         "curve": [
             [line["step"], line.get("mlm_accuracy"), line.get("sentence_accuracy"), line.get("mlm_loss")]
             for line in evaluations
@@ -100,18 +110,30 @@ def summarize(folder: Path) -> dict[str, Any]:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Markdown, best masked LM first."""
-    lines = ["| run | steps | minutes | tokens | MLM | order |", "|---|---|---|---|---|---|"]
-    for row in sorted(results, key=lambda row: -(row.get("mlm_accuracy") or 0)):
+    lines = [
+        "| run | steps | minutes | tokens | own held-out MLM | order | same text: MLM | order |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(results, key=goodness, reverse=True):
         if "error" in row:
-            lines.append(f"| {row['name']} | {row['error']} | | | | |")
+            lines.append(f"| {row['name']} | {row['error']} | | | | | | |")
             continue
-        mlm, order = (
-            f"{100 * value:.1f} %" if value is not None else ""
-            for value in (row["mlm_accuracy"], row["sentence_accuracy"])
+        scores = row["scores"] or {}
+        values = (
+            row["mlm_accuracy"],
+            row["sentence_accuracy"],
+            scores.get("mlm_accuracy"),
+            scores.get("sop_accuracy"),
         )
+        shown = " | ".join("" if value is None else f"{100 * value:.1f} %" for value in values)
         tokens = f"{row['tokens'] / 1e6:.0f} M"
-        lines.append(f"| {row['name']} | {row['steps']:,} | {row['minutes']:.1f} | {tokens} | {mlm} | {order} |")
+        lines.append(f"| {row['name']} | {row['steps']:,} | {row['minutes']:.1f} | {tokens} | {shown} |")
     return "\n".join(lines)
+
+
+def goodness(row: dict[str, Any]) -> float:
+    """Masked LM accuracy on the common text, or on what the run held out."""
+    return ((row.get("scores") or {}).get("mlm_accuracy") or row.get("mlm_accuracy")) or 0.0
 
 
 if __name__ == "__main__":
