@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -44,6 +46,13 @@ def test_parameters_are_those_of_real_models():
             printed = row.paper["params"]
             if key != "albert-xxlarge":  # the paper's 235M is wrong
                 assert millions == pytest.approx(printed, abs=1.4), (name, key)
+
+
+def test_each_depth_from_3_layers_on_begins_with_the_one_before():
+    """Appendix A.1: networks with 3 or more layers start from the parameters of the depth before."""
+    before = {row.layers: row.after for row in load_table("table11").rows.values()}
+    depths = [1, 3, 6, 12, 24, 48]
+    assert before == {1: None, **{deep: f"layers-{shallow}" for shallow, deep in pairwise(depths)}}
 
 
 def test_a_name_that_means_nothing_is_refused():
