@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -17,6 +18,18 @@ from hypothesis import settings
 # A shared machine can be slow for a second; that says nothing about the code.
 settings.register_profile("litebert", deadline=None)
 settings.load_profile("litebert")
+
+
+CHROMIUM = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture
@@ -38,6 +51,21 @@ def cli(tmp_path, monkeypatch):
         return CommandResult(code, out.getvalue(), err.getvalue())
 
     return run
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        reason = "no Chromium on this machine: apt-get install chromium"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
+        yield browser
+        browser.close()
 
 
 class CommandResult:

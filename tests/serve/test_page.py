@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 
 import pytest
 from fake_predictor import FakePredictor
 from running import running
 
 ABILITIES = ["fill_mask", "sentence_order", "coherence", "embed", "attention", "classify", "tag", "answer", "choose"]
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        reason = "no Chromium on this machine: apt-get install chromium"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The page of a fine-tuning run, or of a study of runs: one HTML file, made from the folder alone."""
+"""The page of a fine-tuning run, of a study, or of several compared: one HTML file, made from the folders alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from litebert.finetune.comparison import draw_groups, group_runs
 from litebert.finetune.mistakes import draw_confusion, draw_worst
 from litebert.finetune.predictions import read_predictions
 from litebert.finetune.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
+from litebert.finetune.score_names import capital, is_detail, name_of
 from litebert.finetune.seeds import draw_seeds, draw_study_table
 from litebert.report.charts import Metric, held_out, make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes
@@ -19,28 +21,13 @@ from litebert.report.html import Child, Markup, element
 from litebert.report.numbers import count, duration
 from litebert.report.page import assemble_page, draw_header, draw_section, write_html
 from litebert.report.runs import Run, read_runs
-from litebert.report.settings import draw_settings
+from litebert.report.settings import draw_differences, draw_settings
 from litebert.report.summary import state_of
 from litebert.tasks.metrics import Metric as Score
 from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task, load_task
 
-NAMES = {
-    "f1": "F1",
-    "tuned_f1": "F1 at the model's threshold",
-    "best_f1": "F1 at the best threshold",
-    "exact_match": "exact match",
-    "tuned_exact_match": "exact match at the model's threshold",
-    "best_exact_match": "exact match at the best threshold",
-    "macro_f1": "macro F1",
-    "micro_f1": "micro F1",
-    "entity_f1": "entity F1",
-    "rmse": "error (RMSE)",
-    "answerable_f1": "F1 where there is an answer",
-    "answerable_exact_match": "exact match where there is one",
-    "unanswerable_accuracy": "rightly silent where there is none",
-}
-
+EYEBROW = "litebert · fine-tuning report"
 RATE = "examples-per-second"
 
 
@@ -69,11 +56,9 @@ def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
         draw_section("Numbers", _headline(run, scores), hide_title=True),
         *_curves([run]),
         *_mistakes(folder, task, scores),
-        draw_section("What happened", draw_events([run])),
-        draw_section("Hardware and software", draw_provenance([run])),
-        draw_section("Config", draw_settings([run])),
+        *_history([run]),
     ]
-    header = draw_header("litebert · fine-tuning report", run.name, _subtitle(run, task))
+    header = draw_header(EYEBROW, run.name, _subtitle(run, task))
     return write_html(_assemble(run.name, header, sections, [run]), out or folder / "report.html")
 
 
@@ -90,22 +75,24 @@ def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
         draw_section("Seeds", [draw_seeds(summary), draw_study_table(summary)], hide_title=True),
         *_curves(runs),
         *_mistakes(best, task, scores, f"Of the best run, {best.name}."),
-        draw_section("What happened", draw_events(runs)),
-        draw_section("Hardware and software", draw_provenance(runs)),
-        draw_section("Config", draw_settings(runs)),
+        *_history(runs),
     ]
     title = folder.resolve().name
-    header = draw_header(
-        "litebert · fine-tuning report", title, f"{len(runs)} runs · {_subtitle(runs[0], task, False)}"
-    )
+    header = draw_header(EYEBROW, title, f"{len(runs)} runs · {_subtitle(runs[0], task, False)}")
     return write_html(_assemble(title, header, sections, runs), out or folder / "report.html")
 
 
-def name_of(metric: str) -> str:
-    """A metric in words: "macro_f1" -> "macro F1", "dev-mismatched/accuracy" -> "accuracy on dev-mismatched"."""
-    split, slash, name = metric.rpartition("/")
-    words = NAMES.get(name, name.replace("_", " "))
-    return f"{words} on {split}" if slash else words
+def write_comparison_page(runs: Sequence[Run], out: Path | str) -> Path:
+    """Write one page about several runs, of one task or of many."""
+    title = f"{len(runs)} runs compared"
+    sections = [
+        draw_section("Scores", draw_groups(group_runs(runs))),
+        draw_section("What differs", draw_differences(runs)),
+        *_curves(runs),
+        *_history(runs),
+    ]
+    header = draw_header(EYEBROW, title, ", ".join(run.name for run in runs))
+    return write_html(_assemble(title, header, sections, runs), out)
 
 
 def _assemble(title: str, header: Markup, sections: Child, runs: Sequence[Run]) -> str:
@@ -185,7 +172,7 @@ def _card(split: str, metrics: Mapping[str, Score], scores: Scores, run: Run, fi
     chosen = "the weights were chosen by this" if first and split != "test" else "not looked at in training"
     return element(
         "section",
-        element("h3", _capital(f"{name_of(main)} on {split}")),
+        element("h3", capital(f"{name_of(main)} on {split}")),
         element("p", element("strong", show_value(metrics[main].value, main)), element("span", chosen), class_="big"),
         _interval(metrics[main], main, levels),
         element("ul", rest, class_="bars wide") if rest else None,
@@ -223,27 +210,24 @@ def _interval(metric: Score, name: str, levels: Mapping[str, float]) -> list[Mar
     ]
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _percent(value: float) -> str:
     return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
 
 
-# -- curves and mistakes -----------------------------------------------------------------------------------------------
+# -- curves, history and mistakes --------------------------------------------------------------------------------------
 
 
 def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
-    unit = _unit(runs[0]) if runs else "Examples"
+    units = {_unit(run) for run in runs}
+    unit = units.pop() if len(units) == 1 else "Inputs"
     names = [str(run.facts.get("metric") or "") for run in runs]
     first = names[0] if names else ""
-    shown = [name for name in dict.fromkeys(n for run in runs for n in run.held_out.columns) if not _is_detail(name)]
+    shown = [name for name in dict.fromkeys(n for run in runs for n in run.held_out.columns) if not is_detail(name)]
     shown.sort(key=lambda name: name != first)
     scored = [
         Metric(
             name.replace("_", "-").replace("/", "-"),
-            _capital(name_of(name if "/" in name else f"dev/{name}")),
+            capital(name_of(name if "/" in name else f"dev/{name}")),
             "number" if goodness(name, 1.0) < 0 else "percent",
             "train_accuracy" if name == "accuracy" else "",
             held_out(name),
@@ -268,13 +252,16 @@ def _unit(run: Run) -> str:
     return {"question-answering": "Windows", "token-classification": "Tags"}.get(kind, "Examples")
 
 
-def _is_detail(column: str) -> bool:
-    """What has no chart of its own: clocks, and the parts of a score."""
-    return column in ("time", "seconds", "took", "kind", "best_exact_match") or "answerable_" in column
-
-
 def _curves(runs: Sequence[Run]) -> list[Markup | None]:
     return [draw_section("Curves", draw_figures(make_charts(runs, _metrics(runs)), runs, make_axes(runs)))]
+
+
+def _history(runs: Sequence[Run]) -> list[Markup | None]:
+    return [
+        draw_section("What happened", draw_events(runs)),
+        draw_section("Hardware and software", draw_provenance(runs)),
+        draw_section("Config", draw_settings(runs)),
+    ]
 
 
 def _mistakes(folder: Path, task: Task | None, scores: Scores, whose: str = "") -> list[Markup | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,26 +89,29 @@ def draw_tiles(run: Run) -> Markup:
 
 
 def draw_comparison(runs: Sequence[Run]) -> Markup:
-    """Several runs in one table, the best of each column marked, with what guessing scores below."""
+    """Several pretraining runs in one table, the best of each column marked, with what guessing scores below."""
     finals = [final_numbers(run) for run in runs]
-    columns = _columns(finals, sentence_task(runs))
+    notes = ["" if final.held_out else "in training" for final in finals]
+    caption = "Scores are on held-out text. ★ is the best of a column."
+    return draw_runs(dict(enumerate(runs)), _columns(finals, sentence_task(runs)), caption, notes)
+
+
+def draw_runs(
+    runs: Mapping[int, Run], columns: Sequence[Column], caption: str = "", notes: Sequence[str] = ()
+) -> Markup:
+    """Runs, by their numbers on the page, as the rows of a table."""
     head = [element("th", column.name, scope="col", class_="number") for column in columns]
     body = []
-    for number, run in enumerate(runs):
-        notes = [] if finals[number].held_out else ["in training"]
-        notes += [state_of(run)] if state_of(run) != "completed" else []
-        name = [
-            swatch(number),
-            " ",
-            element("span", run.name),
-            element("small", " " + ", ".join(notes)) if notes else None,
-        ]
-        cells = [_cell(column, number) for column in columns]
+    for row, (number, run) in enumerate(runs.items()):
+        state = state_of(run)
+        told = ", ".join(note for note in (*notes[row : row + 1], state if state != "completed" else "") if note)
+        name = [swatch(number), " ", element("span", run.name), element("small", f" {told}") if told else None]
+        cells = [_cell(column, row) for column in columns]
         body.append(element("tr", element("th", name, scope="row"), cells, class_=color_of(number)))
-    body += _guessing_rows(runs, columns)
+    body += _guessing_rows(list(runs.values()), columns)
     table = element(
         "table",
-        element("caption", "Scores are on held-out text. ★ is the best of a column."),
+        element("caption", caption) if caption else None,
         element("thead", element("tr", element("th", "Run", scope="col"), head)),
         element("tbody", body),
         class_="comparison",
@@ -118,18 +121,22 @@ def draw_comparison(runs: Sequence[Run]) -> Markup:
 
 def print_summary(runs: Sequence[Run]) -> None:
     """The most important of these numbers on the terminal."""
+    print_runs(runs, _columns([final_numbers(run) for run in runs], sentence_task(runs)))
+
+
+def print_runs(runs: Iterable[Run], columns: Sequence[Column]) -> None:
+    """The columns that have a short name, on the terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    columns = [column for column in _columns([final_numbers(run) for run in runs], sentence_task(runs)) if column.short]
+    columns = [column for column in columns if column.short]
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")
     for column in columns:
         table.add_column(column.short, justify="right", no_wrap=True)
-    for number, run in enumerate(runs):
-        cells = [_or_none(column.form, column.values[number]) or "–" for column in columns]
-        table.add_row(Text(run.name), *cells)
+    for row, run in enumerate(runs):
+        table.add_row(Text(run.name), *(" ".join(filter(None, column.show(row))) for column in columns))
     Console(highlight=False).print(table)
 
 
@@ -138,53 +145,67 @@ class Column(NamedTuple):
 
     name: str
     short: str  # on the terminal; "" where it is not shown there
-    values: list[float | None]
+    values: Sequence[float | None]
     form: Callable[[float], str]
-    better: int
+    better: int = 0
+    is_share: bool = False
+    guessing: str = ""  # under what name the baselines have what guessing scores
+    intervals: Sequence[str] = ()
+
+    def show(self, row: int) -> tuple[str, str]:
+        """A run's number and its interval as text: ("91.2", "90.1 – 92.3"), ("–", "")."""
+        return _or_none(self.form, self.values[row]) or "–", self.intervals[row] if self.intervals else ""
 
 
 def _columns(finals: Sequence[Final], sentence: str) -> list[Column]:
     columns = [
-        Column("Masked words", "MLM", [final.mlm_accuracy for final in finals], percent, 1),
-        Column(sentence, "sentence", [final.sentence_accuracy for final in finals], percent, 1),
+        Column("Masked words", "MLM", [final.mlm_accuracy for final in finals], percent, 1, True, "mlm"),
+        Column(sentence, "sentence", [final.sentence_accuracy for final in finals], percent, 1, True, "sentence"),
         Column("Loss", "loss", [final.loss for final in finals], "{:.3f}".format, -1),
-        Column("Steps", "", [final.step for final in finals], "{:,.0f}".format, 0),
-        Column("Tokens", "tokens", [final.tokens for final in finals], count, 0),
-        Column("Time", "time", [final.seconds for final in finals], duration, 0),
+        Column("Steps", "", [final.step for final in finals], "{:,.0f}".format),
+        Column("Tokens", "tokens", [final.tokens for final in finals], count),
+        Column("Time", "time", [final.seconds for final in finals], duration),
         Column("Tokens/s", "tok/s", [final.tokens_per_second for final in finals], count, 1),
-        Column("Parameters", "", [final.parameters for final in finals], count, 0),
+        Column("Parameters", "", [final.parameters for final in finals], count),
     ]
     return [column for column in columns if any(value is not None for value in column.values)]
 
 
 def _cell(column: Column, row: int) -> Markup:
-    value = column.values[row]
+    value, (text, interval) = column.values[row], column.show(row)
     if value is None:
-        return element("td", "–", class_="number none")
+        return element("td", text, class_="number none")
     known = [other for other in column.values if other is not None]
     best = max(known, key=lambda other: other * column.better)
     is_best = column.better != 0 and len(set(known)) > 1 and value == best
     star = element("span", "★", class_="star", role="img", aria_label="best") if is_best else None
-    if column.form is percent:
-        return element("td", star, percent(value), class_="number bar" + " best" * is_best, style=_share(value))
-    return element("td", star, column.form(value), class_="number" + " best" * is_best)
+    return element(
+        "td",
+        star,
+        text,
+        [" ", element("small", interval)] if interval else None,
+        class_="number" + " bar" * column.is_share + " best" * is_best,
+        style=_share(value) if column.is_share else None,
+    )
 
 
 def _guessing_rows(runs: Sequence[Run], columns: Sequence[Column]) -> list[Markup]:
     """What guessing scores, where all runs that say so agree."""
-    rows = []
-    for task, scored in (("mlm", "MLM"), ("sentence", "sentence")):
-        levels: dict[str, set[float]] = {}
+    levels: dict[tuple[str, str], set[float]] = {}
+    for column in columns:
         for run in runs:
-            for label, value in run.baselines.get(task, {}).items():
-                levels.setdefault(label, set()).add(round(value, 4))
-        for label, values in levels.items():
-            if len(values) > 1:
-                continue
-            bar = element("td", percent(min(values)), class_="number bar", style=_share(min(values)))
-            cells = [bar if column.short == scored else element("td") for column in columns]
-            rows.append(element("tr", element("th", label, scope="row"), cells, class_="guessing"))
+            for label, value in run.baselines.get(column.guessing, {}).items():
+                levels.setdefault((label, column.name), set()).add(round(value, 4))
+    agreed = {key: min(values) for key, values in levels.items() if len(values) == 1}
+    rows = []
+    for label in dict.fromkeys(label for label, _ in agreed):
+        cells = [_guessing_cell(column, agreed.get((label, column.name))) for column in columns]
+        rows.append(element("tr", element("th", label, scope="row"), cells, class_="guessing"))
     return rows
+
+
+def _guessing_cell(column: Column, value: float | None) -> Markup:
+    return element("td") if value is None else _cell(column._replace(values=[value], intervals=()), 0)
 
 
 def _share(value: float) -> str:

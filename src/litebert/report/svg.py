@@ -15,7 +15,7 @@ from typing import NamedTuple
 from litebert.report.axes import Axis
 from litebert.report.charts import Chart, Curve
 from litebert.report.html import Markup, element, join
-from litebert.report.numbers import percent
+from litebert.report.numbers import show
 from litebert.report.palette import color_of, dash_of
 from litebert.report.runs import Run, Stage
 
@@ -142,7 +142,7 @@ class Drawing:
             if y < 10 or y - last < 13:
                 y = max(y + 17, last + 13)
             last = y
-            text = f"{reference.label} {percent(reference.value)}"
+            text = f"{reference.label} {show(reference.value, self.chart.form)}"
             labels.append(element("text", text, x="100%", dx=-4, y=round(y, 1), text_anchor="end", class_="level-name"))
         return labels
 
