@@ -115,6 +115,58 @@ def test_accumulated_equals_one_large_batch(corpus, tmp_path):
     assert_same(weights(tmp_path / "one"), weights(tmp_path / "four"), 1e-6)
 
 
+def test_two_steps_by_hand(corpus, tmp_path):
+    """Mean MLM loss + mean order loss, unweighted; gradients clipped to 1; LAMB as released, biases and norms apart."""
+    shape = {"hidden_dropout_prob": 0.0, "initializer_range": 0.3}  # large weights: gradients that have to be clipped
+    changes = {"model": shape, "steps": 4, "log": {"checkpoint_every": 1, "keep_last": 4}}
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    data = run_module.Data(run_module.settle(tiny_config(corpus, **changes), tokenizer), tokenizer)
+    torch.manual_seed(5)
+    model = PretrainingModel(data.config.model)
+    save_model(model, tmp_path / "start")
+    pretrain(tiny_config(corpus, init_from=str(tmp_path / "start"), **changes), tmp_path / "run", quiet=True)
+
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    m, v = ({name: torch.zeros_like(tensor) for name, tensor in before.items()} for _ in range(2))
+    for step, rate in ((0, 0.005), (1, 0.01)):  # warm-up: a half and the whole of 0.01
+        model.load_state_dict(before)
+        gradients, norm = gradients_by_hand(model, data.training(64).batch(step))
+        assert norm > 1.5
+        assert lines(tmp_path / "run", "train")[step]["gradient_norm"] == pytest.approx(norm, rel=1e-4)
+        saved, after = moments(tmp_path / "run", step + 1), weights(tmp_path / "run", step + 1)
+        for name, gradient in gradients.items():
+            gradient = gradient / norm
+            m[name] = 0.9 * m[name] + 0.1 * gradient
+            v[name] = 0.999 * v[name] + 0.001 * gradient.square()
+            torch.testing.assert_close(saved[f"{name}.m"], m[name], atol=1e-6, rtol=1e-4, msg=f"{name}.m")
+            torch.testing.assert_close(saved[f"{name}.v"], v[name], atol=1e-9, rtol=1e-4, msg=f"{name}.v")
+            # From the saved moments on, since a quotient of two tiny numbers would magnify their rounding.
+            update = saved[f"{name}.m"] / (saved[f"{name}.v"].sqrt() + 1e-6)
+            if not name.endswith("bias") and ".norm." not in name:
+                update = update + 0.01 * before[name]
+                update = update * before[name].norm() / update.norm()
+            torch.testing.assert_close(after[name], before[name] - rate * update, atol=1e-6, rtol=1e-5, msg=name)
+        before = after
+
+
+def gradients_by_hand(model, batch) -> tuple[dict[str, torch.Tensor], float]:
+    """One sequence after the other, unpacked; the gradients of the two means and their common norm."""
+    mlm, order = [], []
+    for number in range(batch.num_sequences):
+        first, last = batch.starts[number : number + 2].tolist()
+        here = (batch.labels >= 0) & (batch.masked >= first) & (batch.masked < last)
+        ids, segments = (torch.from_numpy(x[first:last]).long()[None] for x in (batch.tokens, batch.segments))
+        output = model(ids, positions=torch.from_numpy(batch.masked[here]).long() - first, segment_ids=segments)
+        labels = torch.from_numpy(batch.labels[here]).long()
+        mlm += (output.masked_lm.logsumexp(-1) - output.masked_lm.gather(1, labels[:, None])[:, 0]).unbind()
+        if batch.order[number] >= 0:
+            order.append(output.sentence[0].logsumexp(0) - output.sentence[0, int(batch.order[number])])
+    model.zero_grad()
+    (torch.stack(mlm).mean() + torch.stack(order).mean()).backward()
+    gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    return gradients, float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
+
+
 def torchrun(config, out, folder, processes: int = 2, **options) -> subprocess.Popen:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.yaml").write_text(write_yaml(config))
