@@ -44,8 +44,17 @@ def test_table_14(line):
         if (task, version) == ("RACE", "v2"):
             expected[0], expected[2] = 1e-5, 0.0  # v1's setting diverges on v2 (the authors' README)
         assert found == expected
-        assert config.optim.name == "adamw"
-        assert not config.optim.bias_correction
+        optim = config.optim
+        # As released: AdamW without bias correction, a decay that counts from step 0, gradients clipped to 1.
+        assert (optim.name, optim.bias_correction, optim.style, optim.shape) == ("adamw", False, "google", "polynomial")
+        assert (optim.beta1, optim.beta2, optim.eps, optim.weight_decay, optim.clip) == (0.9, 0.999, 1e-6, 0.01, 1.0)
+
+
+def test_glue_is_evaluated_as_often_as_the_released_script_saves():
+    """run_glue.sh: every 100 steps, QNLI every 200."""
+    for task in ("sst-2", "mnli", "cola", "qnli", "qqp", "rte", "sts-b", "mrpc"):
+        every = finetune_config({"task": task, "recipe": "v2"}).log.evaluate_every
+        assert every == (200 if task == "qnli" else 100), task
 
 
 def test_a_recipe_gives_way_to_what_is_said():

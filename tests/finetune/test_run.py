@@ -13,11 +13,16 @@ from toy_tasks import make_files, make_model, tiny_config
 
 from litebert.errors import ConfigError, DataError
 from litebert.finetune import run as run_module
+from litebert.finetune.order import Order
 from litebert.finetune.run import FinetuningStoppedError, Run, finetune
+from litebert.finetune.setup import make_model as build_model
+from litebert.finetune.setup import open_tokenizer, read_data
+from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
 from litebert.train.log import read_metrics
+from litebert.train.random_state import seed_everything
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +171,46 @@ def test_micro_batches_change_nothing(toy_model, files, tmp_path):
         torch.testing.assert_close(many[name], tensor, atol=1e-5, rtol=1e-4)
 
 
+def test_one_step_of_a_paper_recipe_by_hand(files, tmp_path):
+    """The mean loss of the batch, gradients clipped to 1, AdamW without bias correction; no decay for biases, norms."""
+    folder = make_model(tmp_path / "model", initializer_range=1.0)  # large weights: gradients that have to be clipped
+    config = tiny_config(
+        folder,
+        files,
+        recipe="v2/sst-2",
+        classifier_dropout=0.0,
+        optim={"lr": 0.01, "warmup_steps": 0},
+        steps=1,
+        log={"checkpoint_every": 1, "keep_checkpoints": True},
+    )
+    finetune(config, tmp_path / "run", quiet=True)
+    saved = checkpoint.load(tmp_path / "run")
+
+    seed_everything(config.seed)
+    data = read_data(config, open_tokenizer(config.model), load_config(config.model))
+    model, _ = build_model(config, data.task)
+    losses = []
+    for number in Order(len(data.train.features), config.batch, config.seed).step(0):
+        sequence = data.train.features[number]
+        ids, segments = (torch.from_numpy(x).long()[None] for x in (sequence.ids, sequence.segments))
+        logits = model(ids, segment_ids=segments)[0]
+        losses.append(logits.logsumexp(0) - logits[sequence.target])
+    assert len(losses) == 8
+    torch.stack(losses).mean().backward()
+    norm = float(torch.stack([p.grad.norm() for p in model.parameters()]).norm())
+    assert norm > 1.5
+    for name, parameter in model.named_parameters():
+        m, v = saved.optimizer[f"{name}.m"], saved.optimizer[f"{name}.v"]
+        torch.testing.assert_close(m, 0.1 * parameter.grad / norm, atol=1e-6, rtol=1e-4, msg=name)
+        torch.testing.assert_close(v, 0.001 * (parameter.grad / norm) ** 2, atol=1e-9, rtol=1e-3, msg=name)
+        update = m / (v.sqrt() + 1e-6)
+        if not name.endswith("bias") and ".norm." not in name:
+            update = update + 0.01 * parameter.detach()
+        torch.testing.assert_close(
+            saved.model[name], parameter.detach() - 0.01 * update, atol=1e-6, rtol=1e-5, msg=name
+        )
+
+
 def test_a_frozen_encoder_keeps_its_weights_and_the_head_learns(toy_model, files, tmp_path):
     finetune(tiny_config(toy_model, files, optim={"freeze": "encoder"}), tmp_path, quiet=True)
     before, after = load_model(toy_model).state_dict(), load_model(tmp_path / "best").state_dict()
@@ -186,6 +231,33 @@ def test_from_three_labels_to_a_number_the_head_is_new_and_the_encoder_stays(toy
     before, after = load_model(first.model), load_model(result.model)
     assert after.classifier.weight.shape == (1, 16)
     torch.testing.assert_close(after.encoder.pooler.weight, before.encoder.pooler.weight, atol=1e-6, rtol=0)
+
+
+def test_a_new_head_is_new_also_where_the_old_one_has_its_shape(toy_model, files, tmp_path):
+    """As MNLI's model begins a task of three labels: the same classifier would mean other things."""
+    first = finetune(tiny_config(toy_model, files), tmp_path / "first", quiet=True)
+    second = tiny_config(first.model, files, optim={"lr": 1e-8}, steps=1, seed=1)  # seed 0 would draw the same again
+    result = finetune(second, tmp_path / "second", quiet=True)
+    before, after = load_model(first.model), load_model(result.model)
+    assert (after.classifier.weight - before.classifier.weight).abs().max() > 0.1
+    for name, tensor in before.encoder.state_dict().items():
+        torch.testing.assert_close(after.encoder.state_dict()[name], tensor, atol=1e-6, rtol=0)
+
+
+def test_dropouts_of_the_config_are_the_models(toy_model, files, tmp_path):
+    task = load_task(finetune(tiny_config(toy_model, files, steps=1), tmp_path, quiet=True).model)
+    for config, expected in (
+        (tiny_config(toy_model, files, dropout=0.2, classifier_dropout=0.3), (0.2, 0.2, 0.3)),
+        (tiny_config(make_model(tmp_path / "model", hidden_dropout_prob=0.4), files), (0.4, 0.0, 0.1)),
+    ):
+        model = build_model(config, task)[0]
+        found = model.config
+        assert (
+            found.hidden_dropout_prob,
+            found.attention_probs_dropout_prob,
+            found.classifier_dropout_prob,
+        ) == expected
+        assert model.dropout.p == expected[2]
 
 
 def test_a_head_can_be_kept_where_the_labels_agree(toy_model, files, tmp_path):
