@@ -1,0 +1,29 @@
+"""What a person is told before a run begins."""
+
+from __future__ import annotations
+
+import pytest
+from toy_tasks import make_model
+
+from litebert.finetune import start
+from litebert.finetune.config import finetune_config
+from litebert.finetune.run import FinetuneResult
+from litebert.tasks.glue import TASKS
+from litebert.tasks.task import save_task
+
+HINT = "from a model fine-tuned on MNLI: --init-from"
+
+
+@pytest.mark.parametrize("recipe", ["v1", "v2", "base"])
+@pytest.mark.parametrize("task", ["rte", "sts-b", "mrpc", "cola", "qqp", "mnli"])
+def test_the_tasks_that_the_paper_starts_from_mnli(task, recipe, toy_model, tmp_path, monkeypatch, capsys):
+    """Footnote 4: RTE, STS-B and MRPC; who follows the paper's recipe is told so, unless the model is MNLI's."""
+    monkeypatch.setattr(start, "finetune", lambda *_: FinetuneResult(tmp_path, 0, completed=False, signal=15))
+    settings = {"task": task, "recipe": recipe, "data": {"folder": str(tmp_path)}}
+    start.run(finetune_config({**settings, "model": str(toy_model)}), tmp_path / "run")
+    wanted = task in ("rte", "sts-b", "mrpc") and recipe != "base"
+    assert (HINT in " ".join(capsys.readouterr().out.split())) == wanted
+    mnli = make_model(tmp_path / "mnli")
+    save_task(TASKS["mnli"], mnli)
+    start.run(finetune_config({**settings, "model": str(mnli)}), tmp_path / "run")
+    assert HINT not in " ".join(capsys.readouterr().out.split())
