@@ -13,6 +13,7 @@ from litebert.model import encoder as encoder_module
 from litebert.model.config import ModelConfig, vary
 from litebert.model.encoder import Encoder, attend_in_rows, attend_packed
 from litebert.model.heads import (
+    MODELS,
     AnswerModel,
     ClassificationModel,
     MultipleChoiceModel,
@@ -129,6 +130,26 @@ def test_initial_weights_are_a_normal_cut_at_two_sigma():
             assert torch.equal(parameter, torch.full_like(parameter, float(name.endswith("norm.weight")))), name
     # The pad row is like any other.
     assert float(model.encoder.embeddings.word.weight[0].detach().abs().max()) > 0
+
+
+@pytest.mark.parametrize("head", MODELS)
+def test_every_head_begins_as_released(head):
+    """Truncated normal for the matrices, zeros for the biases, ones for the norms: torch's own init is another."""
+    torch.manual_seed(0)
+    model = MODELS[head](vary(TINY, hidden_size=128, num_attention_heads=2))
+    own = {name: p.detach() for name, p in model.named_parameters() if not name.startswith("encoder.")}
+    assert own or head == "encoder"
+    for name, parameter in own.items():
+        if parameter.ndim == 2:
+            assert float(parameter.abs().max()) <= 0.04, name
+            assert 0.6 * 0.0176 < float(parameter.std()) < 1.4 * 0.0176, name
+        else:
+            assert torch.equal(parameter, torch.full_like(parameter, float(name.endswith("norm.weight")))), name
+
+
+def test_the_answer_head_searches_five_ends_of_five_starts():
+    found = AnswerModel(TINY).eval()(IDS)
+    assert (found.start_index.shape, found.end_index.shape) == ((2, 5), (2, 5, 5))
 
 
 def test_the_pad_row_is_trained():

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from litebert.errors import CheckpointError
+from litebert.model import google
 from litebert.model.google import load_google
 from litebert.model.hub import load_model, load_model_and_report
 
@@ -56,6 +57,34 @@ def test_classifier_head():
     model, _ = load_google(FIXTURES / "classifier")
     assert (model.head, model.config.num_labels) == ("classification", 3)
     check(model.double()(ids, **inputs), values["classifier_logits"])
+
+
+class OneOutput:
+    """The classifier's checkpoint, as if its head had the single output of STS-B or RACE."""
+
+    def __init__(self, bundle):
+        self.prefix, self.names = bundle.prefix, list(bundle)
+        self.tensors = {name: bundle.tensor(name) for name in bundle}
+        for name in ("output_weights", "output_bias"):
+            self.tensors[name] = self.tensors[name][:1]
+        self.shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
+        self.tensor = self.tensors.__getitem__
+
+    def __iter__(self):
+        return iter(self.names)
+
+
+def test_one_output_is_a_regression_or_on_request_multiple_choice(monkeypatch):
+    values, ids, inputs = forward_inputs(FIXTURES / "classifier")
+    monkeypatch.setattr(google, "read_bundle", lambda path, read=google.read_bundle: OneOutput(read(path)))
+    model, report = load_google(FIXTURES / "classifier")
+    assert (model.head, model.config.problem_type, model.config.num_labels) == ("classification", "regression", 1)
+    assert any("for RACE ask for the multiple-choice head" in note for note in report.notes)
+    check(model.double()(ids, **inputs), values["classifier_logits"][:, :1])
+    race, report = load_google(FIXTURES / "classifier", "multiple-choice")
+    assert not report.missing
+    choices = {name: tensor[None] for name, tensor in inputs.items()}  # one question with three options
+    check(race.double()(ids[None], **choices), values["classifier_logits"][None, :, 0])
 
 
 def test_squad1_head():

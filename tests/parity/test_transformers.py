@@ -140,6 +140,27 @@ def test_heads_and_gradients(shape, head, tmp_path):
     compare_gradients(ours, theirs, pairs)
 
 
+@pytest.mark.parametrize(("shape", "head"), HEADS)
+def test_every_head_that_transformers_writes_opens_here(shape, head, tmp_path):
+    """Made and saved by transformers alone; the head is told by the folder, and every output is theirs."""
+    sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act")
+    config = SHAPES[shape]
+    options = {name: getattr(config, name) for name in (*sizes, "max_position_embeddings")}
+    if config.model_type == "albert":
+        for name in ("embedding_size", "num_hidden_groups", "inner_group_num"):
+            options[name] = getattr(config, name)
+    # transformers sizes its sentence-order head by the labels, so these are 2 where there is one.
+    if head in ("classification", "token-classification"):
+        options |= {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
+    kind = transformers.BertConfig if config.model_type == "bert" else transformers.AlbertConfig
+    theirs = scramble(getattr(transformers, ARCHITECTURES[head][config.model_type == "bert"])(kind(**options)))
+    theirs.save_pretrained(tmp_path)
+    ours = load_model(tmp_path)
+    assert ours.head == head
+    for actual, expected in head_outputs(head, ours, theirs, config):
+        torch.testing.assert_close(actual, expected, **TOLERANCE)
+
+
 def compare_gradients(ours, theirs, pairs):
     """Every gradient within 1e-4 of its tensor's largest, from the same scalar of both sides' outputs."""
     config = ours.config

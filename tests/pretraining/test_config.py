@@ -17,6 +17,7 @@ def test_the_papers_recipe(name):
     assert (config.steps, config.batch_tokens) == (125_000, 4096 * 512)
     assert (config.learning_rate().peak, config.learning_rate().warmup_steps) == (0.00176, 3125)
     assert (config.optim.clip, config.optim.weight_decay, config.optim.eps) == (1.0, 0.01, 1e-6)
+    assert (config.optim.beta1, config.optim.beta2, config.optim.end_lr, config.optim.power) == (0.9, 0.999, 0.0, 1.0)
     assert not config.optim.bias_correction
     assert (config.recipe.masking, config.recipe.max_length, config.recipe.objective) == ("ngram", 512, "sop")
     assert not config.depth

@@ -99,6 +99,19 @@ def test_the_answer_head_against_brute_force(case):
     assert answers.no_answer == min(float(output["answerable"]) for output in outputs)
 
 
+def test_the_twenty_best_of_at_most_thirty_tokens_unless_told_otherwise():
+    """As the released scripts: n_best_size 20, max_answer_length 30."""
+    context = " ".join(chr(ord("a") + i % 26) * (1 + i // 26) for i in range(40))
+    (window,) = question_windows(wordpiece(), "a", context)
+    places = np.flatnonzero(window.inside)
+    start, end = (np.full(len(window.ids), -5.0, np.float32) for _ in range(2))
+    start[places[0]] = end[places[29]] = 0.0
+    end[places[30]] = 1.0  # one token too far
+    answers = best_spans([window], [{"start": start, "end": end}], context)
+    assert len(answers.spans) == 20
+    assert (answers.spans[0].start, answers.spans[0].end) == (0, int(window.offsets[places[29], 1]))
+
+
 def test_answers_and_their_threshold():
     answers = Answers((Span("Rome", 3, 7, 2.0), Span("In Rome", 0, 7, 1.0)), no_answer=0.5)
     spans, no_answer = answers

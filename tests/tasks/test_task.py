@@ -25,6 +25,15 @@ def test_a_saved_task_is_read_back(tmp_path, task):
     assert task.metrics or task.name == "나"
 
 
+def test_lengths_are_those_of_the_released_scripts():
+    """run_squad_v1.py, run_squad_v2.py: 384 tokens, stride 128, question 64, answer 30; run_race.py: option 128."""
+    for name in ("squad-1.1", "squad-2.0"):
+        task = named_tasks()[name]
+        assert (task.max_length, task.stride, task.max_question, task.max_answer) == (384, 128, 64, 30), name
+    for name in ("race", "race-middle", "race-high"):
+        assert (named_tasks()[name].max_length, named_tasks()[name].max_option) == (512, 128), name
+
+
 def test_heads():
     heads = {kind: head_of(Task("t", kind)) for kind in KINDS}
     assert heads == {

@@ -39,6 +39,9 @@ def test_the_papers_options_are_in_the_model(lines):
     assert (spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id) == (0, 1, -1, -1)
     assert spec.character_coverage == pytest.approx(0.99995)
     assert (spec.max_sentencepiece_length, spec.shrinking_factor, spec.num_sub_iterations) == (16, 0.75, 2)
+    assert (spec.seed_sentencepiece_size, spec.max_sentence_length) == (1_000_000, 4192)
+    assert (spec.split_by_unicode_script, spec.split_by_whitespace, spec.split_by_number) == (True, True, True)
+    assert (spec.hard_vocab_limit, spec.use_all_vocab, spec.num_threads) == (True, False, 16)
     assert spec.vocab_size == len(model.pieces) == tokenizer.vocab_size == 100
     assert model.normalizer_spec.name == "nmt_nfkc"
     # As in the released model: ids 0 to 4 special, then the symbols, then pieces by score.
@@ -47,6 +50,10 @@ def test_the_papers_options_are_in_the_model(lines):
     types = [piece.type for piece in model.pieces]
     assert types == [3, 2, 3, 3, 3] + [4] * 8 + [1] * 87
     assert (model.normalizer_spec.add_dummy_prefix, model.normalizer_spec.remove_extra_whitespaces) == (True, True)
+
+
+def test_the_papers_size_is_the_default():
+    assert (VocabConfig().vocab_size, VocabConfig().character_coverage) == (30_000, 0.99995)
 
 
 def test_text_is_normalized_before_training_as_at_encoding():

@@ -226,6 +226,13 @@ def test_roles_on_transformers_models(kind):
     assert len(params) == len({id(param) for param in params})
 
 
+def test_the_released_settings_are_the_defaults():
+    for optimizer in (Lamb(parameter_groups(tiny(torch.float32))), AdamW(parameter_groups(tiny(torch.float32)))):
+        plain, exempt = optimizer.param_groups
+        assert (plain["betas"], plain["eps"], plain["bias_correction"]) == ((0.9, 0.999), 1e-6, False)
+        assert (plain["weight_decay"], exempt["weight_decay"]) == (0.01, 0.0)
+
+
 def test_frozen_parameters_are_left_out():
     model = tiny(torch.float32)
     model.embedding.weight.requires_grad_(False)
