@@ -204,7 +204,7 @@ def test_a_folder_without_weights(folder):
 
 
 def test_a_hub_name_offline_says_so():
-    with pytest.raises(CheckpointError, match=r"nobody/nothing: no folder of that name here, and the Hub did not"):
+    with pytest.raises(CheckpointError, match=r"nobody/nothing: no such folder here, and not in the Hub's cache"):
         load_model("nobody/nothing")
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from litebert.default import resolve_default
 from litebert.errors import CheckpointError, did_you_mean
 from litebert.model.config import ModelConfig, read_config
+from litebert.model.download import CONFIG_FILE, check_hub, fetch_model
 
-CONFIG_FILE = "config.json"
-INDEX_FILE = "model.safetensors.index.json"
 GOOGLE_CONFIGS = ("albert_config.json", "bert_config.json")
 
 
@@ -20,24 +19,7 @@ def find_folder(source: Path | str, revision: str | None = None, weights: bool =
     folder = find_local(source)
     if folder is not None:
         return folder
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    name = str(source)
-    patterns = [CONFIG_FILE, "*.model", "tokenizer*.json", "vocab.txt", "special_tokens_map.json"]
-    if weights:
-        patterns += ["model*.safetensors", INDEX_FILE]
-    try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-        if weights and not list(folder.glob("*.safetensors")):
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns, "pytorch_model*.bin*"]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(
-            f"{name}: no folder of that name here, and the Hub did not give one: {reason} "
-            "(offline? name a local folder, or fetch it first with `hf download`)"
-        ) from None
-    return folder
+    return fetch_model(str(source), revision, weights)
 
 
 def find_local(source: Path | str) -> Path | None:
@@ -61,9 +43,9 @@ def find_local(source: Path | str) -> Path | None:
 
 
 def check_source(source: Path | str) -> None:
-    """Say at once that a model is not there, before anything slow is loaded; what may be a Hub name passes."""
-    if not is_google(source):
-        find_local(source)
+    """Say at once that a model is not there, neither here nor on the Hub, before anything slow is loaded."""
+    if not is_google(source) and find_local(source) is None:
+        check_hub(str(source))
 
 
 def is_google(source: Path | str) -> bool:

@@ -26,7 +26,8 @@ from litebert.default import resolve_default
 from litebert.errors import CheckpointError
 from litebert.files import staged_folder
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
-from litebert.model.folder import CONFIG_FILE, INDEX_FILE, find_folder, is_google
+from litebert.model.download import CONFIG_FILE, INDEX_FILE
+from litebert.model.folder import find_folder, is_google
 from litebert.model.heads import MODELS, Model, model_class
 from litebert.model.names import clean_hub_name, hub_names
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from litebert.errors import CheckpointError
 from litebert.files import file_sha256
-from litebert.model.folder import CONFIG_FILE
+from litebert.model.download import CONFIG_FILE
 from litebert.model.heads import MODELS
 
 MANIFEST_FILE = "export.json"
