@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from small_vocabularies import WORDPIECES, english, wordpiece
 
 from litebert.model.config import preset, vary
 from litebert.model.heads import AnswerModel, MultipleChoiceModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
+from litebert.text.tokenizer import Tokenizer
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tf"
 TINY = preset(
@@ -23,13 +25,16 @@ TINY = preset(
 def test_a_tensorflow_folder_becomes_one_that_transformers_opens(cli, tmp_path):
     source = tmp_path / "google"
     shutil.copytree(FIXTURES / "with_optimizer", source)
-    (source / "30k-clean.model").write_bytes(b"a vocabulary")
+    (source / "30k-clean.model").write_bytes(english().model)
     result = cli("convert", source, tmp_path / "out")
     assert result.code == 0, result
     assert "mapped   32 tensors" in result.out
     assert "skipped  65" in result.out
     assert "missing  0" in result.out
-    assert (tmp_path / "out" / "spiece.model").read_bytes() == b"a vocabulary"
+    assert (tmp_path / "out" / "spiece.model").read_bytes() == english().model
+    text = 'Anna said "good morning" in 2010, – (twice)'
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs(text, add_special_tokens=False)["input_ids"] == english().encode(text)
     theirs, info = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not info["missing_keys"]
     ids = torch.arange(20).view(2, 10)
@@ -42,6 +47,46 @@ def test_prefixes_and_files_of_a_bundle(cli, tmp_path, suffix):
     result = cli("convert", f"{FIXTURES / 'base' / 'model.ckpt-best'}{suffix}", tmp_path / "out", "--json")
     assert result.code == 0, result
     assert json.loads(result.out)["head"] == "pretraining"
+
+
+def test_a_chinese_checkpoint_brings_its_wordpieces(cli, tmp_path):
+    """As in albert_base_zh: vocab_chinese.txt instead of a SentencePiece model."""
+    shutil.copytree(FIXTURES / "base", tmp_path / "zh")
+    (tmp_path / "zh" / "vocab_chinese.txt").write_text("\n".join(WORDPIECES), encoding="utf-8")
+    result = cli("convert", tmp_path / "zh", tmp_path / "out")
+    assert (result.code, "copied   vocab.txt" in result.out) == (0, True), result
+    expected = wordpiece().encode("中国人 hello")
+    assert Tokenizer.load(tmp_path / "out").encode("中国人 hello") == expected
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs("中国人 hello", add_special_tokens=False)["input_ids"] == expected
+
+
+def test_a_vocabulary_that_cannot_be_used_is_told(cli, tmp_path):
+    shutil.copytree(FIXTURES / "base", tmp_path / "google")
+    (tmp_path / "google" / "30k-clean.model").write_bytes(b"a vocabulary")
+    result = cli("convert", tmp_path / "google", tmp_path / "out")
+    assert (result.code, "the vocabulary was copied, but cannot be used" in result.out) == (0, True), result
+
+
+def test_what_a_config_says_wrongly_can_be_corrected(cli, tmp_path):
+    """The Hub's xlarge says 16 heads, its v1 the exact gelu, and early v2 files had dropout."""
+    wrong = vary(TINY, hidden_act="gelu", hidden_dropout_prob=0.1)
+    save_model(PretrainingModel(wrong), tmp_path / "wrong")
+    changes = ["--set", "num_attention_heads=4", "--set", "hidden_act=gelu_new", "--set", "hidden_dropout_prob=0"]
+    assert cli("convert", tmp_path / "wrong", tmp_path / "right", *changes).code == 0
+    before, after = load_model(tmp_path / "wrong"), load_model(tmp_path / "right")
+    assert after.config == vary(TINY, num_attention_heads=4)
+    for name, tensor in before.state_dict().items():
+        assert torch.equal(after.state_dict()[name], tensor), name
+    for setting, message in (
+        ("num_attention_heds=4", "num_attention_heds: unknown model field; did you mean 'num_attention_heads'"),
+        ("num_attention_heads=7", "7 heads do not divide hidden_size 32"),
+        ("hidden_size=64", "the config says"),
+        ("heads", "expected key=value"),
+    ):
+        result = cli("convert", tmp_path / "wrong", tmp_path / "no", "--set", setting)
+        assert (result.code, message in result.err) == (2, True), result
+    assert not (tmp_path / "no").exists()
 
 
 def test_missing_sentence_head_is_reported(cli, tmp_path):

@@ -45,14 +45,21 @@ def convert(
     target: Annotated[Path, typer.Argument(help="The model folder to write.")],
     head: Annotated[str | None, typer.Option(help="The head to keep; by default what the source holds.")] = None,
     dtype: Annotated[str, typer.Option(help="float32, float16 or bfloat16.")] = "float32",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Correct the config: --set num_attention_heads=32.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the weights of an existing folder.")] = False,
     as_json: Json = False,
 ) -> None:
     """Turn any checkpoint (Hub folder, pytorch_model.bin, Google's TensorFlow files) into a model folder."""
     check_models(source)
+    from litebert.config import override
     from litebert.model.convert import convert_model
 
-    result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite)
+    changes = override({}, settings or [])
+    result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite, **changes)
+    if note := _complete_tokenizer(target, result.copied):
+        result.report.notes.append(note)
     if as_json:
         print(json.dumps(result.as_dict(), indent=2))
         return
@@ -68,6 +75,20 @@ def convert(
         console.print(f"  note     {note}")
     if result.copied:
         console.print(f"  copied   {', '.join(result.copied)}")
+
+
+def _complete_tokenizer(folder: Path, copied: list[str]) -> str | None:
+    """Beside a bare vocabulary, as Google's files have it, the files with which transformers gives the same ids."""
+    from litebert.errors import DataError
+    from litebert.text.tokenizer import Tokenizer
+
+    if copied not in (["spiece.model"], ["vocab.txt"]):
+        return None
+    try:
+        Tokenizer.load(folder).save(folder)
+    except DataError as error:
+        return f"the vocabulary was copied, but cannot be used: {error}"
+    return None
 
 
 @app.command()

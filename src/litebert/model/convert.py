@@ -17,7 +17,7 @@ from litebert.model.hub import LoadReport, load_model_and_report, save_model
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
-# Tokenizer files that belong to a model; Google's tar files call the first one 30k-clean.model.
+# Tokenizer files that belong to a model; Google's files have other names for the vocabularies.
 _TOKENIZER_FILES = (
     "spiece.model",
     "tokenizer.json",
@@ -47,13 +47,17 @@ def convert_model(
     head: str | None = None,
     dtype: str = "float32",
     overwrite: bool = False,
+    **changes: Any,
 ) -> Conversion:
-    """Read a model folder, a TensorFlow checkpoint (folder, prefix or file) or a Hub name; write a model folder."""
+    """Read a model folder, a TensorFlow checkpoint (folder, prefix or file) or a Hub name; write a model folder.
+
+    `changes` correct what its config says: num_attention_heads=32, hidden_act="gelu_new", hidden_dropout_prob=0.
+    """
     target = Path(target)
     check_choice("--dtype", dtype, DTYPES)
     if (target / CONFIG_FILE).exists() and not overwrite:
         raise CheckpointError(f"{target}: holds a model already; --overwrite replaces it")
-    model, report = load_model_and_report(source, head)
+    model, report = load_model_and_report(source, head, **changes)
     save_model(model, target, DTYPES[dtype])
     folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)
     copied = _copy_tokenizer(folder, target)
@@ -63,9 +67,12 @@ def convert_model(
 def _copy_tokenizer(source: Path, target: Path) -> list[str]:
     files = {name: source / name for name in _TOKENIZER_FILES if (source / name).is_file()}
     if "spiece.model" not in files:
-        models = [*source.glob("*.model"), *(source / "assets").glob("*.model")]
-        if len(models) == 1:
-            files["spiece.model"] = models[0]
+        # 30k-clean.model, or for Chinese a WordPiece vocab_chinese.txt.
+        for name, pattern in (("spiece.model", "*.model"), ("vocab.txt", "vocab*.txt")):
+            found = [*source.glob(pattern), *(source / "assets").glob(pattern)]
+            if len(found) == 1:
+                files.setdefault(name, found[0])
+                break
     files = {name: path for name, path in files.items() if not (target / name).exists() or path.parent != target}
     if not files:
         return []
