@@ -86,10 +86,10 @@ def test_the_table_compares_with_our_side():
 
 def test_the_command(cli, tmp_path):
     options = ("--length", 32, "--tokens", 64, "--against", "none", "--rounds", 1, "--seconds", 0.01)
-    result = cli("bench", "pretrain", "albert-tiny", *options, "--out", tmp_path / "r.json")
+    result = cli("bench", "pretrain", "albert-tiny", *options, "--out", tmp_path / "new" / "r.json")
     assert result.code == 0, result
     assert "albert-tiny 32" in result.out
-    assert json.loads((tmp_path / "r.json").read_text())["rows"][0]["side"] == "litebert"
+    assert json.loads((tmp_path / "new" / "r.json").read_text())["rows"][0]["side"] == "litebert"
     wrong = cli("bench", "pretrain", "--against", "jax")
     assert (wrong.code, "jax is not one of: compiled, eager, none" in wrong.err) == (2, True)
     wrong = cli("bench", "pretrain", "--store", tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -52,6 +53,23 @@ MISTAKES = {
     "reproduce table5 --scale small": "--scale: 'small' is not one of",
     "reproduce table5 --data none --tokenizer none": "none: no such file",
     "bench pretrain albert-bse": "did you mean 'albert-base'",
+    **{
+        f"{command} file/x": "file/x: cannot be written, since"
+        for command in (
+            "bench pretrain albert-tiny --out",
+            "convert MODEL",
+            "corpus build file --tokenizer none --out",
+            "corpus generate --out",
+            "evaluate MODEL --data file --predictions",
+            "export MODEL --out",
+            "finetune --task classification --train file --out",
+            "pretrain cpu/albert-tiny --out",
+            "quickstart --out",
+            "reproduce table5 --out",
+            "tokenizer train file --out",
+        )
+    },
+    "bench pretrain albert-tiny --out MODEL": "MODEL: is a folder; name a file in it",
     "params ./none": "./none: no such folder",
     "convert ./none out": "./none: no such folder",
     "verify ./none": "./none: no such folder",
@@ -87,7 +105,19 @@ def test_help_of_every_command_loads_nothing_heavy(tmp_path):
 def told(tmp_path_factory):
     """What each mistake was answered with."""
     lines = [line.split() for line in MISTAKES]
-    return dict(zip(MISTAKES, run_all(lines, tmp_path_factory.mktemp("mistakes")), strict=True))
+    folder = tmp_path_factory.mktemp("mistakes")
+    (folder / "file").write_text("not a folder")
+    (folder / "MODEL").mkdir()
+    return dict(zip(MISTAKES, run_all(lines, folder), strict=True))
+
+
+def test_a_folder_that_one_may_not_write_in(cli, tmp_path, monkeypatch):
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and access(path, mode))  # root may anything
+    result = cli("bench", "pretrain", "albert-tiny", "--out", tmp_path / "new" / "result.json")
+    assert result.code == 2
+    assert f"result.json: cannot be written, since you may not write in {tmp_path}" in result.err
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("line", MISTAKES)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_stores
+from litebert.cli.early import check_out_file, check_stores
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
@@ -51,6 +51,7 @@ def pretrain(
         raise InputError("--store and --tokenizer belong together")
     for name in models or []:
         preset(name)
+    check_out_file(out)
     if store is not None:
         check_stores([store], tokenizer)
     if peers and importlib.util.find_spec("transformers") is None:
@@ -80,5 +81,6 @@ def pretrain(
     console.print(f"{device.name}, {device.precision}, ceiling {result.hardware['ceiling_tflops']:,.1f} TFLOP/s")
     print(result.table())
     if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(out, json.dumps(result.as_dict(), indent=1) + "\n")
         print(f"written: {out}")

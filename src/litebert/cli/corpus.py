@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_out_folder
 from litebert.cli.options import Json
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Turn text into a token store; run again after an interruption, it goes on where it stopped."""
+    check_out_folder(out)
     from litebert.text.build import BuildOptions, build_store
 
     options = BuildOptions(format=format, text_field=text_field, language=language, deduplicate=deduplicate)

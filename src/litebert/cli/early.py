@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,28 @@ def check_files(*paths: Path | str | None) -> None:
     for path in paths:
         if path is not None and not Path(path).exists():
             raise DataError(f"{path}: no such file or folder")
+
+
+def check_out_file(path: Path | None) -> None:
+    """A result can be written there at the end, its folder made where it is missing."""
+    if path is not None:
+        if path.is_dir():
+            raise DataError(f"{path}: is a folder; name a file in it")
+        _check_writable(path, path.parent)
+
+
+def check_out_folder(path: Path | None) -> None:
+    """The same for a folder of results."""
+    if path is not None:
+        _check_writable(path, path)
+
+
+def _check_writable(path: Path, folder: Path) -> None:
+    nearest = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise DataError(f"{path}: cannot be written, since {nearest} is a file and no folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise DataError(f"{path}: cannot be written, since you may not write in {nearest}")
 
 
 def check_data(data: str | None) -> None:

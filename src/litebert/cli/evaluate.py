@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_data, check_files, check_models
+from litebert.cli.early import check_data, check_files, check_models, check_out_folder
 from litebert.cli.options import Columns, Json, column_pairs
 from litebert.errors import ConfigError
 
@@ -76,6 +76,7 @@ def _evaluate_task(
         check_task(task)
     check_data(data)
     check_models(*models)
+    check_out_folder(predictions)
     from litebert.finetune.evaluate import evaluate_task
 
     scored = evaluate_task(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_files, check_models
+from litebert.cli.early import check_files, check_models, check_out_folder
 from litebert.cli.options import Json
 from litebert.errors import ConfigError, check_choice
 
@@ -42,6 +42,7 @@ def export(
     check_models(model)
     check_files(check_data)
     target = out or _beside(model, to)
+    check_out_folder(target)
     if to == "onnx":
         from litebert.export.onnx_file import export_onnx
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_data, check_files
+from litebert.cli.early import check_data, check_files, check_out_folder
 from litebert.cli.options import Columns, TaskFolder, TrainFile, column_pairs
 from litebert.errors import ConfigError, check_choice
 
@@ -69,6 +69,7 @@ def finetune(
         check_task(task)
     check_files(train, dev, test)
     check_data(data)
+    check_out_folder(out)
     made = config_from(flags, config, settings or [], rates)
     from litebert.finetune import start
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from litebert.cli.corpus import corpus_app
+from litebert.cli.early import check_out_file
 
 
 @corpus_app.command()
@@ -23,6 +24,7 @@ def generate(
     out: Annotated[Path | None, typer.Option(help="Text file to write; standard output if left out.")] = None,
 ) -> None:
     """Write short stories made by code: one sentence per line, a blank line between documents."""
+    check_out_file(out)
     from litebert.files import write_atomic
     from litebert.text.generate import generate_documents, join_documents
 

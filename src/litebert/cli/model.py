@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_models
+from litebert.cli.early import check_models, check_out_folder
 from litebert.cli.options import Json
 from litebert.errors import ConfigError
 
@@ -53,6 +53,7 @@ def convert(
 ) -> None:
     """Turn any checkpoint (Hub folder, pytorch_model.bin, Google's TensorFlow files) into a model folder."""
     check_models(source)
+    check_out_folder(target)
     from litebert.config import override
     from litebert.model.convert import convert_model
 

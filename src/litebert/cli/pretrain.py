@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_out_folder
 from litebert.errors import ConfigError, check_choice
 
 
@@ -42,6 +43,7 @@ def pretrain(
         return
     if out is None:
         raise ConfigError("--out: name the folder of the run")
+    check_out_folder(out)
     from litebert.pretraining.data import Data, load_tokenizer
 
     Data(run_config, load_tokenizer(run_config))  # a wrong path is told now, not after torch has been loaded

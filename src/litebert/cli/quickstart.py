@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_out_folder
 
 
 @app.command()
@@ -17,6 +18,7 @@ def quickstart(
     documents: Annotated[int, typer.Option(min=200, help="Documents to generate.")] = 6000,
 ) -> None:
     """Generate a corpus, train a small ALBERT on it, and show what it learned: three minutes on two cores."""
+    check_out_folder(out)
     from litebert.quickstart import quickstart as tell
 
     tell(out, documents=documents, steps=steps)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_files
+from litebert.cli.early import check_files, check_out_folder
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def reproduce(
     load_scale(scale)
     for name in names:
         load_table(name)
+    out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
+    check_out_folder(out)
     check_files(tokenizer, *((data or []) if tokenizer else []), *(more_data or []), tasks)
     if (more_data or tokenizer) and not data:
         raise ConfigError("--more-data and --tokenizer belong to --data, the token stores to train on; name it too")
@@ -74,7 +76,6 @@ def reproduce(
     if dry_run:
         _print_estimates(names, scale, options)
         return
-    out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
     _run(names, scale, out, options, (tuple(data or ()), tuple(more_data or ()), tokenizer), jobs, form)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_out_folder
 from litebert.cli.options import Json
 from litebert.errors import ConfigError, DataError
 
@@ -55,6 +56,7 @@ def train(
 
     if not overwrite and any((out / name).exists() for name in FILES):
         raise ConfigError(f"{out}: holds a tokenizer already; --overwrite replaces it")
+    check_out_folder(out)
     config = VocabConfig(
         vocab_size=vocab_size,
         normalization=Normalization.named(normalization, lower, strip_accents=not keep_accents),
