@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -67,3 +70,14 @@ def test_every_dependency_is_listed_with_its_licence():
 def test_versions_that_are_tested_are_told():
     said = [text for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
     assert said[0].endswith(PROJECT["requires-python"].removeprefix(">="))
+
+
+def test_the_sdist_holds_every_readme(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (sdist,) = tmp_path.iterdir()
+    with tarfile.open(sdist) as archive:
+        held = {Path(name).name for name in archive.getnames() if name.count("/") == 1}
+    readmes = {path.name for path in ROOT.glob("README*.md")}
+    assert len(readmes) > 1
+    assert readmes <= held

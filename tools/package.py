@@ -22,7 +22,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md", "THIRD_PARTY_LICENSES.md"}
+READMES = {path.name for path in ROOT.glob("README*.md")}  # in every language
+TEXTS = READMES | {"CHANGELOG.md", "CITATION.cff", "LICENSE", "SECURITY.md", "THIRD_PARTY_LICENSES.md"}
 SDIST = TEXTS | {"pyproject.toml", "PKG-INFO", ".gitignore", "src"}
 
 
