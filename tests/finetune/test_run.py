@@ -171,6 +171,15 @@ def test_micro_batches_change_nothing(toy_model, files, tmp_path):
         torch.testing.assert_close(many[name], tensor, atol=1e-5, rtol=1e-4)
 
 
+def test_recomputed_layers_change_nothing(toy_model, files, tmp_path):
+    for name, recompute in (("kept", False), ("made again", True)):
+        device = {"recompute": recompute}
+        finetune(tiny_config(toy_model, files, dropout=0.1, device=device, steps=3), tmp_path / name, quiet=True)
+    one, other = (load_model(tmp_path / name / "best").state_dict() for name in ("kept", "made again"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(other[name], tensor, atol=1e-6, rtol=1e-5, msg=name)
+
+
 def test_one_step_of_a_paper_recipe_by_hand(files, tmp_path):
     """The mean loss of the batch, gradients clipped to 1, AdamW without bias correction; no decay for biases, norms."""
     folder = make_model(tmp_path / "model", initializer_range=1.0)  # large weights: gradients that have to be clipped

@@ -112,6 +112,39 @@ def test_no_dropout_without_training():
     assert torch.equal(model(IDS).hidden, model(IDS).hidden)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_recomputed_layers_give_the_same_gradients_from_less_memory(packed):
+    """Dropout included: the second forward pass draws what the first one drew."""
+    config = vary(TINY, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3, num_hidden_layers=6)
+    torch.manual_seed(0)
+    model = Encoder(config).train()
+    inputs = {}
+    if packed:
+        ids, positions, starts = pack([IDS[0], IDS[1, :4]])
+        inputs = dict(position_ids=positions, starts=starts)
+    gradients, kept = [], []
+    for model.recompute in (False, True):
+        model.zero_grad()
+        sizes: dict[int, int] = {}
+
+        def keep(tensor, sizes=sizes):
+            sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        torch.manual_seed(1)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = model(ids if packed else IDS, **inputs).pooled.sin().sum()
+        loss.backward()
+        gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})
+        kept.append(sum(sizes.values()))
+    assert kept[1] < kept[0] / 2
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, msg=name)
+    model.recompute = True
+    with torch.no_grad():
+        assert not model.eval()(IDS).pooled.requires_grad
+
+
 def test_initial_weights_are_a_normal_cut_at_two_sigma():
     torch.manual_seed(0)
     model = PretrainingModel(vary(TINY, hidden_size=128, embedding_size=64, vocab_size=2000, intermediate_size=512))

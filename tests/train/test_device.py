@@ -10,8 +10,10 @@ import torch
 from litebert.config import build
 from litebert.errors import ConfigError
 from litebert.machine import usable_cores
+from litebert.model.config import ModelConfig
+from litebert.model.heads import EncoderModel
 from litebert.train import device as device_module
-from litebert.train.device import Device, DeviceConfig, measure_peak, open_device
+from litebert.train.device import Device, DeviceConfig, measure_peak, open_device, speed_up
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +127,15 @@ def test_threads(monkeypatch):
 def test_deterministic_is_set():
     open_device(DeviceConfig(device="cpu", deterministic=True))
     assert torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_recomputing_reaches_the_model_on_any_device(recompute):
+    device = open_device(DeviceConfig(device="cpu", recompute=recompute))
+    shape = dict(hidden_size=8, embedding_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    model = EncoderModel(ModelConfig(vocab_size=10, **shape))
+    speed_up(model, device)
+    assert model.encoder.recompute == recompute
 
 
 def test_peak_counts_two_operations_per_product(monkeypatch):

@@ -338,6 +338,7 @@ class Run:
     def _speed_up(self) -> bool:
         """Take the fast layers where they fit, else compile where that pays; whether it was compiled."""
         drops = max(self.model.config.hidden_dropout_prob, self.model.config.attention_probs_dropout_prob) > 0
+        self.model.encoder.recompute = self.device.recompute
         if self.batches.layout != "packed":
             return False
         fast = self.device.fast_layers and not drops and FastLayers.fits(self.model.encoder)

@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
+from torch.utils.checkpoint import checkpoint
 
 from litebert.errors import InputError
 from litebert.model.config import ModelConfig
-from litebert.model.sharing import num_blocks, plan_of
+from litebert.model.sharing import Application, num_blocks, plan_of
 
 # (query, key, value), each [*, A, D] -> context [*, A, D]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -122,6 +123,7 @@ class Encoder(nn.Module):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
         self.plan = plan_of(config)
         self.fast_layers: Layers | None = None  # a faster way through the blocks, see fast/layers.py
+        self.recompute = False  # keep only each layer's input for the backward pass, and run it forward once more there
         initialize(self, config.initializer_range)
 
     def set_depth(self, layers: int | None = None) -> None:
@@ -167,8 +169,10 @@ class Encoder(nn.Module):
             attend = attend_padded(attention_mask, dropout, maps)
         states = [hidden]
         for step in self.plan:
-            hidden = self.attention[step.attention](hidden, attend)
-            hidden = self.ffn[step.ffn](hidden)
+            if self.recompute and torch.is_grad_enabled():
+                hidden = checkpoint(self._layer, step, hidden, attend, use_reentrant=False)  # dropout draws the same
+            else:
+                hidden = self._layer(step, hidden, attend)
             if output_hidden_states:
                 states.append(hidden)
         pooled = self._pool(first_tokens(hidden, starts))
@@ -180,6 +184,11 @@ class Encoder(nn.Module):
             tuple(states) if output_hidden_states else None,
             tuple(maps) if maps is not None else None,
         )
+
+    def _layer(self, step: Application, hidden: Tensor, attend: Attend) -> Tensor:
+        hidden = self.attention[step.attention](hidden, attend)
+        output: Tensor = self.ffn[step.ffn](hidden)
+        return output
 
     def _pool(self, first: Tensor) -> Tensor | None:
         return None if self.pooler is None else torch.tanh(self.pooler(first))

@@ -184,6 +184,7 @@ def measure_peak(device: Device, seconds: float = 0.5) -> float:
 
 def speed_up(model: Model, device: Device) -> None:
     """Take the fastest way through a model that this device has; its numbers stay the same but for rounding."""
+    model.encoder.recompute = device.recompute
     if device.fast_layers and FastLayers.fits(model.encoder):
         from litebert.model.fast import triton_ops
 
