@@ -67,8 +67,9 @@ def assemble_page(
 
     `data` is what the script draws from; None where there is no chart.
     """
-    style, script = (
-        files("litebert.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    colors, style, script = (
+        files("litebert").joinpath(name).read_text(encoding="utf-8")
+        for name in ("colors.css", "report/page.css", "report/page.js")
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Nothing is loaded, and no script runs but ours, whatever the texts of a run hold.
@@ -80,7 +81,7 @@ def assemble_page(
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{title} · litebert {kind}"),
-        element("style", Markup(style + more_style)),
+        element("style", Markup(colors + style + more_style)),
     )
     body = element(
         "body",

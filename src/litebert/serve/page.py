@@ -18,7 +18,7 @@ KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 def page_response(name: str, content: str | None = None) -> Callable[[HttpRequest], Awaitable[Response]]:
     """A handler that serves one file of the package, or content made by code, with an ETag."""
-    data = content.encode() if content is not None else files("litebert.serve").joinpath("page", name).read_bytes()
+    data = read_page(name) if content is None else content.encode()
     tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}  # asked for each time, sent only when changed
 
@@ -28,6 +28,13 @@ def page_response(name: str, content: str | None = None) -> Callable[[HttpReques
         return Response(data, media_type=KINDS[name.rsplit(".", 1)[1]], headers=headers)
 
     return respond
+
+
+def read_page(name: str) -> bytes:
+    """One file of the page; a style begins with the colours that it shares with the reports."""
+    package = files("litebert")
+    colors = package.joinpath("colors.css").read_bytes() if name.endswith(".css") else b""
+    return colors + package.joinpath("serve", "page", name).read_bytes()
 
 
 def docs_page(openapi: dict[str, Any]) -> str:
