@@ -58,7 +58,16 @@ def test_dropout_of_v1_and_v2(size):
 
 def test_released_json_ignores_unused_fields_and_reads_gelu_as_tanh():
     assert from_google(RELEASED_BASE) == preset("albert-base")
-    assert from_google({**RELEASED_BASE, "hidden_act": "relu"}).hidden_act == "relu"
+    chinese = from_google({**RELEASED_BASE, "hidden_act": "relu", "vocab_size": 21128, "initializer_range": 0.014})
+    assert (chinese.hidden_act, chinese.vocab_size, chinese.initializer_range) == ("relu", 21128, 0.014)
+
+
+def test_the_small_shapes_of_the_chinese_models():
+    shapes = [
+        (c.num_hidden_layers, c.hidden_size, c.intermediate_size, c.num_attention_heads)
+        for c in (preset("albert-tiny"), preset("albert-small"))
+    ]
+    assert shapes == [(4, 312, 1248, 12), (6, 384, 1536, 12)]
 
 
 def test_a_bert_config_json_is_read_as_the_hubs_conversion_is():

@@ -45,6 +45,15 @@ def test_params_json(cli):
     assert int(by_name["albert-large"]["bert_large_ratio"]) == 18
 
 
+def test_the_bert_baselines():
+    sizes = dict(hidden_size=2048, embedding_size=2048, num_attention_heads=32, intermediate_size=8192)
+    models = (preset("bert-base"), preset("bert-large"), preset("bert-large", **sizes))
+    base, large, xlarge = (count_parameters(config).total for config in models)
+    assert (round(base / 1e6, 2), round(large / 1e6, 2)) == (109.08, 334.61)
+    # Embeddings and their norm, 24 times attention and FFN with theirs, pooler: 1,275M.
+    assert xlarge == 62_496_768 + 24 * (16_789_504 + 33_568_768) + 4_196_352
+
+
 @pytest.mark.parametrize("entry", paper_models(), ids=lambda entry: f"{entry.table} {entry.name}")
 def test_formula_equals_the_modules(entry):
     with torch.device("meta"):

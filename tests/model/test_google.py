@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -59,24 +60,23 @@ def test_classifier_head():
     check(model.double()(ids, **inputs), values["classifier_logits"])
 
 
-class OneOutput:
-    """The classifier's checkpoint, as if its head had the single output of STS-B or RACE."""
+class Tensors:
+    """What read_bundle gives, from plain arrays."""
 
-    def __init__(self, bundle):
-        self.prefix, self.names = bundle.prefix, list(bundle)
-        self.tensors = {name: bundle.tensor(name) for name in bundle}
-        for name in ("output_weights", "output_bias"):
-            self.tensors[name] = self.tensors[name][:1]
-        self.shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
-        self.tensor = self.tensors.__getitem__
+    def __init__(self, prefix, tensors):
+        self.prefix, self.tensor = prefix, tensors.__getitem__
+        self.shapes = {name: array.shape for name, array in tensors.items()}
 
     def __iter__(self):
-        return iter(self.names)
+        return iter(self.shapes)
 
 
 def test_one_output_is_a_regression_or_on_request_multiple_choice(monkeypatch):
+    """The classifier's checkpoint, as if its head had the single output of STS-B or RACE."""
     values, ids, inputs = forward_inputs(FIXTURES / "classifier")
-    monkeypatch.setattr(google, "read_bundle", lambda path, read=google.read_bundle: OneOutput(read(path)))
+    bundle = google.read_bundle(FIXTURES / "classifier")
+    tensors = {name: bundle.tensor(name)[: 1 if name.startswith("output_") else None] for name in bundle}
+    monkeypatch.setattr(google, "read_bundle", lambda path: Tensors(bundle.prefix, tensors))
     model, report = load_google(FIXTURES / "classifier")
     assert (model.head, model.config.problem_type, model.config.num_labels) == ("classification", "regression", 1)
     assert any("for RACE ask for the multiple-choice head" in note for note in report.notes)
@@ -85,6 +85,46 @@ def test_one_output_is_a_regression_or_on_request_multiple_choice(monkeypatch):
     assert not report.missing
     choices = {name: tensor[None] for name, tensor in inputs.items()}  # one question with three options
     check(race.double()(ids[None], **choices), values["classifier_logits"][None, :, 0])
+
+
+def google_bert_name(name: str) -> str:
+    """transformers' name of a BERT tensor as google-research/bert has it."""
+    name = name.replace("encoder.layer.", "encoder.layer_").replace(".", "/")
+    for theirs, google_word in (
+        ("LayerNorm/weight", "LayerNorm/gamma"),
+        ("LayerNorm/bias", "LayerNorm/beta"),
+        ("_embeddings/weight", "_embeddings"),
+        ("seq_relationship/weight", "seq_relationship/output_weights"),
+        ("seq_relationship/bias", "seq_relationship/output_bias"),
+        ("cls/predictions/bias", "cls/predictions/output_bias"),
+        ("/weight", "/kernel"),
+    ):
+        if name.endswith(theirs):
+            return name.removesuffix(theirs) + google_word
+    return name
+
+
+def test_googles_bert_computes_what_transformers_bert_does(tmp_path, monkeypatch):
+    import transformers
+
+    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=50)
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(**sizes, max_position_embeddings=24)).eval()
+    tensors = {}
+    for name, parameter in theirs.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+        name = google_bert_name(name)
+        tensors[name] = parameter.detach().numpy().T if name.endswith("/kernel") else parameter.detach().numpy()
+    assert "bert/encoder/layer_1/attention/output/LayerNorm/gamma" in tensors
+    (tmp_path / "bert_config.json").write_text(json.dumps({**sizes, "max_position_embeddings": 24}))
+    monkeypatch.setattr(google, "read_bundle", lambda path: Tensors(tmp_path / "bert_model.ckpt", tensors))
+    model, report = load_google(tmp_path)
+    assert (model.head, model.config.model_type) == ("pretraining", "bert")
+    assert not report.missing
+    assert not report.skipped
+    ids = torch.arange(20).view(2, 10)
+    expected, actual = theirs(ids), model(ids)
+    torch.testing.assert_close(actual.masked_lm, expected.prediction_logits, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actual.sentence, expected.seq_relationship_logits, atol=1e-5, rtol=1e-5)
 
 
 def test_squad1_head():

@@ -250,7 +250,9 @@ def test_google_word_starts_are_the_released_rule():
     pieces = {
         "▁the": True, "▁": True, "the": False, "ing": False, "<unk>": True, "s.": False, ".": True, ",": True,
         "(": True, "'": True, "'s": True, "2010": True, "é": True, "나는": True, "我": True, "£": True, "=": True,
-        ".com": False, "A": False, "aB": False, "[MASK]": False,
+        ".com": False, "A": False, "aB": False, "[MASK]": False, "a-b": False, "a=b": True, "a<b": True, "a'b": True,
+        # Every letter: the first release had no x.
+        "abcdefghijklmnopqrstuvwxyz": False, "ABCDEFGHIJKLMNOPQRSTUVWXYZ": False, "tax": False,
     }  # fmt: skip
     tokenizer = handmade({piece: -5.0 for piece in pieces if piece not in ("<unk>", "[MASK]")})
     starts = tokenizer.word_starts("google")
