@@ -27,8 +27,8 @@ import transformers
 
 from litebert.files import write_atomic
 from litebert.finetune.config import FinetuneConfig, finetune_config
+from litebert.finetune.data import Data, open_tokenizer, read_data
 from litebert.finetune.run import Meter, Run
-from litebert.finetune.setup import Data, open_tokenizer, read_data
 from litebert.model.config import PRESETS, preset, vary
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import PretrainingModel

@@ -13,10 +13,10 @@ from toy_tasks import make_files, make_model, tiny_config
 
 from litebert.errors import ConfigError, DataError
 from litebert.finetune import run as run_module
+from litebert.finetune.data import open_tokenizer, read_data
 from litebert.finetune.order import Order
 from litebert.finetune.run import FinetuningStoppedError, Run, finetune
 from litebert.finetune.setup import make_model as build_model
-from litebert.finetune.setup import open_tokenizer, read_data
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.tasks.task import load_task

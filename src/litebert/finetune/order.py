@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from litebert.finetune.batches import Batch, Layout, Shape, make_batch
 from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.setup import Data
+from litebert.finetune.data import Data
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task
 

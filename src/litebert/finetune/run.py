@@ -31,13 +31,14 @@ from litebert.errors import ConfigError, LitebertError
 from litebert.files import write_atomic
 from litebert.finetune.baselines import BASELINES_FILE, constant_scores
 from litebert.finetune.config import FREE_ON_RESUME, FinetuneConfig
+from litebert.finetune.data import Data, open_tokenizer, read_data
 from litebert.finetune.finish import finish_run
 from litebert.finetune.meter import Meter
 from litebert.finetune.order import TrainingBatches
 from litebert.finetune.outputs import layout_for
 from litebert.finetune.results import Scores, goodness, read_scores
 from litebert.finetune.scoring import predict_split, score_split
-from litebert.finetune.setup import Data, make_model, make_optimizer, open_tokenizer, read_data
+from litebert.finetune.setup import make_model, make_optimizer
 from litebert.finetune.steps import GraphStep, PlainStep
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config

@@ -21,9 +21,9 @@ from litebert.errors import ConfigError
 from litebert.files import staged_folder, write_atomic
 from litebert.finetune.baselines import print_constants, read_baselines
 from litebert.finetune.config import FinetuneConfig, with_seed
+from litebert.finetune.data import open_tokenizer, read_data
 from litebert.finetune.results import SUMMARY_FILE, goodness, show_interval, show_spread, show_value
 from litebert.finetune.run import FinetuneResult, FinetuningStoppedError, finetune
-from litebert.finetune.setup import open_tokenizer, read_data
 from litebert.model.folder import load_config
 from litebert.train.folder import Resume
 

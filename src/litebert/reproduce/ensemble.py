@@ -14,8 +14,8 @@ from pathlib import Path
 
 from litebert.config import build, read_yaml
 from litebert.finetune.config import FinetuneConfig
+from litebert.finetune.data import Split, read_data
 from litebert.finetune.scoring import predict_split
-from litebert.finetune.setup import Split, read_data
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.reproduce.downstream import SCORES, THRESHOLD_PREFIX, find_data_set

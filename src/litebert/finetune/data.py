@@ -1,0 +1,161 @@
+"""The examples of a run and their sequences, from its config; without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from litebert.errors import ConfigError, DataError, did_you_mean
+from litebert.finetune.config import FinetuneConfig
+from litebert.machine import usable_cpus
+from litebert.model.config import ModelConfig
+from litebert.model.folder import find_folder
+from litebert.tasks.examples import Example, is_labelled
+from litebert.tasks.features import Sequence, make_features
+from litebert.tasks.own import METRICS
+from litebert.tasks.read import read_task
+from litebert.tasks.task import Task, TaskData
+from litebert.text.tokenizer import Tokenizer
+
+MOST_UNKNOWN = 0.05  # of the tokens of the training texts, before a warning
+UNKNOWN_SAMPLE = 2000  # sequences are enough to tell
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples with their sequences."""
+
+    name: str
+    examples: list[Example]
+    features: list[Sequence]
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether all examples say what is right."""
+        return all(map(is_labelled, self.examples))
+
+
+class Data:
+    """The examples of a run as sequences; dev and test are cut only when they are first asked for."""
+
+    def __init__(self, task: Task, examples: TaskData, tokenizer: Tokenizer, limit: int = 0):
+        self.task, self.tokenizer, self.notes = task, tokenizer, list(examples.notes)
+        self._examples, self._limit, self._warned = examples, limit, False
+
+    @cached_property
+    def train(self) -> Split:
+        """What is learnt from; a test-only task has none."""
+        split = self._split("train", self._examples.train)
+        if not split.examples:
+            raise DataError("no training examples; name a training file (--train)")
+        unlabelled = next((example.where for example in split.examples if not is_labelled(example)), None)
+        if unlabelled:
+            raise DataError(f"{unlabelled}: no label, in a training file")
+        return split
+
+    @cached_property
+    def dev(self) -> list[Split]:
+        """What the best weights are chosen on, by the first of them; the others are scored beside it."""
+        splits = [self._split(name, examples) for name, examples in self._examples.dev.items()]
+        for split in splits:
+            if not split.examples:
+                raise DataError(f"{split.name}: no examples in it; without a dev split, leave it out")
+        return splits
+
+    @cached_property
+    def test(self) -> list[Split]:
+        """What predictions are written for."""
+        return [self._split(name, examples, everything=True) for name, examples in self._examples.test.items()]
+
+    def all_notes(self) -> list[str]:
+        """What was guessed, repaired or cut in training and dev data; each is told once."""
+        _ = self.train, self.dev
+        notes, self.notes = self.notes, []
+        return notes if self.dev else [*notes, "no dev split: the last weights are kept, and nothing is scored"]
+
+    def warnings(self) -> list[str]:
+        """What makes learning hopeless; told once."""
+        if self._warned:
+            return []
+        self._warned = True
+        share = unknown_share(self.train.features, self.tokenizer)
+        if share <= MOST_UNKNOWN:
+            return []
+        return [
+            f"{100 * share:.0f} % of the tokens of the training texts are unknown to the model's vocabulary, so it "
+            "cannot tell them apart. Take a model of the texts' language (--model), or make one: "
+            "litebert tokenizer train, then litebert pretrain"
+        ]
+
+    def _split(self, name: str, examples: list[Example], everything: bool = False) -> Split:
+        if self._limit and not everything:
+            examples = examples[: self._limit]
+        features = make_features(self.task, examples, self.tokenizer, usable_cpus())
+        cut = sum(sequence.cut > 0 for sequence in features)
+        if cut:
+            self.notes.append(
+                f"{name}: {cut:,} of {len(features):,} inputs have more than {self.task.max_length} tokens and are cut "
+                "(max_length)"
+            )
+        return Split(name, examples, features)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the training sequences and their targets: a run goes on with the data it began with."""
+        digest = hashlib.sha256()
+        for sequence in self.train.features:
+            digest.update(sequence.ids.tobytes())
+            digest.update(repr(np.asarray(sequence.target).tolist()).encode())
+        return digest.hexdigest()
+
+
+def unknown_share(features: list[Sequence], tokenizer: Tokenizer) -> float:
+    """The share of the text's tokens (specials aside) that are the unknown one, in a sample over all sequences."""
+    step = -(-len(features) // UNKNOWN_SAMPLE)
+    ids = np.concatenate([sequence.ids for sequence in features[::step]])
+    ids = ids[~np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id])]
+    return float((ids == tokenizer.unk_id).mean()) if len(ids) else 0.0
+
+
+def read_data(
+    config: FinetuneConfig, tokenizer: Tokenizer, model: ModelConfig, examples: TaskData | None = None
+) -> Data:
+    """Read the files of a config, or take examples; the task gets the lengths that the config and the model allow."""
+    source = config.data
+    if examples is not None:
+        return Data(settle_task(examples.task, config, model), examples, tokenizer, source.limit)
+    found = read_task(
+        config.task,
+        folder=source.folder,
+        train=source.train,
+        dev=source.dev,
+        test=source.test,
+        columns=source.columns or None,
+        encoding=source.encoding,
+    )
+    wanted = source.test is not None if source.predict_test is None else source.predict_test
+    if not wanted:
+        found = dataclasses.replace(found, test={})
+    return Data(settle_task(found.task, config, model), found, tokenizer, source.limit)
+
+
+def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
+    """The task with what the config changes: its length, up to what the model takes, and the head for no answer."""
+    length = min(config.max_length or task.max_length, model.max_position_embeddings)
+    metrics = task.metrics or METRICS[task.kind]
+    if config.metric is not None:
+        if config.metric not in metrics:
+            hint = did_you_mean(config.metric, metrics)
+            raise ConfigError(f"metric: {task.name} has no {config.metric!r}{hint or '.'} It has: {', '.join(metrics)}")
+        metrics = (config.metric, *(name for name in metrics if name != config.metric))
+    head = task.answerable_head if config.answerable_head is None else config.answerable_head
+    return dataclasses.replace(task, max_length=length, metrics=metrics, answerable_head=head)
+
+
+def open_tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of a model folder."""
+    return Tokenizer.load(find_folder(model, weights=False))
