@@ -1,7 +1,8 @@
 """The encoder for inference: the same numbers as model/encoder.py from fewer and larger products, on packed input.
 
-Query, key and value come from one product; on a GPU the activation is applied where a product is written; on a CPU
-MKL packs each weight once (benchmarks/cpu_latency.py), and sequences of one length attend together.
+Query, key and value come from one product; on a GPU the activation is applied where a product is written, and
+attention and LayerNorm are the kernels that training has (model/fast); on a CPU MKL packs each weight once
+(benchmarks/cpu_latency.py), and sequences of one length attend together.
 
 Shapes: T tokens of a packed batch, N sequences of it, H hidden, A heads, D = H / A.
 """
@@ -12,7 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,18 +21,15 @@ from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 
 from litebert.model.encoder import Attention, Encoder, EncoderOutput, FeedForward, activation, first_tokens
+from litebert.model.fast.layers import HEAD_WIDTHS
+from litebert.model.fast.plain_ops import Packing
 
 # The number of rows that MKL is told when it packs a weight. It may be any other when it multiplies; it decides only
 # how fast that is. Packed for 128 it is slower with more, packed for 2048 with fewer (benchmarks/cpu_products.py).
 PACKED_FOR = 512
 CACHED = 196_608  # numbers that stay in a core's cache from one step to the next
 
-AddNorm = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
-
-
-def add_norm(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """LayerNorm of a sum: one kernel where it is compiled."""
-    return F.layer_norm(x + residual, weight.shape, weight, bias, eps)
+HALF = (torch.bfloat16, torch.float16)
 
 
 @functools.cache
@@ -96,14 +94,15 @@ class FusedEncoder(nn.Module):
     [CLS], whatever the head was given.
     """
 
-    def __init__(self, encoder: Encoder, compiled: bool = False):
+    def __init__(self, encoder: Encoder, triton: bool = False):
+        """`triton`: whether its kernels can be compiled here."""
         super().__init__()
         self.plain = encoder
         self.config = encoder.config
         self.embeddings = encoder.embeddings
         self.hidden: Tensor | None = None  # [T, H]
         self.first: Tensor | None = None  # [N, H]
-        self._add_norm: AddNorm = torch.compile(add_norm, dynamic=True) if compiled else add_norm
+        self._kernels = _triton_ops() if triton else None
         self._blocks = [_fuse_attention(cast(Attention, block)) for block in encoder.attention]
         self._ffns = [_fuse_ffn(cast(FeedForward, block), encoder.config.hidden_act) for block in encoder.ffn]
 
@@ -154,8 +153,7 @@ class FusedEncoder(nn.Module):
         hidden = self.embeddings(ids, segments, positions)
         if self.plain.projection is not None:
             hidden = self.plain.projection(hidden)
-        varlen = hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float16)
-        attend = _attend_varlen(starts, max_length) if varlen else _attend_groups(starts)
+        attend = self._attention(hidden, starts, max_length)
         for number, step in enumerate(self.plain.plan, 1):
             project, merge, norm = self._blocks[step.attention]
             heads = project(hidden).unflatten(-1, (3, self.config.num_attention_heads, -1))  # [T, 3, A, D]
@@ -167,11 +165,31 @@ class FusedEncoder(nn.Module):
             hidden = self._sum(narrow, norm, widen(hidden), hidden, eps)
         return hidden
 
+    def _attention(self, hidden: Tensor, starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor]:
+        half, width = hidden.dtype in HALF, self.config.hidden_size // self.config.num_attention_heads
+        # Triton's products of float32 are rounded on a GPU.
+        kernels = self._kernels
+        if kernels is not None and width in HEAD_WIDTHS and (half or not hidden.is_cuda):
+            packing = Packing(starts, starts, max_length, max_length)
+            return lambda heads: kernels.attend_only(*heads.unbind(1), packing)
+        return _attend_varlen(starts, max_length) if half and hidden.is_cuda else _attend_groups(starts)
+
     def _sum(self, product: Product, norm: nn.LayerNorm, x: Tensor, residual: Tensor, eps: float) -> Tensor:
-        return self._add_norm(product(x), residual, norm.weight, norm.bias, eps)
+        """LayerNorm of a product's sum with the residual."""
+        if self._kernels is None:
+            return F.layer_norm(product(x) + residual, norm.weight.shape, norm.weight, norm.bias, eps)
+        branch = F.linear(x, product.weight)
+        summed: Tensor = self._kernels.add_norm_only(residual, branch, product.bias, norm.weight, norm.bias, eps)
+        return summed
 
 
 Fused = tuple[Product, Product, nn.LayerNorm]
+
+
+def _triton_ops() -> Any:
+    from litebert.model.fast import triton_ops  # Triton has wheels for Linux only
+
+    return triton_ops
 
 
 def _fuse_attention(block: Attention) -> Fused:

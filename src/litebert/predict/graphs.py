@@ -58,8 +58,8 @@ def round_up(value: int, steps: tuple[int, ...]) -> int | None:
 class GraphedEncoder(FusedEncoder):
     """A FusedEncoder on a GPU that replays recorded passes where a batch fits one, and runs plainly where not."""
 
-    def __init__(self, encoder: Encoder, compiled: bool = False):
-        super().__init__(encoder, compiled)
+    def __init__(self, encoder: Encoder, triton: bool = False):
+        super().__init__(encoder, triton)
         self._graphs: dict[tuple[int, int, int], Graph | None] = {}
         self._pool: Any = None  # one memory for all graphs, since one runs at a time
         self._records = True

@@ -194,9 +194,8 @@ class TorchRuntime:
 
 
 def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
-    if device.is_cuda and device.precision == "bf16":
-        return GraphedEncoder(encoder, compiled=device.compile)
-    return FusedEncoder(encoder, compiled=device.compile)
+    triton = device.is_cuda and device.compile  # which says that there are Triton and the C compiler that it needs
+    return (GraphedEncoder if device.is_cuda and device.precision == "bf16" else FusedEncoder)(encoder, triton)
 
 
 def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:

@@ -52,6 +52,7 @@ def check_attention(lengths, heads, width, asked=None):
     expected, expected_lse = plain_ops.attend(q, k, v, packing)
     found, lse = triton_ops.attend(q, k, v, packing)
     compare([found, lse[:, :used]], [expected, expected_lse[:, :used]], f"attend {lengths}")
+    assert torch.equal(triton_ops.attend_only(q, k, v, packing), found)
 
     grad = torch.randn_like(expected)
     grad[used:] = 0
@@ -72,9 +73,12 @@ def check_pointwise(rows, width):
     residual, branch, grad, grad2 = torch.randn(4, rows, width)
     bias, weight, shift = torch.randn(3, width)
     branches = branch.clone(), branch.clone()
+    alone = triton_ops.add_norm_only(residual, branches[0], bias, weight, shift, 1e-12)
+    assert torch.equal(branches[0], branch)
     expected = plain_ops.add_norm(residual, branches[0], bias, weight, shift, 1e-12)
     found = triton_ops.add_norm(residual, branches[1], bias, weight, shift, 1e-12)
     assert found[1] is branches[1]
+    assert torch.equal(alone, found[0])
     compare(found, expected, "add_norm")
     sums, found_sums = new_sums(3, width)
     for second, part in ((None, slice(rows // 2)), (grad2, slice(None))):  # fewer rows first: sums must grow

@@ -40,8 +40,11 @@ def compile_kernel(kernel, warps, stages=2, others=None, **constants):
 
 def main() -> None:
     for width in (64, 128):
+        blocks = triton_ops.ATTEND[width]
+        for keep in (True, False):
+            sizes = dict(D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
+            compile_kernel(attention_kernels.forward_kernel, blocks.warps, blocks.stages, KEEP=keep, **sizes)
         for kernel, table in (
-            (attention_kernels.forward_kernel, triton_ops.ATTEND),
             (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY),
             (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY),
         ):
@@ -51,7 +54,9 @@ def main() -> None:
     compile_kernel(whole, triton_ops.WHOLE_WARPS, 1, D=64, BLOCK=triton_ops.WHOLE_MAX)
     for width in (1024, 4096):
         rows = max(1, triton_ops.ADD_NORM_ELEMENTS // width)
-        compile_kernel(pointwise_kernels.add_norm_kernel, triton_ops.ADD_NORM_WARPS, BLOCK_ROWS=rows, BLOCK_WIDTH=width)
+        for keep in (True, False):
+            sizes = dict(BLOCK_ROWS=rows, BLOCK_WIDTH=width)
+            compile_kernel(pointwise_kernels.add_norm_kernel, triton_ops.ADD_NORM_WARPS, KEEP=keep, **sizes)
         compile_kernel(pointwise_kernels.add_norm_backward_kernel, 8, TWO=True, BLOCK_ROWS=1, BLOCK_WIDTH=width)
     for tanh in (True, False):
         compile_kernel(pointwise_kernels.gelu_kernel, 8, TANH=tanh, BLOCK=triton_ops.GELU.columns)

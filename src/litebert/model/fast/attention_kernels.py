@@ -44,7 +44,7 @@ def forward_kernel(
     k,
     v,
     out,
-    lse,  # [A, all queries]: log2 of the sum of powers
+    lse,  # [A, all queries]: log2 of the sum of powers, written if KEEP
     q_starts,
     k_starts,
     q_stride,
@@ -52,6 +52,7 @@ def forward_kernel(
     out_stride,
     lse_stride,
     scale_log2,
+    KEEP: tl.constexpr,  # whether a backward pass follows
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -82,7 +83,8 @@ def forward_kernel(
         context = context * shrink[:, None] + tl.dot(powers.to(v_tile.dtype), v_tile)
         top = new_top
     store_rows(out, context / total[:, None], q_first, rows, q_length, out_stride, head, D)
-    tl.store(lse + head * lse_stride + q_first + rows, top + tl.log2(total), mask=rows < q_length)
+    if KEEP:
+        tl.store(lse + head * lse_stride + q_first + rows, top + tl.log2(total), mask=rows < q_length)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

@@ -28,6 +28,7 @@ from litebert.model.encoder import Attention, Encoder, FeedForward
 from litebert.model.fast import plain_ops
 from litebert.model.fast.plain_ops import Packing
 
+HEAD_WIDTHS = (16, 32, 64, 128)  # that the attention kernels know
 # A gradient in two parts that the next kernel adds: of the branch, and of the residual beside it.
 Pair = tuple[Tensor, Tensor | None]
 
@@ -189,7 +190,7 @@ class FastLayers:
         """Whether this model's layers can be run here: a GELU, and heads of a width that the kernels know."""
         config = encoder.config
         width = config.hidden_size // config.num_attention_heads
-        return config.hidden_act != "relu" and width in (16, 32, 64, 128)
+        return config.hidden_act != "relu" and width in HEAD_WIDTHS
 
     def __call__(
         self, hidden: Tensor, starts: Tensor, max_length: int, positions: Tensor | None

@@ -24,7 +24,7 @@ def add_to(where, values, mask):
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def add_norm_kernel(
     residual,
-    branch,  # read, then overwritten with the normalised rows
+    branch,  # read, then, if KEEP, overwritten with the normalised rows
     bias,
     weight,
     shift,
@@ -33,6 +33,7 @@ def add_norm_kernel(
     num_rows,
     width,
     eps,
+    KEEP: tl.constexpr,  # whether a backward pass follows
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ):
@@ -51,9 +52,10 @@ def add_norm_kernel(
     normed = centred * row_rstd[:, None]
     scaled = normed * tl.load(weight + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
     scaled += tl.load(shift + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
-    tl.store(branch + offsets, normed.to(branch.dtype.element_ty), mask=mask)
     tl.store(out + offsets, scaled.to(out.dtype.element_ty), mask=mask)
-    tl.store(rstd + rows, row_rstd, mask=rows < num_rows)
+    if KEEP:
+        tl.store(branch + offsets, normed.to(branch.dtype.element_ty), mask=mask)
+        tl.store(rstd + rows, row_rstd, mask=rows < num_rows)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

@@ -25,9 +25,11 @@ __all__ = [
     "VectorSums",
     "add_norm",
     "add_norm_backward",
+    "add_norm_only",
     "add_weight_gradient",
     "attend",
     "attend_backward",
+    "attend_only",
     "cut",
     "gelu",
     "gelu_backward",
@@ -94,33 +96,42 @@ def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """q [Q, A, D] over k and v [K, A, D] -> context [Q, A, D], and log2 of the softmax's sums [A, Q]."""
-    queries, heads, width = q.shape
+    lse = torch.empty(q.shape[1], len(q), dtype=torch.float32, device=q.device)
+    return _attend(q, k, v, packing, lse, _fitted(ATTEND, q.shape[2], packing)), lse
+
+
+def attend_only(q: Tensor, k: Tensor, v: Tensor, packing: Packing, blocks: Blocks | None = None) -> Tensor:
+    """`attend` where no backward pass follows: the context alone."""
+    return _attend(q, k, v, packing, None, blocks or _fitted(ATTEND, q.shape[2], packing))
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, lse: Tensor | None, blocks: Blocks) -> Tensor:
+    _, heads, width = q.shape
     # Zeros where some rows may belong to no sequence (unused places among the predicted positions).
     context = torch.empty if packing.whole else torch.zeros
     out = context(q.shape, dtype=q.dtype, device=q.device)
-    lse = torch.empty(heads, queries, dtype=torch.float32, device=q.device)
-    blocks = _fitted(ATTEND, width, packing)
     grid = (_cdiv(packing.max_q, blocks.rows), packing.q_starts.numel() - 1, heads)
     attention_kernels.forward_kernel[grid](
         q,
         k,
         v,
         out,
-        lse,
+        out if lse is None else lse,
         packing.q_starts,
         packing.k_starts,
         q.stride(0),
         k.stride(0),
         out.stride(0),
-        lse.stride(0),
+        0 if lse is None else lse.stride(0),
         math.log2(math.e) / math.sqrt(width),
+        KEEP=lse is not None,
         D=width,
         BLOCK_Q=blocks.rows,
         BLOCK_K=blocks.columns,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
     )
-    return out, lse
+    return out
 
 
 def attend_backward(
@@ -233,9 +244,20 @@ def add_norm(
     residual: Tensor, branch: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """LayerNorm(residual + branch + bias); also the normalised rows, written over `branch`, and 1 / their deviation."""
+    rstd = torch.empty(len(residual), dtype=torch.float32, device=residual.device)
+    return _add_norm(residual, branch, bias, weight, shift, eps, rstd), branch, rstd
+
+
+def add_norm_only(residual: Tensor, branch: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, eps: float) -> Tensor:
+    """`add_norm` where no backward pass follows: `branch` stays as it is."""
+    return _add_norm(residual, branch, bias, weight, shift, eps, None)
+
+
+def _add_norm(
+    residual: Tensor, branch: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, eps: float, rstd: Tensor | None
+) -> Tensor:
     rows, width = residual.shape
     out = torch.empty_like(residual)
-    rstd = torch.empty(rows, dtype=torch.float32, device=residual.device)
     block_width = _power_of_two(width)
     block_rows = max(1, ADD_NORM_ELEMENTS // block_width)
     pointwise_kernels.add_norm_kernel[(_cdiv(rows, block_rows),)](
@@ -245,15 +267,16 @@ def add_norm(
         weight,
         shift,
         out,
-        rstd,
+        out if rstd is None else rstd,
         rows,
         width,
         eps,
+        KEEP=rstd is not None,
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
         num_warps=ADD_NORM_WARPS,
     )
-    return out, branch, rstd
+    return out
 
 
 def add_norm_backward(
