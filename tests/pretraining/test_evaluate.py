@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from tiny_run import make_corpus
+from tiny_run import make_corpus, tiny_config
 
 from litebert.errors import ConfigError
 from litebert.model.config import ModelConfig
@@ -15,7 +15,8 @@ from litebert.model.hub import save_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.baselines import score_baselines
 from litebert.pretraining.batches import Batches
-from litebert.pretraining.evaluate import evaluate_batches, evaluate_model
+from litebert.pretraining.data import Data, settle
+from litebert.pretraining.evaluate import evaluate_batches, evaluate_model, pair_batches
 from litebert.pretraining.recipes import Recipe
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
@@ -66,6 +67,25 @@ def test_scores_equal_a_plain_count(corpus, tokenizer):
     assert (scores.mlm_count, scores.sentence_count) == (count, order_count)
     assert scores.mlm_accuracy == pytest.approx(right / count)
     assert scores.sentence_accuracy == pytest.approx(order_right / order_count)
+
+
+def test_held_out_pairs_are_full_length_whatever_the_recipe_draws(corpus, tokenizer):
+    """The paper's development set: no short examples, and no random document for a lone sentence."""
+    store = TokenStore.open(corpus / "store", tokenizer)
+    for objective in ("sop", "nsp"):
+        tokens = [
+            pair_batches([store], tokenizer, Recipe(max_length=256, **changes), objective).batch(0).tokens.tolist()
+            for changes in ({"short_probability": 0.0}, {"short_probability": 1.0, "one_sentence": "nsp"})
+        ]
+        assert tokens[0] == tokens[1]
+    held_out = []
+    for share in (0.0, 1.0):
+        recipe = {"short_probability": share, "max_length": 256}
+        shape = {"model": {"max_position_embeddings": 256}, "data": {"row_tokens": 256}}
+        data = Data(settle(tiny_config(corpus, recipe=recipe, **shape), tokenizer), tokenizer)
+        held_out.append(data.evaluation(256).batch(0).tokens.tolist())
+        assert data.training(256).recipe.short_probability == share
+    assert held_out[0] == held_out[1]
 
 
 def test_one_command_on_text_or_store(cli, corpus, tokenizer, tmp_path):
