@@ -37,6 +37,7 @@ from litebert.model.config import preset
 from litebert.model.heads import EncoderModel
 from litebert.model.hub import load_model, save_model
 from litebert.predict.runtime import TorchRuntime
+from litebert.predict.table import lay_out
 from litebert.text.generate import generate_documents
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, DeviceConfig, open_device
@@ -104,14 +105,10 @@ class Packed:
 
     def prepare(self, sequences: list[torch.Tensor]) -> Run:
         lengths = [len(ids) for ids in sequences]
-        inputs = {
-            "input_ids": torch.cat(sequences),
-            "segment_ids": torch.zeros(sum(lengths), dtype=torch.int64),
-            "position_ids": torch.cat([torch.arange(length) for length in lengths]),
-            "starts": torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32),
-        }
-        moved = {name: tensor.to(self.device.device) for name, tensor in inputs.items()}
-        return lambda: self.encoder(**moved, max_length=max(lengths)).hidden
+        room = self.encoder.room(sum(lengths), len(lengths), max(lengths))
+        arrays = [ids.numpy() for ids in sequences]
+        table = lay_out(arrays, [np.zeros_like(ids) for ids in arrays], room).to(self.device.device)
+        return lambda: self.encoder(**self.encoder.take(table).inputs()).hidden
 
     def states(self, output: torch.Tensor, sequences: list[torch.Tensor]) -> torch.Tensor:
         return output.float().cpu()

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ from torch.nn.attention.varlen import varlen_attn
 from litebert.model.encoder import Attention, Encoder, EncoderOutput, FeedForward, activation, first_tokens
 from litebert.model.fast.layers import HEAD_WIDTHS
 from litebert.model.fast.plain_ops import Packing
+from litebert.predict.table import Table
 
 # The number of rows that MKL is told when it packs a weight. It may be any other when it multiplies; it decides only
 # how fast that is. Packed for 128 it is slower with more, packed for 2048 with fewer (benchmarks/cpu_products.py).
@@ -87,11 +88,19 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return result
 
 
+class Encoded(NamedTuple):
+    """What a pass gives."""
+
+    hidden: Tensor  # [T, H] the last states
+    first: Tensor  # [N, H] those of each [CLS]
+    pooled: Tensor | None  # [N, H], None without a pooler
+
+
 class FusedEncoder(nn.Module):
     """Takes the place of an Encoder in a model, for packed input without gradients.
 
-    After each call, `hidden` holds the last states of all tokens (None after `only_asked`) and `first` those of each
-    [CLS], whatever the head was given.
+    After each call, `hidden` holds the last states of all tokens (None after `only_asked`), `first` those of each [CLS]
+    and `pooled` what the pooler made of them, whatever the head was given.
     """
 
     def __init__(self, encoder: Encoder, triton: bool = False):
@@ -102,6 +111,7 @@ class FusedEncoder(nn.Module):
         self.embeddings = encoder.embeddings
         self.hidden: Tensor | None = None  # [T, H]
         self.first: Tensor | None = None  # [N, H]
+        self.pooled: Tensor | None = None  # [N, H]
         self._kernels = _triton_ops() if triton else None
         self._blocks = [_fuse_attention(cast(Attention, block)) for block in encoder.attention]
         self._ffns = [_fuse_ffn(cast(FeedForward, block), encoder.config.hidden_act) for block in encoder.ffn]
@@ -121,22 +131,32 @@ class FusedEncoder(nn.Module):
             num_sequences = len(starts) - 1
             asked = starts[:-1].long() if positions is None else torch.cat([starts[:-1].long(), positions])
             rows, place = torch.unique(asked, return_inverse=True)
-            states = self.encode(*packed, rows)[place]
+            states = self.states(*packed, rows)[place]
             self.hidden, self.first, hidden = None, states[:num_sequences], states[num_sequences:]
+            self.pooled = self._pool(self.first)
         else:
-            self.hidden = hidden = self.encode(*packed)
-            self.first = first_tokens(hidden, starts)
-            if positions is not None:
-                hidden = hidden[positions]
-        return EncoderOutput(hidden, None if self.plain.pooler is None else self.pool())
+            self.hidden, self.first, self.pooled = self.encode(*packed)
+            hidden = self.hidden if positions is None else self.hidden[positions]
+        return EncoderOutput(hidden, self.pooled)
 
-    def pool(self) -> Tensor:
-        """The pooled output of each sequence of the last call, [N, H]."""
-        assert self.plain.pooler is not None
-        assert self.first is not None
-        return torch.tanh(self.plain.pooler(self.first))
+    def room(self, tokens: int, sequences: int, length: int) -> tuple[int, int]:
+        """For how many tokens and sequences a table should have places to hold a batch."""
+        return tokens, sequences
 
-    def encode(
+    def take(self, table: Table) -> Table:
+        """A table where the next pass reads it: run that before taking another."""
+        return table.to(self.embeddings.word.weight.device)
+
+    def encode(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, max_length: int) -> Encoded:
+        """A whole pass."""
+        hidden = self.states(ids, segments, positions, starts, max_length)
+        first = first_tokens(hidden, starts)
+        return Encoded(hidden, first, self._pool(first))
+
+    def _pool(self, first: Tensor) -> Tensor | None:
+        return None if self.plain.pooler is None else torch.tanh(self.plain.pooler(first))
+
+    def states(
         self,
         ids: Tensor,
         segments: Tensor,

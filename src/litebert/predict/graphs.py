@@ -1,12 +1,14 @@
 """CUDA graphs for small batches, where launching kernels costs more than running them.
 
 A graph is recorded for one shape and replayed for any batch that fits into it, so shapes come in steps: tokens,
-sequences and the longest sequence are rounded up. Input lies packed in fixed places; tokens and sequences that are not
-used come last. Their numbers mean nothing and touch no others, since only attention sees more than one token.
+sequences and the longest sequence are rounded up. Everything from the ids to the pooled output is in the graph; its
+input is one table, filled by one copy. What the places of unused tokens and sequences hold means nothing and touches no
+others, since only attention sees more than one token.
 """
 
 from __future__ import annotations
 
+import bisect
 import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,7 +17,8 @@ import torch
 from torch import Tensor
 
 from litebert.model.encoder import Encoder
-from litebert.predict.fused import FusedEncoder
+from litebert.predict.fused import Encoded, FusedEncoder
+from litebert.predict.table import Table
 
 # Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
 # runtime makes by itself. In larger ones the GPU is busy for longer than it takes to launch everything.
@@ -31,6 +34,8 @@ TOKENS = (
 SEQUENCES = (1, 4, 16, 64, 256, 1024)
 LENGTHS = (64, 128, 256, 512)
 
+Shape = tuple[int, int, int]  # tokens, sequences, longest sequence
+
 
 class Replayable(Protocol):
     """A torch.cuda.CUDAGraph, or what stands for one in a test."""
@@ -43,16 +48,25 @@ class Graph:
     """A recorded pass with the places where its input and output lie."""
 
     graph: Replayable
-    ids: Tensor  # [T]
-    segments: Tensor  # [T]
-    positions: Tensor  # [T]
-    starts: Tensor  # [N + 1]
-    hidden: Tensor  # [T, H]
+    table: Table
+    output: Encoded  # of all places
 
+    def fill(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor) -> None:
+        """Copy a batch into the table, unless it lies there already."""
+        table, size = self.table, len(ids)
+        if ids.data_ptr() == table.whole.data_ptr():
+            return
+        places = [table.ids[:size], table.segments[:size], table.positions[:size]]
+        torch._foreach_copy_(places, [ids, segments, positions])  # one kernel for the three
+        table.starts[: len(starts)].copy_(starts)
+        if len(starts) < len(table.starts):
+            table.starts[len(starts) :].fill_(size)
 
-def round_up(value: int, steps: tuple[int, ...]) -> int | None:
-    """The smallest step that holds a value: (100, (64, 128)) -> 128; None if none does."""
-    return next((step for step in steps if step >= value), None)
+    def replay(self, tokens: int, sequences: int) -> Encoded:
+        """The output of the batch in the table; it holds until the next replay."""
+        self.graph.replay()
+        hidden, first, pooled = self.output
+        return Encoded(hidden[:tokens], first[:sequences], None if pooled is None else pooled[:sequences])
 
 
 class GraphedEncoder(FusedEncoder):
@@ -60,40 +74,43 @@ class GraphedEncoder(FusedEncoder):
 
     def __init__(self, encoder: Encoder, triton: bool = False):
         super().__init__(encoder, triton)
-        self._graphs: dict[tuple[int, int, int], Graph | None] = {}
-        self._pool: Any = None  # one memory for all graphs, since one runs at a time
+        self._graphs: dict[Shape, Graph | None] = {}
+        self._memory: Any = None  # one memory for all graphs, since one runs at a time
         self._records = True
 
-    def encode(
-        self,
-        ids: Tensor,
-        segments: Tensor,
-        positions: Tensor,
-        starts: Tensor,
-        max_length: int,
-        rows: Tensor | None = None,
-    ) -> Tensor:
-        """The last hidden states, as in FusedEncoder; what a graph gave holds until the next call."""
-        key = shape_of(len(ids), len(starts) - 1, max_length)
-        if key is not None and key not in self._graphs and self._records:
-            self._graphs[key] = self._record(*key)
-        graph = None if key is None else self._graphs.get(key)
-        if graph is None:
-            return super().encode(ids, segments, positions, starts, max_length, rows)
-        size = len(ids)
-        places = [graph.ids[:size], graph.segments[:size], graph.positions[:size]]
-        torch._foreach_copy_(places, [ids, segments, positions])  # one kernel for the three
-        graph.starts.fill_(size)  # empty sequences behind the real ones
-        graph.starts[: len(starts)].copy_(starts)
-        graph.graph.replay()
-        return graph.hidden[:size] if rows is None else graph.hidden[rows]
+    def room(self, tokens: int, sequences: int, length: int) -> tuple[int, int]:
+        """That of the graph, so that a table made so is the graph's input as it is."""
+        graph = self._graph(tokens, sequences, length)
+        return super().room(tokens, sequences, length) if graph is None else graph.table.room
 
-    def _record(self, tokens: int, sequences: int, length: int) -> Graph | None:
+    def take(self, table: Table) -> Table:
+        """Into the graph's own table, if the batch has one."""
+        graph = self._graph(*table.used, table.longest)
+        if graph is None or graph.table.room != table.room:
+            return super().take(table)
+        graph.table.whole.copy_(table.whole, non_blocking=True)
+        return table.moved(graph.table.whole)
+
+    def encode(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, max_length: int) -> Encoded:
+        """As FusedEncoder; what a graph gave holds until the next call."""
+        graph = self._graph(len(ids), len(starts) - 1, max_length)
+        if graph is None:
+            return super().encode(ids, segments, positions, starts, max_length)
+        graph.fill(ids, segments, positions, starts)
+        return graph.replay(len(ids), len(starts) - 1)
+
+    def _graph(self, tokens: int, sequences: int, length: int) -> Graph | None:
+        shape = shape_of(tokens, sequences, length)
+        if shape is None:
+            return None
+        if shape not in self._graphs and self._records:
+            self._graphs[shape] = self._record(shape)
+        return self._graphs.get(shape)
+
+    def _record(self, shape: Shape) -> Graph | None:
         device = self.embeddings.word.weight.device
-        ids, segments, positions = (torch.zeros(tokens, dtype=torch.int64, device=device) for _ in range(3))
-        starts = torch.full((sequences + 1,), min(tokens, length), dtype=torch.int32, device=device)
-        starts[0] = 0
-        arguments = (ids, segments, positions, starts, length)
+        table = Table.empty(*shape, device)
+        arguments = (table.ids, table.segments, table.positions, table.starts, table.longest)
         stream = torch.cuda.current_stream(device)
         try:
             # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for.
@@ -103,20 +120,26 @@ class GraphedEncoder(FusedEncoder):
                 for _ in range(3):
                     super().encode(*arguments)
             torch.cuda.current_stream(device).wait_stream(side)
-            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            self._memory = self._memory or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             # Another thread may use the GPU meanwhile, for another model.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                hidden = super().encode(*arguments)
+            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+                output = super().encode(*arguments)
         except RuntimeError as error:
             self._records = False  # what failed once fails again
             torch.cuda.set_stream(stream)  # a recording that fails leaves its own
             warnings.warn(f"no CUDA graphs, so slower: {error.__context__ or error}", stacklevel=2)
             return None
-        return Graph(graph, ids, segments, positions, starts, hidden)
+        return Graph(graph, table, output)
 
 
-def shape_of(tokens: int, sequences: int, length: int) -> tuple[int, int, int] | None:
+def round_up(value: int, steps: tuple[int, ...]) -> int | None:
+    """The smallest step that holds a value: (100, (64, 128)) -> 128; None if none does."""
+    place = bisect.bisect_left(steps, value)
+    return steps[place] if place < len(steps) else None
+
+
+def shape_of(tokens: int, sequences: int, length: int) -> Shape | None:
     """The shape of the graph for a batch: (100 tokens, 3 sequences, longest 40) -> (112, 4, 64); None: too large."""
     shape = round_up(tokens, TOKENS), round_up(sequences, SEQUENCES), round_up(length, LENGTHS)
     return None if None in shape else shape  # type: ignore[return-value]

@@ -27,6 +27,7 @@ from litebert.model.heads import Model, named_outputs
 from litebert.predict.batching import plan_packed
 from litebert.predict.fused import FusedEncoder
 from litebert.predict.graphs import GraphedEncoder
+from litebert.predict.table import lay_out
 from litebert.train.device import Device, fetch
 
 Outputs = dict[str, NDArray[Any]]
@@ -132,35 +133,21 @@ class TorchRuntime:
         """One pass over sequences laid end to end."""
         lengths = np.array([len(request) for request in requests])
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        total = int(starts[-1])
-        table = np.concatenate(
-            [
-                *(request.ids for request in requests),
-                *(fit_segments(self.config, request) for request in requests),
-                np.arange(total) - np.repeat(starts[:-1], lengths),
-                starts,
-            ],
-            dtype=np.int64,
-        )
-        sent = self._tensor(table)  # one transfer for everything
-        ids, segment_ids, position_ids = sent[: 3 * total].view(3, total)
-        inputs: dict[str, Any] = {
-            "segment_ids": segment_ids,
-            "position_ids": position_ids,
-            "starts": sent[3 * total :].int(),
-            "max_length": int(lengths.max()),
-        }
+        room = self.encoder.room(int(starts[-1]), len(requests), int(lengths.max()))
+        ids, segments = [r.ids for r in requests], [fit_segments(self.config, r) for r in requests]
+        table = lay_out(ids, segments, room, pinned=self.device.is_cuda)
+        inputs = self.encoder.take(table).inputs()  # one transfer for everything
         wanted = frozenset().union(*(request.want for request in requests)) - {"attentions"}
         if not self.device.is_cuda and wanted <= self._few_rows:  # choosing rows would wait for a GPU
             inputs["only_asked"] = True
         named: dict[str, Tensor] = {}
         if wanted <= ENCODER_OUTPUTS | {"pooled"}:
-            self.encoder(ids, **inputs)
+            self.encoder(**inputs)
         else:
-            named = named_outputs(self.head, self.model(ids, **inputs, **self._head_inputs(requests, starts)))
-        hidden, first = self.encoder.hidden, self.encoder.first
-        if "pooled" in wanted:
-            named["pooled"] = self.encoder.pool()
+            named = named_outputs(self.head, self.model(**inputs, **self._head_inputs(requests, starts)))
+        hidden, first, pooled = self.encoder.hidden, self.encoder.first, self.encoder.pooled
+        if "pooled" in wanted and pooled is not None:
+            named["pooled"] = pooled
         if "first" in wanted and first is not None:
             named["first"] = first
         if "hidden" in wanted and hidden is not None:
