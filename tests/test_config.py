@@ -78,7 +78,7 @@ def test_round_trip_through_yaml(tmp_path):
         ({"steps": 1.5}, "steps: expected a whole number, got 1.5"),
         ({"steps": True}, "steps: expected a whole number"),
         ({"steps": 1, "fast": "maybe"}, "fast: expected true or false"),
-        ({"steps": 1, "files": "one.txt"}, "files: expected a list"),
+        ({"steps": 1, "files": "one.txt"}, r"files: expected a list, got 'one\.txt'; write \[one\.txt\]"),
         ({"steps": 1, "optim": 3}, "optim: expected a mapping"),
         ({"steps": 1, "weights": [1]}, "weights: expected a mapping"),
         ({"steps": 1, "optim": {"name": ["lamb"]}}, r"optim.name: \['lamb'\] is not one of"),

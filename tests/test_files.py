@@ -134,3 +134,9 @@ def test_a_lock_that_was_opened_before_the_last_one_let_go_is_no_lock(tmp_path, 
         assert len(opened) == 2
         with pytest.raises(BlockingIOError), hold_lock(path):
             raise AssertionError("two are in here")
+
+
+def test_what_cannot_be_written_is_named_as_people_know_it(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomic(tmp_path / "nowhere" / "a.txt", "x")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "a.txt")

@@ -150,7 +150,8 @@ def _coerce_union(value: Any, choices: tuple[Any, ...], where: str) -> Any:
 
 def _coerce_sequence(value: Any, origin: Any, args: tuple[Any, ...], where: str) -> Any:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        raise ConfigError(f"{where}: expected a list, got {value!r}")
+        hint = f"; write [{value}]" if isinstance(value, str) else ""
+        raise ConfigError(f"{where}: expected a list, got {value!r}{hint}")
     if origin is tuple and args and args[-1] is not Ellipsis:
         if len(value) != len(args):
             raise ConfigError(f"{where}: expected {len(args)} values, got {len(value)}")

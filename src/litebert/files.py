@@ -17,7 +17,8 @@ def write_atomic(path: Path | str, data: bytes | str) -> None:
     path = Path(path)
     if isinstance(data, str):
         data = data.encode("utf-8")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    with _naming(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -43,7 +44,8 @@ def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name:
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{target} is a file; a folder is to be written there")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
+    with _naming(target):
+        staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
     try:
         yield staging
         if target.exists():
@@ -96,6 +98,16 @@ def sync_folder(folder: Path) -> None:
     """Make renames inside a folder durable."""
     with contextlib.suppress(OSError):  # some file systems do not sync folders
         _sync(folder)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """An error about a temporary name is about the name that people know."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def _sync(path: Path) -> None:

@@ -280,6 +280,9 @@ def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
     assert "say what to score on" in cli("evaluate", toy_model).err
     data = make_files(tmp_path, "classification")["dev"]
     assert "does not say what it was trained for" in cli("evaluate", toy_model, "--data", data).err
+    run = tmp_path / "run"
+    shutil.copytree(toy_model, run / "best")
+    assert f"it is a run, whose model is {run / 'best'}" in cli("evaluate", run, "--data", data).err
     assert "leave out --task" in cli("evaluate", toy_model, "--text", data, "--data", data).err
     assert "no task 'sst-3'" in cli("evaluate", toy_model, "--task", "sst-3", "--data", "nowhere").err
 

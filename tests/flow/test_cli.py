@@ -29,6 +29,10 @@ def test_help_names_the_commands_and_loads_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def test_version(cli):
+    assert cli("--version").out == f"litebert {litebert.__version__}\n"
+
+
 def test_doctor(cli):
     facts = json.loads(cli("doctor", "--json").out)
     assert facts["litebert"] == litebert.__version__
@@ -71,7 +75,7 @@ def test_a_full_disk_is_no_traceback(monkeypatch, capsys):
 
     monkeypatch.setattr("litebert.model.convert.convert_model", full)
     with pytest.raises(SystemExit) as stop:
-        main(["convert", "a", "b"])
+        main(["convert", "default", "b"])
     assert stop.value.code == 2
     assert "model.safetensors: No space left on device" in capsys.readouterr().err
 

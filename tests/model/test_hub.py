@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from litebert.errors import CheckpointError, ConfigError
@@ -258,3 +259,13 @@ def test_a_path_that_is_not_there_is_not_asked_of_the_hub(tmp_path, monkeypatch,
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the Hub was asked"))
     with pytest.raises(CheckpointError, match=re.escape(message)):
         load_model(name)
+
+
+def test_a_full_disk_is_told(tmp_path, monkeypatch):
+    def fail(*arguments, **options):  # in safetensors' words
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("litebert.model.hub.save_file", fail)
+    with pytest.raises(CheckpointError, match=r"model: the model was not written: No space left on device$"):
+        save_model(PretrainingModel(TINY), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []

@@ -132,12 +132,16 @@ MISTAKES = {
     "no text": (["fill-mask"], "", "stdin: holds no text"),
     "no mask": (["fill-mask", "anna"], None, "text: holds no [MASK]"),
     "empty": (["embed", ""], None, "text: is empty"),
-    "half a pair": (["sentence-order", "Anna slept."], None, "b: missing"),
+    "half a pair": (["sentence-order", "Anna slept."], None, "b: missing; give a, b, in this order"),
     "not JSON": (["sentence-order"], "Anna slept.\n", "stdin, line 1: not JSON"),
     "not an object": (["sentence-order"], "[1]\n", 'expected {"a": "...", "b": "..."}'),
     "no field": (["sentence-order"], '\n{"a": "x"}\n', "stdin, line 2: no 'b'"),
     "no string": (["sentence-order"], '{"a": "x", "b": 5}\n', "stdin, line 1: b: expected a str, got int"),
-    "not UTF-8": (["embed"], b"\xff\xfe\n", "stdin: not UTF-8"),
+    "not UTF-8": (
+        ["embed"],
+        "나는 밥을 먹었다.\n".encode("cp949"),
+        "it looks like cp949",
+    ),
     "bad line": (["fill-mask"], "a [MASK]\nb\n", "stdin, line 2: text: holds no [MASK]"),
     "cannot": (["answer", "who?", "anna"], None, "litebert finetune --task question-answering"),
     "head": (["attention", "anna", "--head", "7"], None, "--head: 7 is not one of the 3 (0 to 2)"),
@@ -186,3 +190,10 @@ def test_lines_of_a_pipe_are_texts_or_objects():
         read("\n\n")
     with pytest.raises(InputError, match=r"litebert evaluate MODEL --data x\.csv"):
         read("text,label\n", "x.csv")
+
+
+def test_text_of_a_language_that_the_model_does_not_know(ask):
+    done = ask("pretraining", "embed", "나는 밥을 먹었다", "--json")
+    assert done.code == 0, done
+    assert "tokens are unknown to the vocabulary of the model" in done.err
+    assert "unknown" not in ask("pretraining", "fill-mask", "anna [MASK]", "--json").err

@@ -110,6 +110,9 @@ def test_mistakes_name_their_key(data, message):
 def test_what_is_neither_a_file_nor_a_preset(tmp_path):
     with pytest.raises(ConfigError, match="neither a YAML file nor a preset; did you mean 'gpu/albert-base'"):
         load_run_config("gpu/albert-bas")
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(ConfigError, match=r"neither a YAML file nor a preset; did you mean .*config\.yaml\?"):
+        load_run_config(tmp_path)
     with pytest.raises(ConfigError, match="no such config file"):
         load_run_config(tmp_path / "missing.yaml")
     (tmp_path / "bad.yaml").write_text("steps: many")

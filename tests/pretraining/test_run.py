@@ -422,6 +422,20 @@ def test_resume_modes(corpus, tmp_path):
     assert pretrain(tiny_config(corpus, steps=3), tmp_path / "x", resume="must", quiet=True).completed
 
 
+def test_a_config_written_by_hand_is_not_overwritten(corpus, tmp_path):
+    config = tiny_config(corpus, steps=3)
+    pretrain(config, tmp_path / "run", quiet=True)
+    written = (tmp_path / "run" / "config.yaml").read_text()
+    path = tmp_path / "mine" / "config.yaml"
+    path.parent.mkdir()
+    path.write_text(f"# why this run\n{written}")
+    with pytest.raises(ConfigError, match=r"config\.yaml: is no run's, and a run there would overwrite it"):
+        pretrain(config, path.parent, quiet=True)
+    assert path.read_text().startswith("# why this run")
+    path.write_text(written)  # as a run leaves it that died before it wrote anything else
+    assert pretrain(config, path.parent, quiet=True).completed
+
+
 def test_without_a_sentence_objective(corpus, tmp_path):
     result = pretrain(tiny_config(corpus, recipe={"objective": "none"}), tmp_path, quiet=True)
     assert isinstance(load_model(result.model), MaskedLMModel)

@@ -107,11 +107,20 @@ def test_labels_that_cannot_be_learnt(tmp_path):
     with pytest.raises(DataError, match="only one label"):
         read_task("classification", train=same)
     missing = write(tmp_path, "b.csv", "text,label\nx,pos\ny,\nz,neg\n")
-    with pytest.raises(DataError, match=r"b\.csv:3: no label in column 'label'"):
+    with pytest.raises(DataError, match=r"b\.csv:3: no label in column 'label'; fill it in, or delete the row"):
         read_task("classification", train=missing)
     numbers = write(tmp_path, "c.csv", "text,label\n" + "".join(f"x,{i / 7}\n" for i in range(60)))
     with pytest.raises(DataError, match="60 different labels in 60 rows; for numbers use the kind regression"):
         read_task("classification", train=numbers)
+
+
+def test_a_dev_file_that_stands_in_the_training_file(tmp_path):
+    rows = [f"text {i},{i % 2}\n" for i in range(40)]
+    train = write(tmp_path, "a.csv", "text,label\n" + "".join(rows))
+    notes = read_task("classification", train=train, dev=train).notes
+    assert any("a.csv: 40 of 40 examples stand in the training file too" in note for note in notes)
+    other = write(tmp_path, "b.csv", "text,label\n" + "".join([*rows[:2], *(f"new {i},1\n" for i in range(38))]))
+    assert len(read_task("classification", train=train, dev=other).notes) == 1  # one in twenty is nothing unusual
 
 
 def test_an_empty_dev_file_and_a_missing_training_file(tmp_path):
@@ -345,6 +354,8 @@ def test_questions_in_squads_shape_are_repaired_and_counted(tmp_path):
         "1 questions without an answer in their context left out of training",
         f"2 answers moved to where their text stands, the first at {path}:2",
         f"2 answers not in their context, the first at {path}:3",
+        f"{path}: 2 of 3 examples stand in the training file too; "
+        "scores on what has been learned by heart say little about new texts",
     ]
     assert not data.task.answerable_head
 

@@ -106,7 +106,7 @@ def test_compressed_files(tmp_path):
 
 def test_encodings(tmp_path):
     path = write(tmp_path, "a.csv", "문장,라벨\n좋다,1\n", "cp949")
-    with pytest.raises(DataError, match=r"a\.csv:1: not UTF-8.*--set data\.encoding=cp949"):
+    with pytest.raises(DataError, match=r"a\.csv:1: not UTF-8.*cp949 \(Korean\).*--set data\.encoding=cp949"):
         read_table(path)
     assert read_table(path, encoding="cp949").rows == [("좋다", "1")]
     assert read_text(write(tmp_path, "b.txt", "좋다", "utf-16")) == "좋다"

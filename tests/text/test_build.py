@@ -10,6 +10,7 @@ import os
 import pickle
 import random
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from toy_tokenizer import DyingTokenizer, WordTokenizer, word_id
+from toy_tokenizer import DyingTokenizer, UninterruptedTokenizer, WordTokenizer, word_id
 
 from litebert.errors import DataError, InputError, LitebertError, MissingExtraError
 from litebert.text import blocks, build, ray_engine, store_writer
@@ -504,6 +505,13 @@ def test_a_killed_worker_is_told(corpus, tmp_path):
     build_store([folder], TOKENIZER, out, workers=1)
     build_store([folder], TOKENIZER, tmp_path / "undisturbed", workers=1)
     assert tree(out) == tree(tmp_path / "undisturbed")
+
+
+def test_ctrl_c_is_for_the_parent_alone(corpus, tmp_path):
+    """Workers that are still importing would each print a traceback."""
+    folder, _ = corpus
+    build_store([folder], UninterruptedTokenizer(), tmp_path / "store", workers=2)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 @pytest.mark.parametrize("room", [500, 8_000, 12_000])

@@ -127,6 +127,8 @@ def test_wrong_suffix(tmp_path, suffix):
 def test_open_text_names_the_bad_line(tmp_path):
     with pytest.raises(DataError, match=r"a\.txt:3: not valid UTF-8: byte 2 of the line is 0xff"):
         list(open_text(write(tmp_path, "a.txt", b"good\ngood\nxy\xffz\n")))
+    with pytest.raises(DataError, match=r"a\.txt:1: not valid UTF-8: .*it looks like cp949 \(Korean\)"):
+        list(open_text(write(tmp_path, "a.txt", "나는 밥을 먹었다.\n".encode("cp949"))))
     with pytest.raises(DataError, match=r"b\.txt:2: a NUL byte"):
         list(open_text(write(tmp_path, "b.txt", b"good\nx\0y\n")))
     with pytest.raises(DataError, match=r"missing\.txt: cannot be read: No such file"):

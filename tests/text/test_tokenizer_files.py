@@ -188,6 +188,10 @@ def test_folders_and_files_that_are_no_tokenizer(tmp_path):
         Tokenizer.load(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"no tokenizer in it; expected spiece.model, vocab.txt or tokenizer.json"):
         Tokenizer.load(tmp_path)
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "config.json").touch()
+    with pytest.raises(DataError, match=r"no tokenizer in it; .*it is a run, whose model is .*run/model"):
+        Tokenizer.load(tmp_path / "run")
     refuses("spiece.model", tokenizer.model[:-1000], r"spiece.model: not a SentencePiece model, or cut short")
     refuses("spiece.model", b"hello", r"spiece.model: not a SentencePiece model")
     refuses("spiece.model", b"", r"spiece.model: not a SentencePiece model")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+import litebert
 from litebert.errors import LitebertError
 
 app = typer.Typer(
@@ -18,6 +19,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="A failing command prints one message; --debug (anywhere on the line) shows the traceback.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"litebert {litebert.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
 
 # Each module adds its commands to `app`, in the order in which `--help` lists them.
 from litebert.cli import (  # noqa: E402, F401
@@ -58,7 +75,8 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:  # a full disk, a forbidden folder: the user's machine, not our bug
-        _fail(f"{error.filename or 'file system'}: {error.strerror or error}", debug)
+        name = error.filename2 or error.filename  # of a copy, where it was to go
+        _fail(f"{name or 'file system'}: {error.strerror or error}", debug)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

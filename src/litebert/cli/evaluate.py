@@ -11,7 +11,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_data, check_files, check_models, check_out_folder
-from litebert.cli.options import Columns, Json, column_pairs
+from litebert.cli.options import Columns, Encoding, Json, column_pairs
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def evaluate(
     ] = None,
     data: Annotated[str | None, typer.Option(help="The task's folder, a labelled file, or hub:owner/name.")] = None,
     column: Columns = None,
+    encoding: Encoding = "utf-8",
     predictions: Annotated[
         Path | None, typer.Option(help="Write what is said about each example here, for servers of GLUE and SQuAD too.")
     ] = None,
@@ -54,7 +55,7 @@ def evaluate(
             )
         _evaluate_text(models[0], store or [], text or [], tokenizer, length, tokens, device, as_json)
     elif task or data:
-        _evaluate_task(models, task, data, column or [], length, predictions, device, threads, as_json)
+        _evaluate_task(models, task, data, column or [], encoding, length, predictions, device, threads, as_json)
     else:
         raise ConfigError("say what to score on: --data FILE for a task, --text FILE or --store FOLDER for text")
 
@@ -64,6 +65,7 @@ def _evaluate_task(
     task: str | None,
     data: str | None,
     columns: list[str],
+    encoding: str,
     length: int | None,
     predictions: Path | None,
     device: str,
@@ -84,6 +86,7 @@ def _evaluate_task(
         task=task,
         data=data,
         columns=column_pairs(columns),
+        encoding=encoding,
         max_length=length,
         predictions=predictions,
         device=device,

@@ -15,6 +15,7 @@ TaskFolder = Annotated[str | None, typer.Option(help="A folder with the task's f
 Columns = Annotated[
     list[str] | None, typer.Option("--column", help="role=name, for example text=review; the rest is guessed.")
 ]
+Encoding = Annotated[str, typer.Option(help="Of text files that are not UTF-8: cp949, gb18030, cp1252, ...")]
 
 
 def column_pairs(settings: list[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,8 @@ from litebert.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from litebert.text.tokenizer import Tokenizer
 
 predict_app = typer.Typer(
     help="Ask a model: raw text in, plain answers out. Texts are arguments, or lines of --file or of a pipe.",
@@ -257,6 +260,7 @@ def _results(
     from litebert.predict.predictor import Predictor
 
     predictor = Predictor(model, runtime=runtime, device=device, threads=threads)
+    _warn_of_unknown(predictor.tokenizer, group, model)
     while group:
         jobs = []
         for where, fields in group:
@@ -269,6 +273,19 @@ def _results(
                 raise result
             yield fields, result
         group = list(islice(rows, 256))
+
+
+def _warn_of_unknown(tokenizer: Tokenizer, rows: list[Row], model: str) -> None:
+    """Say so where a good part of the text is unknown: the default model, which is English, answers Korean as well."""
+    texts = [value for _, fields in rows for value in fields.values() if isinstance(value, str)]
+    ids = [piece for text in texts for piece in tokenizer.encode(text[:10_000], allow_special=True)]
+    unknown = ids.count(tokenizer.unk_id)
+    if 4 * unknown > len(ids):
+        print(
+            f"note: {unknown} of {len(ids)} tokens are unknown to the vocabulary of the model ({model}), and its "
+            "answer means little; was it trained on another language?",
+            file=sys.stderr,
+        )
 
 
 def _print(renderable: RenderableType) -> None:

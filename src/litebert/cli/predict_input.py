@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from litebert.errors import DataError, InputError
+from litebert.text.encodings import encoding_advice
 
 Row = tuple[str, dict[str, Any]]  # where it stands ("" for arguments), and its fields
 
@@ -32,7 +33,8 @@ def read_rows(
             raise InputError("--file: texts were given as arguments too; choose one")
         for values in given:
             if len(values) < required:
-                raise InputError(f"{' and '.join(fields[len(values) : required])}: missing; the order is {fields}")
+                missing = " and ".join(fields[len(values) : required])
+                raise InputError(f"{missing}: missing; give {', '.join(fields)}, in this order")
             yield "", dict(zip(fields, values, strict=False))
         return
     if file is not None:
@@ -42,7 +44,7 @@ def read_rows(
         except FileNotFoundError:
             raise DataError(f"{file}: no such file") from None
         except UnicodeDecodeError as error:
-            raise DataError(f"{file}: not UTF-8 (byte {error.start}: {error.reason})") from None
+            raise _not_utf8(str(file), error) from None
         return
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError("no text: give it as an argument, with --file, or through a pipe")
@@ -51,7 +53,7 @@ def read_rows(
     try:
         yield from _read_lines(sys.stdin, "stdin", fields, whole, required)
     except UnicodeDecodeError as error:
-        raise DataError(f"stdin: not UTF-8 (byte {error.start}: {error.reason})") from None
+        raise _not_utf8("stdin", error) from None
 
 
 def _read_lines(lines: TextIO, name: str, fields: tuple[str, ...], whole: bool, required: int) -> Iterator[Row]:
@@ -78,6 +80,10 @@ def _read_lines(lines: TextIO, name: str, fields: tuple[str, ...], whole: bool, 
         yield where, _parse(line, where, fields, required) if as_json else {fields[0]: line}
     if not found:
         raise InputError(f"{name}: holds no text")
+
+
+def _not_utf8(name: str, error: UnicodeDecodeError) -> DataError:
+    return DataError(f"{name}: not UTF-8 (byte {error.start}: {error.reason}){encoding_advice(error.object)}")
 
 
 def _holds(line: str, field: str) -> bool:

@@ -17,6 +17,7 @@ from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetune.data import Data, Split
 from litebert.finetune.predictions import write_predictions
 from litebert.finetune.scoring import Evaluation, predict_split, score_split
+from litebert.folders import folder_hint
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
@@ -44,6 +45,7 @@ def evaluate_task(
     task: str | None = None,
     data: Path | str | TaskData | None = None,
     columns: Mapping[str, str] | None = None,
+    encoding: str = "utf-8",
     max_length: int | None = None,
     predictions: Path | str | None = None,
     device: str = "auto",
@@ -57,7 +59,7 @@ def evaluate_task(
     if not models:
         raise ConfigError("name at least one model folder")
     hardware = open_device(DeviceConfig(device=device, threads=threads))
-    found = data if isinstance(data, TaskData) else _read(task, load_task(find_folder(models[0])), data, columns)
+    found = data if isinstance(data, TaskData) else _read(task, find_folder(models[0]), data, columns, encoding)
     splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
     if not splits:
         where = found.task.name if data is None or isinstance(data, TaskData) else data
@@ -79,19 +81,23 @@ def evaluate_task(
     return scored
 
 
-def _read(name: str | None, known: Task | None, data: Path | str | None, columns: Mapping[str, str] | None) -> TaskData:
+def _read(
+    name: str | None, model: Path, data: Path | str | None, columns: Mapping[str, str] | None, encoding: str
+) -> TaskData:
+    known = load_task(model)
     if name is None and known is None:
-        raise ConfigError("--task: the model does not say what it was trained for; name the task")
+        hint = folder_hint(model) or "; name its task, or fine-tune it first"
+        raise ConfigError(f"--task: {model} does not say what it was trained for{hint}")
     name = name or (data_form(known) if known is not None else "")
     check_task(name)
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():
-        return read_task(name, folder=where, columns=columns, task=known)
+        return read_task(name, folder=where, columns=columns, encoding=encoding, task=known)
     if not Path(where).is_file():
         raise DataError(f"{where}: no such file or folder")
     # One's own files may or may not hold labels; public dev and test files are told apart by their names.
     split = "dev" if name in named_tasks() and "test" not in Path(where).name.lower() else "test"
-    read = read_task(name, **{split: where}, columns=columns, task=known)
+    read = read_task(name, **{split: where}, columns=columns, encoding=encoding, task=known)
     if split == "test" and name not in named_tasks():
         return dataclasses.replace(read, dev={Path(where).stem: read.test["test"]}, test={})
     return read

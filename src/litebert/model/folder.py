@@ -8,6 +8,7 @@ from pathlib import Path
 
 from litebert.default import resolve_default
 from litebert.errors import CheckpointError, did_you_mean
+from litebert.folders import folder_hint
 from litebert.model.config import ModelConfig, read_config
 from litebert.model.download import CONFIG_FILE, check_hub, fetch_model
 
@@ -70,7 +71,7 @@ def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
     for name in (CONFIG_FILE, *GOOGLE_CONFIGS):
         if (folder / name).is_file():
             return read_config(folder / name)[0]
-    raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder")
+    raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
 
 
 def _folder_hint(path: Path) -> str:

@@ -25,6 +25,7 @@ from torch import Tensor
 from litebert.default import resolve_default
 from litebert.errors import CheckpointError
 from litebert.files import staged_folder
+from litebert.folders import folder_hint
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
 from litebert.model.download import CONFIG_FILE, INDEX_FILE
 from litebert.model.folder import find_folder, is_google
@@ -93,7 +94,7 @@ def load_model_and_report(
     folder = find_folder(source, revision)
     config_path = folder / CONFIG_FILE
     if not config_path.is_file():
-        raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder")
+        raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
     config, architectures = read_config(config_path)
     tensors = open_weights(folder)
     extension = json.loads(config_path.read_text(encoding="utf-8")).get("model_type") == EXTENSION_MODEL_TYPE
@@ -238,7 +239,12 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
     data = to_hub(config, architecture if not extension and architecture else _extension_architecture(head), extension)
     data["dtype"] = str(dtype).removeprefix("torch.")
     with staged_folder(folder, keep=lambda name: not _is_weights_file(name)) as staging:
-        save_file(state, staging / WEIGHTS_FILE, metadata={"format": "pt"})
+        try:
+            save_file(state, staging / WEIGHTS_FILE, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk, say; the system's error is in its text only
+            told = re.search(r"os error (\d+)", str(error))
+            reason = os.strerror(int(told[1])) if told else error
+            raise CheckpointError(f"{folder}: the model was not written: {reason}") from error
         os.chmod(staging / WEIGHTS_FILE, 0o644)
         (staging / CONFIG_FILE).write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return folder

@@ -220,7 +220,8 @@ def load_run_config(source: Path | str, settings: Sequence[str] = ()) -> RunConf
     elif str(source) in RUN_PRESETS:
         data, where = {"preset": str(source)}, ""
     else:
-        hint = did_you_mean(str(source), RUN_PRESETS) or "."
+        run = path / "config.yaml"
+        hint = f"; did you mean {run}?" if run.is_file() else did_you_mean(str(source), RUN_PRESETS) or "."
         raise ConfigError(f"{source}: neither a YAML file nor a preset{hint} Presets: {', '.join(RUN_PRESETS)}")
     return run_config(override(data, settings), where)
 

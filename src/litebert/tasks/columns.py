@@ -125,7 +125,8 @@ def need_column(table: Table, columns: Columns, role: str) -> None:
 
 def _cannot_tell(table: Table, role: str) -> str:
     shown = ", ".join(map(repr, table.columns))
-    return f"cannot tell which column is the {role}; it has {shown}. Name it: --column {role}=COLUMN"
+    name = f"Name it: --column {role}=COLUMN (by number, if there is no header)"
+    return f"cannot tell which column is the {role}; it has {shown}. {name}"
 
 
 def _split_names(table: Table, value: str) -> tuple[str, ...]:

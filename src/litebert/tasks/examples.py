@@ -55,6 +55,17 @@ class QuestionExample:
 Example = TextExample | TagExample | ChoiceExample | QuestionExample
 
 
+def asked(example: Example) -> tuple[str | tuple[str, ...] | None, ...]:
+    """What an example asks, without its answer: equal for two examples that a model cannot tell apart."""
+    if isinstance(example, TextExample):
+        return example.a, example.b
+    if isinstance(example, TagExample):
+        return (example.words,)
+    if isinstance(example, ChoiceExample):
+        return example.passage, example.question, example.options
+    return example.question, example.context
+
+
 def is_labelled(example: Example) -> bool:
     """Whether an example says what is right: test sets of GLUE do not."""
     if isinstance(example, QuestionExample):

@@ -18,7 +18,7 @@ from litebert.tasks.answers import Repairs, make_question, parse_answers, traina
 from litebert.tasks.cells import number_cell, text_cell, truth_cell, words_cell
 from litebert.tasks.columns import PREDICTED, Columns, find_columns, need_column
 from litebert.tasks.conll import is_conll, read_conll
-from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample
+from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample, asked
 from litebert.tasks.labels import label_id, label_name, order_labels, order_tags
 from litebert.tasks.squad import is_squad, squad_table
 from litebert.tasks.tables import Table, format_of, parse_json, read_table, read_text
@@ -33,6 +33,7 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "question-answering": ("f1", "exact_match"),
 }
 MAX_LENGTH: dict[Kind, int] = {"multiple-choice": 512, "question-answering": 384}
+SHARED = 0.05  # of a split, may stand in the training file too without a word about it
 _SEPARATORS = "|;,"
 
 
@@ -79,8 +80,22 @@ def data_from_tables(
         splits.get("train", []),
         {split: rows for split, rows in splits.items() if split not in ("train", "test")},
         {"test": splits["test"]} if "test" in splits else {},
-        notes + reader.repairs.notes(),
+        notes + reader.repairs.notes() + _shared_notes(tables, splits),
     )
+
+
+def _shared_notes(tables: Mapping[str, Table], splits: Mapping[str, list[Example]]) -> list[str]:
+    """What is said where a good part of a split stands in the training file too, as when both are the same file."""
+    train = {asked(example) for example in splits.get("train", [])}
+    notes = []
+    for split, examples in splits.items():
+        shared = sum(asked(example) in train for example in examples) if split != "train" else 0
+        if shared > SHARED * len(examples):
+            notes.append(
+                f"{tables[split].path}: {shared:,} of {len(examples):,} examples stand in the training file too; "
+                "scores on what has been learned by heart say little about new texts"
+            )
+    return notes
 
 
 def _open(kind: Kind, path: Path | str, columns: Mapping[str, str], encoding: str) -> Table:
@@ -187,7 +202,7 @@ class _Reader:
             return number_cell(cells[0], where, self.roles["label"][0])
         name = label_name(cells[0])
         if name is None:
-            raise DataError(f"{where}: no label in column {self.roles['label'][0]!r}")
+            raise DataError(f"{where}: no label in column {self.roles['label'][0]!r}; fill it in, or delete the row")
         return label_id(name, self.ids, where, self.source)
 
     def _tags(self, cells: dict[str, list[Any]], id: str, where: str) -> TagExample:

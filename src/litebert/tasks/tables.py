@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from litebert.errors import DataError, did_you_mean
 from litebert.text.compressed import ByteReader
+from litebert.text.encodings import describe, guess_encoding
 
 Format = Literal["csv", "tsv", "jsonl", "json", "parquet"]
 _SUFFIXES: dict[str, Format] = {
@@ -101,9 +102,12 @@ def read_text(path: Path | str, encoding: str = "utf-8") -> str:
         return data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
+        guess = guess_encoding(data)
+        looks = "" if guess is None else f"; it looks like {describe(guess)}"
+        name = guess or "NAME"
         raise DataError(
-            f"{path}:{line}: not {encoding.upper()}: {error.reason}. Save the file as UTF-8, or name its encoding "
-            "to `litebert finetune`: --set data.encoding=cp949 (Korean), gb18030 (Chinese), cp1252 (Western), ..."
+            f"{path}:{line}: not {encoding.upper()}: {error.reason}{looks}. Save the file as UTF-8, or name its "
+            f"encoding: litebert finetune --set data.encoding={name}, litebert evaluate --encoding {name}"
         ) from None
     except (LookupError, UnicodeError) as error:
         raise DataError(f"{path}: cannot be read as {encoding!r}: {error}") from None

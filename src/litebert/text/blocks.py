@@ -65,7 +65,7 @@ def read_blocks(
             yield from _parquet_blocks(path, text_field)
             return
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise DataError(f"{path}: UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
+            raise DataError(f"{path}: UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8 FILE > NEW")
         if format in ("lines", "paragraphs"):
             pieces = feed.cut(BLANK_LINE, MAX_DOCUMENT)
         elif format == "wikiextractor":

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from litebert.errors import DataError, did_you_mean
 from litebert.text.blocks import BLANK_LINE, LINE_END, MAX_DOCUMENT, MAX_LINE, Block, Feed, Format, read_blocks
+from litebert.text.encodings import encoding_advice
 
 _DOC_START = re.compile(r'<doc id="[^"]*"(?: url="[^"]*")?(?: title="(?P<title>.*)")?\s*>$')
 
@@ -95,7 +96,8 @@ def _decoded(data: bytes, source: str, line: int | None) -> str | Problem:
     except UnicodeDecodeError as error:
         byte = error.start - data.rfind(b"\n", 0, error.start) - 1
         what = f"not valid UTF-8: byte {byte} of the line is 0x{data[error.start]:02x}, {error.reason}"
-        return Problem("invalid UTF-8", f"{_place(data, error.start, source, line)}: {what}")
+        where = _place(data, error.start, source, line)
+        return Problem("invalid UTF-8", f"{where}: {what}{encoding_advice(data)}")
     if "\0" in text:
         where = _place(data, data.index(b"\0"), source, line)
         return Problem("NUL byte", f"{where}: a NUL byte; is this a text file?")

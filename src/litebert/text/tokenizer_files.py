@@ -17,6 +17,7 @@ from typing import Any
 from litebert import config
 from litebert.errors import ConfigError, DataError
 from litebert.files import staged_folder
+from litebert.folders import folder_hint
 from litebert.text.normalize import Normalization, is_latin
 from litebert.text.spiece import SentencePieceTokenizer, list_pieces, open_model
 from litebert.text.tokenizer import Specials, Tokenizer
@@ -156,7 +157,7 @@ def _find_vocabulary(folder: Path) -> Path:
             raise DataError(f"{folder}: holds {', '.join(file.name for file in found)}; give the one that is meant")
         if found:
             return found[0]
-    raise DataError(f"{folder}: no tokenizer in it; expected {SPIECE}, {VOCAB} or {TOKENIZER}")
+    raise DataError(f"{folder}: no tokenizer in it; expected {SPIECE}, {VOCAB} or {TOKENIZER}{folder_hint(folder)}")
 
 
 def _find_specials(pieces: list[str], settings: Mapping[str, Any], where: str) -> Specials:

@@ -139,7 +139,7 @@ def tokenize_in_order(
     waiting: deque[tuple[Label, Future[TokenizedBlock] | Other]] = deque()
     try:
         for label, item in jobs:
-            waiting.append((label, pool.submit(_work, item) if isinstance(item, Block) else item))
+            waiting.append((label, _submit(pool, item) if isinstance(item, Block) else item))
             if len(waiting) > BLOCKS_PER_WORKER * workers:
                 yield _result(*waiting.popleft())
         while waiting:
@@ -164,6 +164,17 @@ def _load_once(path: str) -> BatchEncoder:
     from litebert.text.tokenizer import Tokenizer
 
     return Tokenizer.load(path)
+
+
+def _submit(pool: ProcessPoolExecutor, block: Block) -> Future[TokenizedBlock]:
+    """Hand out a block; the first one starts the workers, in which Ctrl-C stays blocked from their first moment on."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        return pool.submit(_work, block)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        return pool.submit(_work, block)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _worker: tuple[BatchEncoder, BuildOptions] | None = None

@@ -42,7 +42,15 @@ def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...
         )
     if there and (folder / "config.yaml").exists():
         check_config(folder, config, free, advice)
+    if not started:
+        _spare_config(folder / "config.yaml", config)
     return there
+
+
+def _spare_config(path: Path, config: Any) -> None:
+    """A config.yaml that somebody wrote by hand, with comments, is not overwritten by that of a run."""
+    if path.exists() and not (path.parent / "run.json").exists() and path.read_bytes() != write_yaml(config).encode():
+        raise ConfigError(f"{path}: is no run's, and a run there would overwrite it; choose another folder for --out")
 
 
 def check_config(folder: Path, config: Any, free: tuple[str, ...] = (), advice: str = "") -> None:

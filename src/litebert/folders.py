@@ -1,0 +1,21 @@
+"""Which of our folders a folder is, for messages: a run is easily named where its model is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def folder_hint(folder: Path) -> str:
+    """What a folder is that is not what was wanted: "runs/a" -> "; it is a run, whose model is runs/a/best"."""
+    for name in ("best", "model"):
+        if (folder / name / "config.json").is_file():
+            return f"; it is a run, whose model is {folder / name}"
+    if (folder / "checksums.json").is_file():
+        return "; it is a checkpoint, from which only its run goes on"
+    if (folder / "run.json").is_file():
+        return "; it is a run that is not finished: the command that began it goes on with it"
+    if (folder / "manifest.json").is_file():
+        return "; it is a token store"
+    if (folder / "tokenizer_config.json").is_file():
+        return "; it is a tokenizer"
+    return ""

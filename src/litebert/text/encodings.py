@@ -1,0 +1,93 @@
+"""Which encoding a text that is not UTF-8 may have, for advice; nothing is ever read by such a guess."""
+
+from __future__ import annotations
+
+import codecs
+import unicodedata
+from collections.abc import Callable
+
+SAMPLE = 4096  # bytes that are looked at
+
+
+def encoding_advice(data: bytes) -> str:
+    """What to do about bytes that are not UTF-8: "; it looks like cp949 (Korean): iconv -f CP949 -t UTF-8 ..."."""
+    name = guess_encoding(data)
+    if name is None:
+        return ""
+    return f"; it looks like {describe(name)}, so convert it first: iconv -f {name.upper()} -t UTF-8 FILE > NEW"
+
+
+def describe(name: str) -> str:
+    """An encoding for people: "cp949" -> "cp949 (Korean)"."""
+    return f"{name} ({_LANGUAGE[name]})"
+
+
+def guess_encoding(data: bytes) -> str | None:
+    """The name that Python and iconv have for what this is likely to be, by the letters that it would be made of."""
+    data = data[:SAMPLE]
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in data:  # spaces and digits of UTF-16 hold one
+        return "utf-16le" if data[1::2].count(0) > data[::2].count(0) else "utf-16be"
+    as_utf8 = data.decode("utf-8", "replace")
+    if 2 * as_utf8.count("\ufffd") < sum(not character.isascii() for character in as_utf8):
+        return None  # UTF-8 with some damage
+    for name, is_typical, least in _TYPICAL:
+        try:
+            text = codecs.getincrementaldecoder(name)().decode(data)  # the last character may be cut
+        except UnicodeDecodeError:
+            continue
+        letters = [character for character in text if character.isalpha()]
+        foreign = [letter for letter in letters if not letter.isascii()]
+        # Western text is mostly ASCII; a text of another script read as cp1252 would be accented letters throughout.
+        if name == "cp1252" and 2 * len(foreign) > len(letters):
+            continue
+        if foreign and sum(map(is_typical, foreign)) >= least * len(foreign):
+            return name
+    return None
+
+
+def _is_hangul(letter: str) -> bool:
+    """A syllable of KS X 1001, or what laughs and cries in reviews; the other single letters are kana in EUC-JP."""
+    return letter in "ㅋㅎㅠㅜ" or ("\uac00" <= letter <= "\ud7a3" and len(letter.encode("euc_kr", "ignore")) == 2)
+
+
+def _is_kana(letter: str) -> bool:
+    return "\u3041" <= letter <= "\u30ff"
+
+
+def _is_latin(letter: str) -> bool:
+    return unicodedata.name(letter, "").startswith("LATIN")
+
+
+def _is_frequent(encoding: str, first: int, last: int) -> Callable[[str], bool]:
+    """Character sets have their frequent characters together; this looks whether one is among them."""
+
+    def is_frequent(letter: str) -> bool:
+        code = letter.encode(encoding, "ignore")
+        return len(code) == 2 and first <= code[0] <= last
+
+    return is_frequent
+
+
+_LANGUAGE = {
+    "utf-16": "from Windows",
+    "utf-16le": "from Windows",
+    "utf-16be": "from Windows",
+    "cp949": "Korean",
+    "euc-jp": "Japanese",
+    "shift_jis": "Japanese",
+    "gb18030": "Chinese",
+    "big5": "Chinese",
+    "cp1252": "Western European",
+}
+
+# In this order: what is kana in Japanese, and any Hangul, would pass for Chinese too.
+_TYPICAL: tuple[tuple[str, Callable[[str], bool], float], ...] = (
+    ("cp949", _is_hangul, 0.9),
+    ("euc-jp", _is_kana, 0.2),
+    ("shift_jis", _is_kana, 0.2),
+    ("gb18030", _is_frequent("gb2312", 0xB0, 0xD7), 0.8),
+    ("big5", _is_frequent("big5", 0xA4, 0xC6), 0.8),
+    ("cp1252", _is_latin, 0.9),
+)

@@ -1,0 +1,29 @@
+"""A folder that was named by mistake says what it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from litebert.folders import folder_hint
+
+
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [
+        (["run.json", "best/config.json"], "; it is a run, whose model is {folder}/best"),
+        (["run.json", "model/config.json"], "; it is a run, whose model is {folder}/model"),
+        (["summary.json", "best/config.json"], "; it is a run, whose model is {folder}/best"),
+        (["run.json"], "; it is a run that is not finished"),
+        (["state.json", "checksums.json"], "; it is a checkpoint"),
+        (["manifest.json"], "; it is a token store"),
+        (["tokenizer_config.json"], "; it is a tokenizer"),
+        (["notes.txt"], ""),
+    ],
+)
+def test_what_a_folder_is(tmp_path, files, hint):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = folder_hint(tmp_path)
+    assert found.startswith(hint.format(folder=tmp_path))
+    assert bool(found) == bool(hint)
