@@ -36,7 +36,7 @@ def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, 
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ConfigError(f"init_from: {config.init_from} does not fit the model of this config: {reason}") from None
-    notes = [f"{config.init_from} has no {', '.join(report.missing)}: begun at random"] if report.missing else []
+    notes = [f"{config.init_from} has no {', '.join(report.missing)}: begun anew"] if report.missing else []
     return model, notes
 
 
