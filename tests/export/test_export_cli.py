@@ -22,6 +22,7 @@ def test_export_writes_beside_the_model_and_says_what(cli, folder):
     assert "fp32" in lines[1]
     assert "int8 in 8 matrices" in lines[3]
     assert lines[2].count("from torch") == lines[4].count("decisions equal") == 1
+    assert lines[5].startswith(f"next: litebert serve {folder.parent / 'model-onnx'} --runtime onnx-int8 ")
 
 
 def test_export_as_json(cli, folder, tmp_path):

@@ -188,7 +188,7 @@ def test_lines_of_a_pipe_are_texts_or_objects():
         read("a\n\nb\n")
     with pytest.raises(InputError, match="stdin: holds no text"):
         read("\n\n")
-    with pytest.raises(InputError, match=r"litebert evaluate MODEL --data x\.csv"):
+    with pytest.raises(InputError, match=r"litebert evaluate MODEL --data x\.csv --predictions FOLDER"):
         read("text,label\n", "x.csv")
 
 

@@ -21,6 +21,18 @@ def test_a_dry_run_says_what_will_happen(tmp_path):
     assert str(tmp_path / "store") in text  # it is not there, and that is said
 
 
+def test_a_dry_run_says_what_time_leaves_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(dry_run, "estimate_seconds", lambda config, device: 600.0)
+    optim = {"warmup_steps": 100}
+    last = list(describe_run(tiny_config(tmp_path, steps=1000, max_minutes=5, optim=optim)))[-1]
+    assert last == "until then  about 500 steps, 256k tokens"
+    last = list(describe_run(tiny_config(tmp_path, steps=1000, max_minutes=1, optim=optim)))[-1]
+    assert last.endswith(
+        "about 100 steps, 51.2k tokens; warm-up takes 100 steps: --set optim.warmup_steps=2, or more minutes"
+    )
+    assert list(describe_run(tiny_config(tmp_path, steps=1000, max_minutes=11)))[-1].startswith("time")
+
+
 def test_random_inputs_look_like_a_packed_batch():
     device = open_device(DeviceConfig(device="cpu", threads=1))
     inputs = random_inputs(preset("albert-tiny"), 256, 64, 0.15, device)

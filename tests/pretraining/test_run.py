@@ -464,10 +464,17 @@ def test_continued_pretraining_and_a_deeper_model_from_a_shallower_one(corpus, t
         pretrain(tiny_config(corpus, init_from=str(tmp_path / "other")), tmp_path / "fourth", quiet=True)
 
 
-def test_wall_clock_budget(corpus, tmp_path):
-    config = tiny_config(corpus, steps=100_000, max_minutes=0.02, log={"evaluate_every": 0, "checkpoint_every": 0})
-    result = pretrain(config, tmp_path, quiet=True)
+def test_wall_clock_budget(corpus, tmp_path, capsys):
+    config = tiny_config(
+        corpus,
+        steps=100_000,
+        max_minutes=0.02,
+        optim={"warmup_steps": 50_000},
+        log={"evaluate_every": 0, "checkpoint_every": 0},
+    )
+    result = pretrain(config, tmp_path)
     assert result.completed
+    assert "before the warm-up of 50,000 steps was" in capsys.readouterr().out
     assert 1 < result.step < 100_000
     assert lines(tmp_path, "train")[-1]["lr"] < 0.005  # the schedule followed the clock
 

@@ -212,6 +212,8 @@ def test_regression(tmp_path):
     for bad in ("many", "nan", ""):
         with pytest.raises(DataError, match=rf"b\.csv:2: column 'score': expected a number, got '{bad}'"):
             read_task("regression", train=write(tmp_path, "b.csv", f"text,score\na,{bad}\n"))
+    with pytest.raises(DataError, match=r"expected a number, got '4,5'; with a point: 4\.5"):
+        read_task("regression", train=write(tmp_path, "b.csv", "text;score\na;4,5\n"))
 
 
 FLAT = '{"text": "x", %s}\n{"text": "y", %s}\n{"text": "z", %s}\n'

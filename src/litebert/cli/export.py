@@ -87,6 +87,10 @@ def _print(model: str, report: ExportReport) -> None:
             console.print(line)
             for name, (torch, exported) in check.scores.items():
                 console.print(f"      {name}: {torch:.4f} in torch, {exported:.4f} in the file")
+    if any(file.name.endswith(".onnx") for file in report.files):
+        int8 = any(file.int8_arrays for file in report.files)
+        runtime = " --runtime onnx-int8   (without --runtime: fp32)" if int8 else ""
+        console.print(f"next: litebert serve {report.folder}{runtime}")
 
 
 def _weights(file: ExportedFile) -> str:

@@ -59,7 +59,8 @@ def read_rows(
 def _read_lines(lines: TextIO, name: str, fields: tuple[str, ...], whole: bool, required: int) -> Iterator[Row]:
     if name.endswith((".csv", ".tsv", ".parquet")):
         raise InputError(
-            f"{name}: a table; predict reads lines of text or JSON. For tables: litebert evaluate MODEL --data {name}"
+            f"{name}: a table; predict reads lines of text or JSON. For tables, with labels or without: "
+            f"litebert evaluate MODEL --data {name} --predictions FOLDER"
         )
     if whole:
         yield f"{name}: ", {fields[0]: lines.read()}

@@ -54,12 +54,25 @@ def describe_run(config: RunConfig) -> Iterator[str]:
     limited = config.max_minutes is not None and seconds > 60 * config.max_minutes
     estimate = f"about {short_time(seconds)} on {device.name} ({device.precision}), one process"
     yield f"time        {estimate}" + (", cut by max_minutes" if limited else "")
+    if config.max_minutes is not None and limited:
+        yield f"until then  {_cut_run(config, 60 * config.max_minutes / seconds)}"
+
+
+def _cut_run(config: RunConfig, share: float) -> str:
+    """What of a run is done when its time is over, and whether its rate will have risen by then."""
+    steps = round(share * config.steps)
+    text = f"about {steps:,} steps, {short_count(steps * config.batch_tokens)} tokens"
+    warmup = config.learning_rate().warmup_steps
+    if 2 * warmup < steps:
+        return text
+    return f"{text}; warm-up takes {warmup:,} steps: --set optim.warmup_steps={max(1, steps // 40)}, or more minutes"
 
 
 def _data_rows(config: RunConfig) -> list[tuple[str, str]]:
     if not config.data.stores:
         return [("data", "no stores named yet (data.stores)")]
     rows = []
+    cut = " in all steps" if config.max_minutes else ""
     for path in config.data.stores:
         try:
             store = TokenStore.open(path)
@@ -68,7 +81,7 @@ def _data_rows(config: RunConfig) -> list[tuple[str, str]]:
             continue
         epochs = config.steps * config.batch_tokens / max(store.num_tokens, 1)
         rows.append(
-            ("data", f"{path}: {len(store):,} documents, {store.num_tokens:,} tokens, {epochs:.1f} epochs of it")
+            ("data", f"{path}: {len(store):,} documents, {store.num_tokens:,} tokens, {epochs:.1f} epochs of it{cut}")
         )
     return rows
 

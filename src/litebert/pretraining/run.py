@@ -385,6 +385,12 @@ class Run:
         self.length = self.data.last_length
         scores = self.evaluate()
         self.save(must=True)
+        if self.step < (warmup := self.schedule.warmup_steps):
+            self.progress.note(
+                f"the time was over before the warm-up of {warmup:,} steps was: the rate never reached its peak. Give "
+                f"it more minutes, or lower optim.warmup_steps (--dry-run says how many steps to expect)",
+                "yellow",
+            )
         model_folder = self.folder / "model"
         if self.world.is_main:
             # Uncompiled, since every sample has a shape of its own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from litebert.errors import DataError
@@ -33,7 +34,9 @@ def number_cell(value: Any, where: str, column: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise DataError(f"{where}: column {column!r}: expected a number, got {value!r:.80}")
+        comma = isinstance(value, str) and re.fullmatch(r"\s*-?\d+,\d+\s*", value)
+        hint = f"; with a point: {value.strip().replace(',', '.')}" if comma else ""
+        raise DataError(f"{where}: column {column!r}: expected a number, got {value!r:.80}{hint}")
     return number
 
 
