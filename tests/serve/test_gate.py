@@ -70,6 +70,8 @@ def test_a_client_that_goes_away_harms_nobody(client):
 def test_what_a_foreign_page_could_send_is_415(client, kind):
     answer = client.post("/embed", content=b'{"text": "a"}', headers={"Content-Type": kind})
     assert (answer.status_code, answer.json()["error"]["code"]) == (415, "not_json")
+    answer = client.post("/embedd", content=b'{"text": "a"}', headers={"Content-Type": kind})
+    assert answer.status_code == 404  # the mistake that comes first
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/vnd.api+json", "APPLICATION/JSON"])

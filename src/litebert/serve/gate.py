@@ -115,7 +115,8 @@ class Gate:
         if body is None:
             return  # the client went away
         # A page on another site can post a form or plain text here without asking, but not JSON.
-        if scope["method"] == "POST" and body and not _is_json(headers.get(b"content-type", b"")):
+        known = scope["path"] in self._endpoints
+        if known and scope["method"] == "POST" and body and not _is_json(headers.get(b"content-type", b"")):
             raise Refusal(415, "not_json", "send JSON, with the header 'Content-Type: application/json'")
         messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 
