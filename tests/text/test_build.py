@@ -460,6 +460,22 @@ def test_each_bad_file_is_named(bad_corpus, tmp_path, name, message):
         TokenStore.open(tmp_path / "store")
 
 
+def test_a_build_that_ended_at_once_is_in_nobodys_way(bad_corpus, tmp_path):
+    out = tmp_path / "store"
+    with pytest.raises(DataError, match="no field 'text'"):
+        build_store([bad_corpus / "b.jsonl"], TOKENIZER, out, workers=1)
+    assert (
+        build_store([bad_corpus / "e.txt"], TOKENIZER, out, workers=1).documents == 1
+    )  # another file, with no --overwrite
+    other = tmp_path / "other"
+    with pytest.raises(DataError, match="no field 'text'"):
+        build_store([bad_corpus / "e.txt", bad_corpus / "b.jsonl"], TOKENIZER, other, workers=1)
+    with pytest.raises(
+        DataError, match=r"holds an unfinished build from other sources .*--overwrite"
+    ):  # a part is done
+        build_store([bad_corpus / "b.jsonl"], TOKENIZER, other, workers=1)
+
+
 def test_stopping_at_an_error_keeps_the_parts_before_it(bad_corpus, tmp_path, corpus):
     folder, _ = corpus
     sources = [folder / "0.txt", folder / "3.jsonl", bad_corpus / "d.parquet"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from litebert.text.encodings import encoding_advice, guess_encoding
@@ -32,6 +34,11 @@ JAPANESE = "今日はとても天気がいいので、学校まで歩いて行�
 def test_an_encoding_is_told_by_its_letters(text, encoding, guess):
     assert guess_encoding(text.encode(encoding)) == guess
     assert guess_encoding((text + "\n").encode(encoding) * 1000) == guess  # the sample ends inside of a character
+
+
+def test_a_picture_is_no_text():
+    for seed in range(20):
+        assert guess_encoding(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + random.Random(seed).randbytes(1000)) is None
 
 
 def test_a_name_is_one_that_python_and_iconv_know():

@@ -260,7 +260,7 @@ def _results(
     from litebert.predict.predictor import Predictor
 
     predictor = Predictor(model, runtime=runtime, device=device, threads=threads)
-    _warn_of_unknown(predictor.tokenizer, group, model)
+    warned = False
     while group:
         jobs = []
         for where, fields in group:
@@ -268,6 +268,9 @@ def _results(
                 jobs.append(predictor.job(ability, **fields, **options))
             except InputError as error:
                 raise InputError(f"{where}{error}") from None
+        if not warned:
+            _warn_of_unknown(predictor.tokenizer, group, model)
+            warned = True
         for (_, fields), result in zip(group, predictor.run(jobs), strict=True):
             if isinstance(result, Exception):
                 raise result

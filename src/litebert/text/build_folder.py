@@ -48,7 +48,7 @@ def begin_build(out: Path, plan: dict[str, Any], overwrite: bool) -> None:
             for leftover in out.glob(".*.tmp"):
                 leftover.unlink()
             return
-        if not overwrite:
+        if not overwrite and any(out.glob("part-*")):  # one that a bad file ended at once has nothing to lose
             raise DataError(f"{out}: holds an unfinished build from {difference}; finish that, or --overwrite it")
     strangers = [entry.name for entry in out.iterdir() if not _is_ours(entry.name)]
     if strangers:

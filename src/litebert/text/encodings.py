@@ -27,8 +27,10 @@ def guess_encoding(data: bytes) -> str | None:
     data = data[:SAMPLE]
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if b"\0" in data:  # spaces and digits of UTF-16 hold one
-        return "utf-16le" if data[1::2].count(0) > data[::2].count(0) else "utf-16be"
+    if b"\0" in data:  # spaces and digits of UTF-16 hold one, and pictures any number
+        name = "utf-16le" if data[1::2].count(0) > data[::2].count(0) else "utf-16be"
+        text = data[: len(data) // 2 * 2].decode(name, "replace")
+        return name if all(character.isprintable() or character.isspace() for character in text[:-1]) else None
     as_utf8 = data.decode("utf-8", "replace")
     if 2 * as_utf8.count("\ufffd") < sum(not character.isascii() for character in as_utf8):
         return None  # UTF-8 with some damage
