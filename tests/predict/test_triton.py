@@ -1,4 +1,5 @@
-"""Triton's kernels in inference, in Triton's interpreter: the numbers of the plain encoder in float64."""
+"""Inference by Triton's kernels: the numbers of the plain encoder in float64, in Triton's interpreter; and all of them
+compile for a GPU, which needs none."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_by_script():
+@pytest.mark.parametrize("script", ["check_triton.py", "compile_small.py"])
+def test_by_script(script):
     folders = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "text")]
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "check_triton.py")],
+        [sys.executable, str(Path(__file__).parent / script)],
         capture_output=True,
         text=True,
         timeout=600,

@@ -43,7 +43,9 @@ def main() -> None:
         blocks = triton_ops.ATTEND[width]
         for keep in (True, False):
             sizes = dict(D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
-            compile_kernel(attention_kernels.forward_kernel, blocks.warps, blocks.stages, KEEP=keep, **sizes)
+            compile_kernel(
+                attention_kernels.forward_kernel, blocks.warps, blocks.stages, KEEP=keep, PDL=not keep, **sizes
+            )
         for kernel, table in (
             (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY),
             (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY),

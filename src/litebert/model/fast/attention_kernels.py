@@ -53,10 +53,14 @@ def forward_kernel(
     lse_stride,
     scale_log2,
     KEEP: tl.constexpr,  # whether a backward pass follows
+    PDL: tl.constexpr,  # whether it was launched while the kernel before still ran
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     block, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     q_first = tl.load(q_starts + sequence)
     q_length = tl.load(q_starts + sequence + 1) - q_first

@@ -97,16 +97,21 @@ def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """q [Q, A, D] over k and v [K, A, D] -> context [Q, A, D], and log2 of the softmax's sums [A, Q]."""
     lse = torch.empty(q.shape[1], len(q), dtype=torch.float32, device=q.device)
-    return _attend(q, k, v, packing, lse, _fitted(ATTEND, q.shape[2], packing)), lse
+    return _attend(q, k, v, packing, lse, ATTEND[_table_width(q)], {"PDL": False}), lse
 
 
-def attend_only(q: Tensor, k: Tensor, v: Tensor, packing: Packing, blocks: Blocks | None = None) -> Tensor:
+def attend_only(
+    q: Tensor, k: Tensor, v: Tensor, packing: Packing, blocks: Blocks | None = None, **launch: bool
+) -> Tensor:
     """`attend` where no backward pass follows: the context alone."""
-    return _attend(q, k, v, packing, None, blocks or _fitted(ATTEND, q.shape[2], packing))
+    return _attend(q, k, v, packing, None, blocks or ATTEND[_table_width(q)], {"PDL": False} | launch)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, lse: Tensor | None, blocks: Blocks) -> Tensor:
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, packing: Packing, lse: Tensor | None, blocks: Blocks, launch: dict[str, bool]
+) -> Tensor:
     _, heads, width = q.shape
+    blocks = _fitted(blocks, packing)
     # Zeros where some rows may belong to no sequence (unused places among the predicted positions).
     context = torch.empty if packing.whole else torch.zeros
     out = context(q.shape, dtype=q.dtype, device=q.device)
@@ -130,6 +135,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, lse: Tensor | Non
         BLOCK_K=blocks.columns,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
+        **launch,
     )
     return out
 
@@ -178,7 +184,8 @@ def attend_backward(
         )
         return
 
-    by_query, by_key = (_fitted(table, width, packing) for table in (ATTEND_BACKWARD_QUERY, ATTEND_BACKWARD_KEY))
+    tables = (ATTEND_BACKWARD_QUERY, ATTEND_BACKWARD_KEY)
+    by_query, by_key = (_fitted(table[_table_width(q)], packing) for table in tables)
     q_blocks, k_blocks = _cdiv(packing.max_q, by_query.rows), _cdiv(packing.max_k, by_key.columns)
     partial = sums.of_programs(sequences * max(q_blocks, k_blocks))
     delta = torch.empty_like(lse)
@@ -365,9 +372,13 @@ def quantize(x: Tensor, scale: Tensor, dtype: torch.dtype, turned: bool) -> Tens
     return out
 
 
-def _fitted(table: dict[int, Blocks], width: int, packing: Packing) -> Blocks:
-    """A table's blocks for heads of a width, no larger than the longest sequence needs."""
-    blocks = table[64 if width <= 64 else 128]
+def _table_width(q: Tensor) -> int:
+    """Under which width the tables have heads like these."""
+    return 64 if q.shape[-1] <= 64 else 128
+
+
+def _fitted(blocks: Blocks, packing: Packing) -> Blocks:
+    """Blocks no larger than the longest sequence needs."""
     rows = min(blocks.rows, max(16, _power_of_two(packing.max_q)))
     columns = min(blocks.columns, max(16, _power_of_two(packing.max_k)))
     small = rows * columns <= 64 * 64
