@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
-from small_models import packed, small_model
+from small_models import packed, small_config, small_model
 
 from litebert.predict.fused import Encoded, FusedEncoder
-from litebert.predict.graphs import Graph, GraphedEncoder, shape_of
-from litebert.predict.table import Table, lay_out
+from litebert.predict.graphs import Graph, GraphedEncoder, sample_table, shape_of
+from litebert.predict.table import lay_out
 
 
 def test_graphs_come_in_steps():
@@ -23,32 +24,37 @@ def test_graphs_come_in_steps():
 
 
 class Replayed(GraphedEncoder):
-    """A recording that computes on a CPU, and leaves nonsense where no token was."""
+    """Recordings that compute on a CPU, and leave nonsense where no token was."""
 
-    recorded = 0
+    def __init__(self, encoder, small=None, took=(1.0,)):
+        super().__init__(encoder, small=small)
+        self.captured, self.took = [], list(took)
 
-    def _record(self, shape):
-        self.recorded += 1
-        tokens, sequences, length = shape
-        table = Table.empty(*shape, torch.device("cpu"))
-        output = Encoded(
-            torch.zeros(tokens, self.config.hidden_size), *torch.zeros(2, sequences, self.config.hidden_size)
-        )
+    def _capture(self, run, table):
+        sample = run()
+        output = Encoded(*(torch.zeros_like(place) for place in sample))
 
         class Recording:
             def replay(recording):
-                used = int(table.starts[-1])
                 assert (table.starts.diff() >= 0).all()
-                assert int(table.starts.diff().max()) <= length
+                assert int(table.starts.diff().max()) <= table.longest
+                found, real = run(), table.starts.diff() > 0
                 for place in output:
                     place.fill_(torch.nan)
-                inputs = (table.ids[:used], table.segments[:used], table.positions[:used], table.starts, length)
-                found = FusedEncoder.encode(self, *inputs)
-                output.hidden[:used] = found.hidden
-                real = table.starts.diff() > 0
+                output.hidden[: table.starts[-1]] = found.hidden[: table.starts[-1]]
                 output.first[real], output.pooled[real] = found.first[real], found.pooled[real]
 
-        return Graph(Recording(), table, output)
+        self.captured.append(Graph(Recording(), table, output))
+        return self.captured[-1]
+
+    def _clock(self, graph):
+        return self.took.pop(0)
+
+    def states(self, ids, segments, positions, starts, max_length, rows=None):
+        """As on a GPU, tokens of no sequence are computed too; attention on a CPU takes none of them."""
+        used = int(starts[-1])
+        hidden = super().states(ids[:used], segments[:used], positions[:used], starts, max_length, rows)
+        return hidden if rows is not None else torch.nn.functional.pad(hidden, (0, 0, 0, len(ids) - used))
 
 
 @torch.inference_mode()
@@ -64,7 +70,7 @@ def test_batches_of_any_shape_through_recorded_ones():
         torch.testing.assert_close(graphed.first, output.hidden[batch["starts"][:-1]])
         few = graphed(**batch, positions=torch.tensor([2]), only_asked=True)
         torch.testing.assert_close(few.hidden, fused(**batch).hidden[[2]], rtol=1e-4, atol=1e-5)
-    assert graphed.recorded == 3  # [9, 5, 9] and [7, 12] share a shape
+    assert len(graphed.captured) == 3  # [9, 5, 9] and [7, 12] share a shape
 
 
 @torch.inference_mode()
@@ -84,4 +90,61 @@ def test_a_table_is_laid_into_the_recording_itself():
         expected = fused(**lay_out(ids, segments, (total, count)).inputs())
         torch.testing.assert_close(found.hidden, expected.hidden, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(found.pooled, expected.pooled, rtol=1e-4, atol=1e-5)
-    assert graphed.recorded == 1
+    assert len(graphed.captured) == 1
+
+
+def test_what_is_recorded_with_is_a_batch_of_that_shape():
+    config = small_config()  # 48 positions
+    for shape in ((16, 1, 64), (128, 1, 128), (128, 4, 64), (1024, 64, 512), (80, 16, 64)):
+        table = sample_table(shape, config)
+        lengths = table.starts.diff()
+        assert table.room == shape[:2]
+        assert table.longest == shape[2]
+        assert int(lengths.sum()) == min(shape[0], shape[1] * 48)
+        assert int(lengths.max()) <= min(shape[2], 48)
+        assert int(table.positions.max()) < 48
+        assert int(table.ids.max()) < config.vocab_size
+
+
+def other_way(encoder, change=0.0):
+    """Stands for the kernels for few tokens: the same numbers, or others."""
+    fused = FusedEncoder(encoder)
+
+    def run(table):
+        used = int(table.starts[-1])
+        places = (table.ids[:used], table.segments[:used], table.positions[:used], table.starts, table.longest)
+        hidden, first, pooled = fused.encode(*places)
+        hidden = torch.nn.functional.pad(hidden, (0, 0, 0, len(table.ids) - used))
+        return Encoded(hidden + change * torch.randn(hidden.shape), first, pooled)
+
+    return run
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(("took", "chosen"), [((2.0, 1.0), 1), ((1.0, 2.0), 0)])
+def test_the_faster_of_two_ways_is_kept(took, chosen):
+    encoder = small_model("encoder").encoder
+    graphed = Replayed(encoder, other_way(small_model("encoder").encoder), took)
+    batch = packed([9, 5, 9], torch.Generator().manual_seed(0))
+    expected = encoder(**batch)
+    torch.testing.assert_close(graphed(**batch).hidden, expected.hidden, rtol=1e-4, atol=1e-5)
+    assert list(graphed._graphs.values()) == [graphed.captured[chosen]]
+    large = packed([48] * 22, torch.Generator().manual_seed(0))  # too many tokens for the other way
+    torch.testing.assert_close(graphed(**large).pooled, encoder(**large).pooled, rtol=1e-4, atol=1e-5)
+    assert len(graphed.captured) == 3
+
+
+@torch.inference_mode()
+def test_a_way_that_gives_other_numbers_or_fails_is_told_and_left():
+    def fails(table):
+        raise ValueError("no such instruction")
+
+    batch = packed([9, 5, 9], torch.Generator().manual_seed(0))
+    encoder = small_model("encoder").encoder
+    for small, told in ((other_way(encoder, change=1.0), "[0-9] off"), (fails, "no such instruction")):
+        graphed = Replayed(small_model("encoder").encoder, small, (2.0, 1.0))
+        with pytest.warns(UserWarning, match=told):
+            found = graphed(**batch)
+        torch.testing.assert_close(found.hidden, encoder(**batch).hidden, rtol=1e-4, atol=1e-5)
+        graphed(**packed([20], torch.Generator().manual_seed(0)))  # not tried again
+        assert len(graphed._graphs) == 2

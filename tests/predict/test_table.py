@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from litebert.predict.table import Table, lay_out
+from litebert.predict.table import lay_out
 
 IDS = [np.array([2, 7, 3]), np.array([2, 3])]
 SEGMENTS = [np.array([0, 0, 1], np.int8), np.array([0, 1], np.int8)]
@@ -29,9 +29,3 @@ def test_what_stands_where():
             "starts": [0, 3, 5],
         }
         assert all(tensor.data_ptr() >= table.whole.data_ptr() for tensor in inputs.values())  # views, no copies
-
-
-def test_a_table_to_record_with_holds_one_sequence():
-    table = Table.empty(16, 4, 64, torch.device("cpu"))
-    assert table.starts.tolist() == [0, 16, 16, 16, 16]
-    assert Table.empty(80, 1, 64, torch.device("cpu")).starts.tolist() == [0, 64]

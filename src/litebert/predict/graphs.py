@@ -9,16 +9,20 @@ others, since only attention sees more than one token.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.predict.fused import Encoded, FusedEncoder
-from litebert.predict.table import Table
+from litebert.predict.table import Table, lay_out
 
 # Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
 # runtime makes by itself. In larger ones the GPU is busy for longer than it takes to launch everything.
@@ -33,6 +37,8 @@ TOKENS = (
 )
 SEQUENCES = (1, 4, 16, 64, 256, 1024)
 LENGTHS = (64, 128, 256, 512)
+SMALL_TOKENS = 1024  # up to here, the kernels for few tokens are tried beside the large products
+SAME = 0.2  # the most that one may be off the other; rounding is a tenth of it, a mistake several times it
 
 Shape = tuple[int, int, int]  # tokens, sequences, longest sequence
 
@@ -72,8 +78,10 @@ class Graph:
 class GraphedEncoder(FusedEncoder):
     """A FusedEncoder on a GPU that replays recorded passes where a batch fits one, and runs plainly where not."""
 
-    def __init__(self, encoder: Encoder, triton: bool = False):
+    def __init__(self, encoder: Encoder, triton: bool = False, small: Callable[[Table], Encoded] | None = None):
+        """`small`: another way through the encoder, for few tokens (small.py)."""
         super().__init__(encoder, triton)
+        self._small = small
         self._graphs: dict[Shape, Graph | None] = {}
         self._memory: Any = None  # one memory for all graphs, since one runs at a time
         self._records = True
@@ -108,29 +116,81 @@ class GraphedEncoder(FusedEncoder):
         return self._graphs.get(shape)
 
     def _record(self, shape: Shape) -> Graph | None:
+        """A graph of the pass for a shape; with few tokens, of the faster of two."""
         device = self.embeddings.word.weight.device
-        table = Table.empty(*shape, device)
+        table = sample_table(shape, self.config).to(device)
+        plain = super().encode
         arguments = (table.ids, table.segments, table.positions, table.starts, table.longest)
+        try:
+            graph = self._capture(lambda: plain(*arguments), table)
+        except RuntimeError as error:
+            self._records = False  # what failed once fails again
+            warnings.warn(f"no CUDA graphs, so slower: {error.__context__ or error}", stacklevel=2)
+            return None
+        small = self._small
+        if small is None or shape[0] > SMALL_TOKENS:
+            return graph
+        try:
+            other = self._capture(lambda: small(table), table)
+        except Exception as error:  # whatever Triton says of a GPU that we have not seen
+            self._small = None
+            warnings.warn(f"small batches take the way of large ones: {error.__context__ or error}", stacklevel=2)
+            return graph
+        took, other_took = self._clock(graph), self._clock(other)
+        off = difference(other.replay(*table.used).hidden.clone(), graph.replay(*table.used).hidden)
+        if not off < SAME:
+            self._small = None
+            warnings.warn(f"small batches take the way of large ones: theirs is {off:.2f} off", stacklevel=2)
+            return graph
+        return other if other_took < took else graph
+
+    def _capture(self, run: Callable[[], Encoded], table: Table) -> Graph:
+        device = table.whole.device
         stream = torch.cuda.current_stream(device)
         try:
             # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for.
             side = torch.cuda.Stream(device)
-            side.wait_stream(torch.cuda.current_stream(device))
+            side.wait_stream(stream)
             with torch.cuda.stream(side):
                 for _ in range(3):
-                    super().encode(*arguments)
-            torch.cuda.current_stream(device).wait_stream(side)
+                    run()
+            stream.wait_stream(side)
             self._memory = self._memory or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             # Another thread may use the GPU meanwhile, for another model.
             with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
-                output = super().encode(*arguments)
-        except RuntimeError as error:
-            self._records = False  # what failed once fails again
+                output = run()
+        finally:
             torch.cuda.set_stream(stream)  # a recording that fails leaves its own
-            warnings.warn(f"no CUDA graphs, so slower: {error.__context__ or error}", stacklevel=2)
-            return None
         return Graph(graph, table, output)
+
+    def _clock(self, graph: Graph, replays: int = 20) -> float:
+        """Milliseconds of a replay."""
+        began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        for number in range(replays + 3):
+            if number == 3:
+                began.record()
+            graph.graph.replay()
+        ended.record()
+        ended.synchronize()
+        return began.elapsed_time(ended) / replays
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """How far states are from others, as a share of these."""
+    return float((found.float() - expected.float()).norm() / expected.float().norm())
+
+
+def sample_table(shape: Shape, config: ModelConfig) -> Table:
+    """A random batch to record and measure with: sequences as long as they may be."""
+    tokens, sequences, length = shape
+    longest = min(tokens, length, config.max_position_embeddings)
+    total = min(tokens, sequences * longest)
+    rng = np.random.default_rng(0)
+    cuts = range(longest, total, longest)
+    ids = np.split(rng.integers(0, config.vocab_size, total), cuts)
+    segments = np.split(rng.integers(0, config.type_vocab_size, total), cuts)
+    return dataclasses.replace(lay_out(ids, segments, (tokens, sequences)), longest=length)
 
 
 def round_up(value: int, steps: tuple[int, ...]) -> int | None:

@@ -11,7 +11,7 @@ Raw outputs by name, numpy float32 (indices int64), each for one sequence of `le
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,9 +25,9 @@ from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Model, named_outputs
 from litebert.predict.batching import plan_packed
-from litebert.predict.fused import FusedEncoder
+from litebert.predict.fused import Encoded, FusedEncoder
 from litebert.predict.graphs import GraphedEncoder
-from litebert.predict.table import lay_out
+from litebert.predict.table import Table, lay_out
 from litebert.train.device import Device, fetch
 
 Outputs = dict[str, NDArray[Any]]
@@ -102,9 +102,11 @@ class TorchRuntime:
         self.max_tokens = max_tokens
         # Parameters themselves in half precision: autocast would convert them anew in every pass.
         dtype = torch.bfloat16 if device.precision == "bf16" else torch.float32
-        self.model = model.eval().requires_grad_(False).to(device.device, dtype)
         with torch.inference_mode():
-            self.encoder = _fuse(self.model.encoder, device)
+            model = model.eval().requires_grad_(False).to(device.device)
+            small = _small(model.encoder, device)
+            self.model = model.to(dtype)
+            self.encoder = _fuse(self.model.encoder, device, small)
         self.model.encoder = self.encoder  # type: ignore[assignment]
         # Outputs that need the states of few tokens: [CLS], and those to predict.
         self._few_rows = {"masked_lm", "sentence", "pooled", "first"}
@@ -180,9 +182,20 @@ class TorchRuntime:
         return torch.from_numpy(array).to(self.device.device, non_blocking=True)
 
 
-def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
+def _fuse(encoder: Encoder, device: Device, small: Callable[[Table], Encoded] | None) -> FusedEncoder:
     triton = device.is_cuda and device.compile  # which says that there are Triton and the C compiler that it needs
-    return (GraphedEncoder if device.is_cuda and device.precision == "bf16" else FusedEncoder)(encoder, triton)
+    if device.is_cuda and device.precision == "bf16":
+        return GraphedEncoder(encoder, triton, small)
+    return FusedEncoder(encoder, triton)
+
+
+def _small(encoder: Encoder, device: Device) -> Callable[[Table], Encoded] | None:
+    """The way for few tokens, where there is one; from float32 parameters."""
+    if not (device.is_cuda and device.precision == "bf16" and device.compile):
+        return None
+    from litebert.predict.small import SmallEncoder  # Triton has wheels for Linux only
+
+    return SmallEncoder(encoder, torch.bfloat16) if SmallEncoder.fits(encoder.config) else None
 
 
 def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:

@@ -26,19 +26,6 @@ class Table:
     used: tuple[int, int]  # tokens and sequences of the batch
     longest: int  # no sequence is longer
 
-    @classmethod
-    def empty(cls, tokens: int, sequences: int, longest: int, device: torch.device) -> Table:
-        """A table whose batch is one sequence of zeros, as long as fits."""
-        size = min(tokens, longest)
-        table = cls(
-            torch.zeros(3 * tokens + sequences + 1, dtype=torch.int32, device=device),
-            (tokens, sequences),
-            (size, 1),
-            longest,
-        )
-        table.starts[1:] = size
-        return table
-
     @property
     def ids(self) -> Tensor:
         """[T]."""
