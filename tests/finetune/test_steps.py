@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from eager_graphs import failing, stand_in
 from toy_tasks import make_files, tiny_config
 
 from litebert.finetune import run as run_module
 from litebert.finetune.run import Run, finetune
-from litebert.finetune.steps import GraphStep, PlainStep, Recording
+from litebert.finetune.steps import GraphStep
 from litebert.model.hub import load_model
 
 OPTIONS = dict(classifier_dropout=0.0, optim={"lr": 0.001})
-
-
-class EagerGraph:
-    """What a recorded graph does, done anew: reads the held inputs, adds to the gradients, writes the totals."""
-
-    def __init__(self, work):
-        self.work = work
-
-    def replay(self):
-        self.work()
-
-
-class EagerGraphStep(GraphStep):
-    """A GraphStep whose graphs are functions; everything around them is the real thing."""
-
-    def __init__(self, *arguments):
-        PlainStep.__init__(self, *arguments)
-        self._recordings, self._records = {}, True
-
-    def _record(self, batch):
-        inputs, targets = ({k: torch.from_numpy(v.copy()) for k, v in a.items()} for a in (batch.inputs, batch.targets))
-        scale, totals = torch.ones(()), torch.zeros(2)
-        for _ in range(2):
-            self.run(inputs, targets, batch, scale)  # the warm-up leaves gradients behind
-        graph = EagerGraph(lambda: totals.copy_(self.run(inputs, targets, batch, scale)))
-        return Recording(graph, inputs, targets, scale, totals)
 
 
 @pytest.fixture(scope="module")
@@ -63,33 +38,32 @@ def test_planned_shapes_and_replayed_graphs_learn_the_same(
 
     def planned(self):
         self.batches.plan(self.num_steps)
-        steps.append(EagerGraphStep(self.model, self.task.kind, self.device))
+        steps.append(GraphStep(self.model, self.task.kind, self.device))
         return steps[0]
 
+    graphs = stand_in(monkeypatch)
     monkeypatch.setattr(Run, "_make_step", planned)
     monkeypatch.setattr(run_module, "layout_for", lambda *_: layout)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     config = tiny_config(toy_model, files, **OPTIONS, micro_batch_tokens=micro_batch_tokens)
     finetune(config, tmp_path, quiet=True)
     assert_near(tmp_path, expected)
-    assert 1 <= len(steps[0]._recordings) <= 4
+    assert 1 <= len(graphs) <= 4
+    assert all(graph.replays for graph in graphs)
     assert steps[0].problem is None
 
 
 def test_a_graph_that_cannot_be_recorded_is_told_and_done_without(toy_model, reference, tmp_path, monkeypatch):
     files, expected = reference
 
-    class Unrecordable(EagerGraphStep):
-        def _record(self, batch):
-            super()._record(batch)
-            raise RuntimeError("operation not permitted when stream is capturing\nand more")
-
     def make(self):
         self.batches.plan(self.num_steps)
-        return Unrecordable(self.model, self.task.kind, self.device)
+        return GraphStep(self.model, self.task.kind, self.device)
 
+    attempts = failing(monkeypatch, RuntimeError("operation not permitted when stream is capturing\nand more"))
     monkeypatch.setattr(Run, "_make_step", make)
     finetune(tiny_config(toy_model, files, **OPTIONS), tmp_path, quiet=True)
     assert_near(tmp_path, expected)
+    assert len(attempts) == 1
     log = (tmp_path / "metrics.jsonl").read_text()
     assert log.count("steps cannot be recorded here, so they are slower: operation not permitted") == 1

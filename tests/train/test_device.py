@@ -57,7 +57,7 @@ def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):
     monkeypatch.setattr(device_module.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(device_module.shutil, "which", lambda name: f"/bin/{name}")
     device = open_device(DeviceConfig(), local_rank=1, num_local=2)
-    assert device == Device(torch.device("cuda", 1), "bf16", True, "NVIDIA Pretend", fast_layers=True)
+    assert device == Device(torch.device("cuda", 1), "bf16", True, "NVIDIA Pretend", fast_layers=True, graphs="auto")
     assert not open_device(DeviceConfig(fast_layers="off")).fast_layers
     assert not open_device(DeviceConfig(precision="fp32")).fast_layers
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
@@ -68,6 +68,18 @@ def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):
     assert open_device(DeviceConfig(device="cuda:1")).device.index == 1
     assert open_device(DeviceConfig(precision="fp32", compile="off")).precision == "fp32"
     assert not open_device(DeviceConfig(compile="off")).compile
+
+
+def test_graphs_are_for_gpus_and_not_by_the_clock_where_results_must_repeat(gpus, monkeypatch):
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda mode: None)
+    gpus(0)
+    assert open_device(DeviceConfig()).graphs == "off"
+    gpus(1)
+    for choice in ("auto", "on", "off"):
+        assert open_device(DeviceConfig(graphs=choice)).graphs == choice
+    for more in ({"deterministic": True}, {"recompute": True}):
+        assert open_device(DeviceConfig(**more)).graphs == "off"
+        assert open_device(DeviceConfig(graphs="on", **more)).graphs == "on"
 
 
 def test_an_old_gpu_runs_in_fp32(gpus):
@@ -103,6 +115,8 @@ def test_compiling_without_a_compiler(gpus, monkeypatch):
         ({"device": "cpu", "precision": "bf16"}, 0, 1, "bf16 is for GPUs .* use fp32"),
         ({"precision": "fp16"}, 0, 1, "not one of: auto, fp32, bf16"),
         ({"threads": -1}, 0, 1, "threads: must not be negative"),
+        ({"graphs": "on"}, 0, 1, "graphs: only a GPU has CUDA graphs; use auto"),
+        ({"graphs": "yes"}, 0, 1, "not one of: auto, on, off"),
     ],
 )
 def test_mistakes_are_named(gpus, config, count, local, message):

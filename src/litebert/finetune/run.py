@@ -349,7 +349,7 @@ class Run:
         return compiled
 
     def _make_step(self) -> PlainStep:
-        if not self.device.is_cuda:
+        if not self.device.is_cuda or self.config.device.graphs == "off":
             return PlainStep(self.model, self.task.kind, self.device)
         self.batches.plan(self.num_steps)
         return GraphStep(self.model, self.task.kind, self.device)

@@ -34,9 +34,10 @@ from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.evaluate import Scores, evaluate_batches
 from litebert.pretraining.feed import Feed
 from litebert.pretraining.meter import Meter, StepTotals
-from litebert.pretraining.objective import run_model, scorer
+from litebert.pretraining.objective import scorer
 from litebert.pretraining.samples import fill_samples
 from litebert.pretraining.setup import make_model, make_optimizer
+from litebert.pretraining.steps import GraphStep, PlainStep
 from litebert.train import checkpoint
 from litebert.train.device import Device, measure_peak, open_device, speed_up
 from litebert.train.distributed import (
@@ -83,6 +84,8 @@ def pretrain(
     """
     world = world_from_environment()
     device = open_device(config.device, world.local_rank, world.local_size)
+    if device.graphs == "on" and world.size > 1:
+        raise ConfigError(f"device.graphs: on is for one process, and these are {world.size}; use auto")
     # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
     tokenizer = load_tokenizer(config)
     config = settle(config, tokenizer)
@@ -142,7 +145,7 @@ class Run:
         self._saved_at = time.monotonic()
 
         speed_up(self.model, device)
-        self.score = scorer(device)
+        self.take_step = self._make_step()
         self.peak = measure_peak(device) if world.is_main else 0.0
         self.log: MetricsLog | None = None
         if world.is_main:
@@ -184,7 +187,7 @@ class Run:
                     continue
                 else:
                     self._event(f"{verdict.reason}: step skipped")
-                self.optimizer.zero_grad(set_to_none=True)
+                self.take_step.clear()
                 self.step += 1
                 self.tokens += totals.tokens
                 if self._every(config.log.report_every):
@@ -219,13 +222,12 @@ class Run:
             dtype=torch.float64,
         )
         counts = sum_totals(counts, self.world)
-        mlm_count, sentence_count = counts[:2].clamp(min=1).float().unbind()
+        divisors = counts[:2].clamp(min=1).float()
         sums = torch.zeros(6, device=device)
         for inputs in batches.inputs:
-            with self.device.autocast():
-                totals = self.score(run_model(self.model, inputs), inputs)
-            (totals.mlm_loss / mlm_count + totals.sentence_loss / sentence_count).backward()
-            sums += totals.stacked()
+            sums += self.take_step(inputs, divisors)
+        while self.take_step.news:
+            self._event(self.take_step.news.pop(0))
         sums = sum_gradients(self.parameters, sums, self.world)
         norm = clip_gradients(self.parameters, self.config.optim.clip or math.inf)
         if self.step + 1 < self.config.steps:
@@ -245,6 +247,7 @@ class Run:
         if depth != self.depth:
             self.depth = depth
             self.model.encoder.set_depth(depth)
+        self.take_step.renew()
         self.guard.forget()  # the loss may jump here
         self._event(f"depth {depth}, length {length}")
 
@@ -355,7 +358,6 @@ class Run:
             self.guard.rewind(saved.state["guard"])
 
     def _roll_back(self) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
         wait_for_all(self.world)
         try:
             saved = checkpoint.load(self.folder)
@@ -373,6 +375,7 @@ class Run:
         self._clock_began = time.monotonic() - self.seconds
         self.feed.close()
         self.model.encoder.set_depth(self.depth)
+        self.take_step.renew()
         self.feed = self._open_feed()
 
     def log_events_after(self, step: int) -> list[str]:
@@ -423,6 +426,12 @@ class Run:
             prefetch=max(4, 2 * self.micro_batches),
         )
         return Feed(stream, self.micro_batches, self.device.device, self.length)
+
+    def _make_step(self) -> PlainStep:
+        score = scorer(self.device)
+        if self.device.graphs == "off" or self.world.size > 1:
+            return PlainStep(self.model, self.device, score)
+        return GraphStep(self.model, self.device, score, choose=self.device.graphs == "auto")
 
     def _event(self, message: str) -> None:
         self.progress.note(f"step {self.step:,}  {message}", "yellow")

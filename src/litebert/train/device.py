@@ -43,6 +43,7 @@ class Device:
     fast_layers: bool = False
     recompute: bool = False
     fp8: bool = False
+    graphs: Literal["auto", "on", "off"] = "off"  # auto: where a trial finds them faster
 
     @property
     def is_cuda(self) -> bool:
@@ -83,7 +84,8 @@ def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -
             f"device.fp8: {name} cannot do it here; it needs a GPU with 8-bit products (Ada, Hopper or newer), "
             "bf16 and the fast layers"
         )
-    return Device(device, precision, compiled, name, notes, fast, config.recompute, config.fp8)
+    graphs = _graphs(config, device)
+    return Device(device, precision, compiled, name, notes, fast, config.recompute, config.fp8, graphs)
 
 
 def _pick(wanted: str, local_rank: int, num_local: int) -> torch.device:
@@ -132,6 +134,17 @@ def _compilation(wanted: str, device: torch.device) -> tuple[bool, tuple[str, ..
     if wanted == "on":
         raise ConfigError(f"compile: torch.compile needs {lacks}, which is not installed; use compile: off")
     return False, (f"not compiled, so slower: torch.compile needs {lacks}",)
+
+
+def _graphs(config: DeviceConfig, device: torch.device) -> Literal["auto", "on", "off"]:
+    if device.type == "cpu":
+        if config.graphs == "on":
+            raise ConfigError("graphs: only a GPU has CUDA graphs; use auto")
+        return "off"
+    # A trial goes by the clock, so what is to be bit-equal must do without; and a graph holds its memory all the time.
+    if config.graphs == "auto" and (config.deterministic or config.recompute):
+        return "off"
+    return config.graphs
 
 
 def name_cpu(threads: int) -> str:

@@ -18,6 +18,7 @@ class DeviceConfig:
     threads: int = 0  # 0: OMP_NUM_THREADS, or as many as the process may use
     fast_layers: Literal["on", "off"] = "on"  # the layers of model/fast, on a GPU in bf16 and where nothing is dropped
     fp8: bool = False  # 8-bit matrix products in the fast layers: meant for hidden sizes of 2,048 and more
+    graphs: Literal["auto", "on", "off"] = "auto"  # steps recorded once and replayed, on a GPU; auto: where that pays
     recompute: bool = False  # keep only each layer's input, and run it forward once more to go back: for small cards
     deterministic: bool = False  # bit-equal results on a GPU, at a price; a CPU always gives them
 
