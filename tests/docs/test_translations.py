@@ -122,7 +122,7 @@ def test_editions_link_to_each_other():
         (command_difference, "litebert.Predictor()", "litebert.Predictor('x')", "litebert.Predictor('x')"),
         (command_difference, "make test", "make tests", "make tests"),
         (link_difference, "](docs/server.md)", "](docs/serving.md)", "['docs/server.md']"),
-        (table_difference, "44.0 %", "44.1 %", "['44.1'] where README.md has ['44.0']"),
+        (table_difference, "46.7 %", "46.8 %", "['46.8'] where README.md has ['46.7']"),
         (number_difference, "6.6", "six", "['6.6']"),
     ],
 )
