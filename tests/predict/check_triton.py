@@ -138,10 +138,16 @@ def check_tiles():
     ):
         tile = small_ops.choose_tile(rows, columns, depth)
         assert columns % tile.columns == 0
+        assert tile.rows == 16 or tile.rows < 2 * rows
         assert depth % (tile.depth * tile.split) == 0
     programs = [-(-128 // tile.rows) * (768 // tile.columns) for tile in small_ops.TILES]
     chosen = small_ops.TILES.index(small_ops.choose_tile(128, 768, 3072))
     assert programs[chosen] >= small_ops.ENOUGH > max(programs[:chosen])
+    small_ops.TUNED = {(768, 3072): {32: Tile(16, 32, 64, 4, 3), 128: Tile(64, 64, 64, 4, 4, 4)}}
+    assert [small_ops.choose_tile(rows, 768, 3072).rows for rows in (16, 32, 48, 128)] == [16, 16, 64, 64]
+    assert small_ops.choose_tile(128, 768, 768).split == 1
+    assert small_ops.choose_tile(160, 768, 3072).split == 1
+    small_ops.TUNED = {}
 
 
 def check_rows_of_large_mean():
@@ -158,7 +164,10 @@ def check_rows_of_large_mean():
 if __name__ == "__main__":
     torch.set_num_threads(1)
     check_tiles()
-    small_ops.TILES = (Tile(32, 64, 64, 4, 2),)  # the interpreter takes its time for every program
+    small_ops.TILES = (
+        Tile(32, 64, 64, 4, 2),
+        Tile(16, 64, 64, 4, 2),
+    )  # the interpreter takes its time for every program
     with torch.inference_mode():
         for kind in FUSED:
             check_fused(kind)

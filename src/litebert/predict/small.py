@@ -66,7 +66,7 @@ class SmallEncoder:
             )
             last = ffn_norm
         self._pooler = None if encoder.pooler is None else folder.fold(last, encoder.pooler)
-        self._arrived = torch.zeros(4096, dtype=torch.int32, device=embeddings.word.weight.device)
+        self._arrived = torch.zeros(ops.MAX_TILES, dtype=torch.int32, device=embeddings.word.weight.device)
 
     @staticmethod
     def fits(config: ModelConfig) -> bool:

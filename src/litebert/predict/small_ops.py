@@ -38,8 +38,12 @@ TILES = (
     Tile(16, 16, 128, 2, 4),
 )
 ENOUGH = 90  # programs: most of the multiprocessors of a large GPU
+# What benchmarks/predict_kernels.py --tune found better, by the product's columns and depth and then by its rows: the
+# first that holds a product's rows is taken.
+TUNED: dict[tuple[int, int], dict[int, Tile]] = {}
 MULTIPLE = 64  # of which a model's widths have to be, so that tiles divide them
 ATTEND = Blocks(32, 64, 4, 2)  # queries and keys
+MAX_TILES = 16_384  # of a split sum
 NORM_ELEMENTS, NORM_WARPS = 2048, 4  # of a block of `embed` and `normalize`
 PDL = False  # whether a kernel is set up while the one before still runs (programmatic launch, from Hopper on)
 
@@ -80,8 +84,11 @@ def fold(weight: Tensor, bias: Tensor, norm: Norm | None, dtype: torch.dtype) ->
 
 
 def choose_tile(rows: int, columns: int, depth: int) -> Tile:
-    """The largest tile that keeps a GPU busy: (128 rows, 768 columns, 768) -> 32 x 32."""
-    fitting = [tile for tile in TILES if columns % tile.columns == 0]
+    """The tuned tile, or the largest that keeps a GPU busy: (128 rows, 768 columns, 768) -> 32 x 32."""
+    for most, tile in TUNED.get((columns, depth), {}).items():
+        if rows <= most:
+            return tile
+    fitting = [tile for tile in TILES if columns % tile.columns == 0 and tile.rows < max(17, 2 * rows)]
     enough = (tile for tile in fitting if _cdiv(rows, tile.rows) * (columns // tile.columns) >= ENOUGH)
     tile = next(enough, fitting[-1])
     return tile if depth % (tile.depth * tile.split) == 0 else tile._replace(depth=MULTIPLE, split=1)
@@ -133,6 +140,7 @@ def product(
     rows = len(x.values) if starts is None else len(starts) - 1
     tile = tile or choose_tile(rows, columns, depth)
     tiles = columns // tile.columns
+    assert tile.split == 1 or (arrived is not None and tiles * _cdiv(rows, tile.rows) <= len(arrived))
     new = {"dtype": torch.float32, "device": x.values.device}
     out = torch.empty(rows, columns, dtype=x.values.dtype, device=x.values.device)
     parts = None if norm is None else torch.empty(tiles, 2, rows, **new)  # type: ignore[call-overload]
