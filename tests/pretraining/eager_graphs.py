@@ -16,6 +16,7 @@ class EagerGraph:
         for _ in range(WARM_UPS):
             work()  # leaves gradients behind, and other random numbers ahead
         self.gradients = self.find_gradients()
+        self.plan = recorder.model.encoder.plan
         self.result = torch.full_like(work(), torch.nan)
         self.replays = 0
 
@@ -23,6 +24,7 @@ class EagerGraph:
         self.replays += 1
         # A real graph would write to this memory, whatever the parameters have for gradients by now.
         assert self.find_gradients() == self.gradients
+        assert self.recorder.model.encoder.plan == self.plan
         self.result.copy_(self.work())
 
     def find_gradients(self):

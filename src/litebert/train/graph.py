@@ -22,7 +22,7 @@ from litebert.model.heads import Model
 from litebert.train.device import Device
 
 WARM_UPS = 3  # torch's advice before a capture: lazy initialisation must have happened
-APART = 0.02  # how far a replay's gradients may lie from those of the work itself: the order of sums may differ
+APART = 0.05  # share by which a replay's numbers may differ from those of the work itself: bf16, sums in another order
 
 
 class Replayable(Protocol):
@@ -100,18 +100,23 @@ class Recorder:
 
     def _compare(self, work: Callable[[], Tensor], recorded: Recorded) -> None:
         grads = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        found = []
-        for run in (work, recorded.graph.replay):
-            torch._foreach_zero_(grads)
-            with self._same_draws():
-                result = run()
-            totals = recorded.result if result is None else result
-            found.append([totals.clone(), *(grad.clone() for grad in grads)])
-        for part, name in ((slice(1), "losses"), (slice(1, None), "gradients")):
-            plain, replayed = (each[part] for each in found)
-            apart = torch.stack([(a - b).norm() for a, b in zip(plain, replayed, strict=True)]).norm()
-            if apart > APART * torch.stack([a.norm() for a in plain]).norm():  # false where neither is a number
-                raise RuntimeError(f"a replay gives other {name}")
+        torch._foreach_zero_(grads)
+        with self._same_draws():
+            result = work().clone()
+        expected = [grad.clone() for grad in grads]
+        torch._foreach_zero_(grads)
+        with self._same_draws():
+            recorded.graph.replay()
+        # Each comparison is false where neither is a number.
+        if (recorded.result - result).norm() > APART * result.norm():
+            raise RuntimeError("a replay gives other losses")
+        sizes, apart = (
+            torch.stack([grad.norm() / grad.numel() ** 0.5 for grad in each])
+            for each in (expected, torch._foreach_sub(grads, expected))
+        )
+        # Those that are nearly nothing, such as that of the keys' bias, are all rounding: not held to themselves.
+        if (apart > APART * sizes.clamp(min=0.01 * sizes.median())).any():
+            raise RuntimeError("a replay gives other gradients")
 
     def _same_draws(self) -> AbstractContextManager[None]:
         """After this, random numbers are those that would have come without it."""

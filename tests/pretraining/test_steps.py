@@ -1,0 +1,356 @@
+"""Recorded steps, as far as a CPU can go: a graph that is done anew at each replay learns what plain steps learn.
+
+Real graphs need a GPU: benchmarks/graph_check.py holds them to fp32 on the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from eager_graphs import EagerGraph, failing, stand_in
+from safetensors.torch import load_file
+from tiny_run import make_corpus, tiny_config
+
+from litebert.errors import ConfigError
+from litebert.model.config import ModelConfig
+from litebert.model.fast.layers import FastLayers
+from litebert.model.heads import MaskedLMModel, PretrainingModel
+from litebert.pretraining import run as run_module
+from litebert.pretraining.batches import Batches
+from litebert.pretraining.objective import Inputs, score, to_device
+from litebert.pretraining.recipes import Recipe
+from litebert.pretraining.run import pretrain
+from litebert.pretraining.steps import CALLS, GraphStep, PlainStep, Timing, Trial, shape_of
+from litebert.text.store import TokenStore
+from litebert.text.tokenizer import Tokenizer
+from litebert.train.device import DeviceConfig, open_device
+from litebert.train.distributed import World
+from litebert.train.graph import Recorded, Recorder
+from litebert.train.log import read_metrics
+
+CPU = open_device(DeviceConfig(device="cpu", threads=1))
+STAGES = {
+    "depth": [{"until": 0.5, "value": 1}, {"until": 1.0, "value": 2}],
+    "length": [{"until": 0.25, "value": 32}, {"until": 1.0, "value": 64}],
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+# -- one step ----------------------------------------------------------------------------------------------------------
+
+
+def make_model(objective, sharing="all", fast=False, dropout=0.0):
+    torch.manual_seed(0)
+    shape = dict(hidden_size=32, embedding_size=8, num_hidden_layers=2, num_attention_heads=1, intermediate_size=32)
+    config = ModelConfig(vocab_size=300, sharing=sharing, hidden_dropout_prob=dropout, **shape)
+    model = (MaskedLMModel if objective == "none" else PretrainingModel)(config).double()
+    if fast:
+        assert FastLayers.fits(model.encoder)
+        model.encoder.fast_layers = FastLayers(model.encoder, torch.float64)
+    return model
+
+
+def draw(corpus, objective, step):
+    """A batch with the unused places that the loader leaves, and the same batch without any."""
+    tokenizer = Tokenizer.load(corpus / "tokenizer")
+    store = TokenStore.open(corpus / "store", tokenizer)
+    recipe = Recipe(max_length=64, objective=objective)
+    batch = Batches(store, tokenizer, recipe, tokens_per_batch=256, row_tokens=128).batch(step)
+    inputs = to_device(batch, torch.device("cpu"), 64)
+    used = inputs.labels >= 0
+    starts = inputs.starts.unique()
+    exact = inputs._replace(
+        starts=starts, order=inputs.order[: len(starts) - 1], masked=inputs.masked[used], labels=inputs.labels[used]
+    )
+    return inputs, exact
+
+
+def counts_of(inputs: Inputs) -> torch.Tensor:
+    return torch.stack([(inputs.labels >= 0).sum(), (inputs.order >= 0).sum().clamp(min=1)]).double()
+
+
+def gradients(model):
+    return {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+
+
+CASES = [
+    *((objective, "all", fast) for objective in ("sop", "nsp", "none") for fast in (False, True)),
+    *(("sop", sharing, fast) for sharing in ("attention", "ffn", "none", "groups") for fast in (False, True)),
+]
+
+
+@pytest.mark.parametrize(("objective", "sharing", "fast"), CASES)
+def test_a_replay_gives_the_gradients_of_the_batch_without_its_unused_places(
+    corpus, monkeypatch, objective, sharing, fast
+):
+    graphs = stand_in(monkeypatch)
+    model, reference = (make_model(objective, sharing, way) for way in (fast, False))
+    step = GraphStep(model, CPU, score, choose=False)
+    plain = PlainStep(reference, CPU, score)
+    for number in (0, 1, 2):
+        padded, exact = draw(corpus, objective, number)
+        assert len(padded.labels) > len(exact.labels)
+        assert len(padded.order) > len(exact.order)
+        for each in (model, reference):  # what a graph must not have frozen
+            with torch.no_grad():
+                torch._foreach_mul_([p for p in each.parameters() if p.ndim == 2], 1.01)
+        step.clear()
+        plain.clear()
+        found, expected = step(padded, counts_of(padded)), plain(exact, counts_of(exact))
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)  # float32
+        assert found[2] == len(exact.labels)
+        for name, gradient in gradients(reference).items():
+            replayed = gradients(model)[name]
+            torch.testing.assert_close(replayed, gradient, rtol=1e-10, atol=1e-13, msg=name)
+    assert len(graphs) == 1
+    assert graphs[0].replays == 4  # one of them to be checked
+
+
+def test_micro_batches_add_up_and_recording_amid_a_step_loses_nothing(corpus, monkeypatch):
+    stand_in(monkeypatch)
+    model, reference = make_model("sop"), make_model("sop")
+    batches = [draw(corpus, "sop", number)[0] for number in range(3)]
+    counts = sum(counts_of(batch) for batch in batches)
+    plain, step = PlainStep(reference, CPU, score), GraphStep(model, CPU, score, choose=False)
+    expected = [plain(batch, counts) for batch in batches]
+    found = [PlainStep.__call__(step, batches[0], counts), *(step(batch, counts) for batch in batches[1:])]
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    for name, gradient in gradients(reference).items():
+        assert torch.equal(gradients(model)[name], gradient), name
+
+
+def test_recording_draws_no_random_numbers(corpus, monkeypatch):
+    stand_in(monkeypatch)
+    batch, _ = draw(corpus, "sop", 0)
+    results = []
+    for make in (PlainStep, lambda *arguments: GraphStep(*arguments, choose=False)):
+        step = make(make_model("sop", dropout=0.5), CPU, score)
+        torch.manual_seed(3)
+        results.append((step(batch, counts_of(batch)), torch.rand(())))
+    for found, expected in zip(*results, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_a_batch_of_another_shape_is_no_batch_of_the_stage(corpus, monkeypatch):
+    stand_in(monkeypatch)
+    padded, exact = draw(corpus, "sop", 0)
+    assert shape_of(padded) != shape_of(exact)
+    step = GraphStep(make_model("sop"), CPU, score, choose=False)
+    step(padded, counts_of(padded))
+    with pytest.raises(AssertionError, match="one shape per stage"):
+        step(exact, counts_of(exact))
+
+
+# -- the trial ---------------------------------------------------------------------------------------------------------
+
+
+def timed(plain, replayed=()):
+    trial = Trial(CPU)
+    trial.plain, trial.replayed = ([Timing(*times) for times in side] for side in (plain, replayed))
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("plain", "replayed", "replays", "over"),
+    [
+        ([(9, 9)] * (CALLS - 1), [], False, False),
+        ([(9, 9)] * CALLS, [], True, False),
+        ([(9, 4)] * CALLS, [], False, True),  # the GPU is busy anyway
+        ([(9, 9)] * CALLS, [(20, 1)] * (CALLS - 1), True, False),  # slow only while it records?
+        ([(9, 9)] * CALLS, [(20, 1)] * (CALLS - 1) + [(8, 1)], True, True),
+        ([(30, 30)] + [(9, 9)] * (CALLS - 1), [(10, 1)] * CALLS, False, True),
+    ],
+)
+def test_the_faster_way_is_kept(plain, replayed, replays, over):
+    trial = timed(plain, replayed)
+    assert (trial.replays(), trial.over()) == (replays, over)
+
+
+@pytest.mark.parametrize("faster", ["replayed", "plain"])
+def test_a_trial_amid_training(corpus, monkeypatch, faster):
+    graphs = stand_in(monkeypatch)
+    clock = {"now": 0.0}
+    work, replay = PlainStep.__call__, EagerGraph.replay
+
+    def slow(self, *arguments):
+        clock["now"] += 2.0
+        return work(self, *arguments)
+
+    def replayed(self):
+        before = clock["now"]
+        replay(self)
+        clock["now"] = before + (1.0 if faster == "replayed" else 3.0)
+
+    monkeypatch.setattr(PlainStep, "__call__", slow)
+    monkeypatch.setattr(EagerGraph, "replay", replayed)
+    monkeypatch.setattr("litebert.pretraining.steps.time.perf_counter", lambda: clock["now"])
+    batch, _ = draw(corpus, "sop", 0)
+    step = GraphStep(make_model("sop"), CPU, score, choose=True)
+    for stage in (1, 2):
+        for _ in range(2 * CALLS + 3):
+            step(batch, counts_of(batch))
+            step.clear()
+        assert len(graphs) == stage
+        assert graphs[-1].replays == 1 + CALLS + (3 if faster == "replayed" else 0)
+        way = "replayed from a graph" if faster == "replayed" else "run kernel by kernel"
+        assert step.news[stage - 1].startswith(f"micro-batches are {way} (")
+        assert len(step.news) == stage
+        step.renew()
+
+
+# -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+def weights(run) -> dict[str, torch.Tensor]:
+    tensors = load_file(run / "checkpoints" / "step-00000008" / "model.safetensors")
+    return tensors | load_file(run / "checkpoints" / "step-00000008" / "optimizer.safetensors")
+
+
+def train_lines(run) -> list[dict]:
+    timing = ("seconds", "tokens_per_second", "share_of_peak", "time")
+    lines = [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
+    return [{name: value for name, value in line.items() if name not in timing} for line in lines]
+
+
+def events(run) -> list[str]:
+    return [line["message"] for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "event"]
+
+
+def assert_same_run(a, b) -> None:
+    expected, found = weights(a), weights(b)
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+    assert train_lines(a) == train_lines(b)
+
+
+def choose(monkeypatch, graphs: str) -> None:
+    """The device that a run opens has this choice, though it is a CPU."""
+    monkeypatch.setattr(run_module, "open_device", lambda *a: dataclasses.replace(open_device(*a), graphs=graphs))
+
+
+RUNS = {
+    "dropout, stages, accumulated": {**STAGES, "micro_batch_tokens": 128},
+    # Parameters that a stage leaves out must not be touched: no decay, no moments.
+    "not shared, stages": {**STAGES, "model": {"sharing": "none"}},
+    "no sentence objective": {"recipe": {"objective": "none"}, "optim": {"name": "adamw", "bias_correction": True}},
+}
+
+
+@pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
+def test_a_run_with_graphs_is_the_run_without(corpus, tmp_path, monkeypatch, changes):
+    config = tiny_config(corpus, **changes)
+    pretrain(config, tmp_path / "plain", quiet=True)
+    graphs = stand_in(monkeypatch)
+    choose(monkeypatch, "on")
+    pretrain(config, tmp_path / "graphs", quiet=True)
+    assert_same_run(tmp_path / "plain", tmp_path / "graphs")
+    assert len(graphs) == (3 if "depth" in changes else 1)
+    micro = config.micro_batches(1)
+    assert sum(graph.replays for graph in graphs) == 8 * micro + len(graphs)
+
+
+def test_killed_with_graphs_and_resumed_without_and_back(corpus, tmp_path, monkeypatch):
+    config = tiny_config(corpus, **STAGES)
+    pretrain(config, tmp_path / "whole", quiet=True)
+    stand_in(monkeypatch)
+
+    class Killed(BaseException):
+        pass
+
+    original = run_module.Run._set_learning_rate
+    for stop_at, graphs in ((4, "on"), (6, "off"), (None, "auto")):
+
+        def die(self, stop_at=stop_at) -> None:
+            if self.step == stop_at:
+                raise Killed
+            original(self)
+
+        monkeypatch.setattr(run_module.Run, "_set_learning_rate", die)
+        choose(monkeypatch, graphs)
+        if stop_at is None:
+            pretrain(config, tmp_path / "cut", quiet=True)
+        else:
+            with pytest.raises(Killed):
+                pretrain(config, tmp_path / "cut", quiet=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_rollback_into_a_shallower_stage(corpus, tmp_path, monkeypatch):
+    """Step 4 is the first of depth 2; the last checkpoint is of depth 1, where the second layer has no gradients."""
+    config = tiny_config(corpus, depth=STAGES["depth"], model={"sharing": "none"}, guard={"on_nan": "rollback"})
+    seen = {"step": 0}
+    enter = run_module.Run._enter_stage
+
+    def remember(self) -> None:
+        seen["step"] = self.step
+        enter(self)
+
+    def bad(output, inputs):
+        totals = score(output, inputs)
+        return totals._replace(mlm_loss=totals.mlm_loss * float("nan")) if seen["step"] == 4 else totals
+
+    monkeypatch.setattr(run_module.Run, "_enter_stage", remember)
+    monkeypatch.setattr(run_module, "scorer", lambda device: bad)
+    pretrain(config, tmp_path / "plain", quiet=True)
+    graphs = stand_in(monkeypatch)
+    choose(monkeypatch, "on")
+    pretrain(config, tmp_path / "graphs", quiet=True)
+    assert_same_run(tmp_path / "plain", tmp_path / "graphs")
+    assert [len(graph.plan) for graph in graphs] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("operation not permitted when stream is capturing\nand more"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate all of it"),
+    ],
+)
+def test_where_nothing_can_be_recorded_it_is_told_once_and_nothing_is_lost(corpus, tmp_path, monkeypatch, error):
+    config = tiny_config(corpus, **STAGES, micro_batch_tokens=256)
+    pretrain(config, tmp_path / "plain", quiet=True)
+    attempts = failing(monkeypatch, error)
+    choose(monkeypatch, "on")
+    pretrain(config, tmp_path / "graphs", quiet=True)
+    assert_same_run(tmp_path / "plain", tmp_path / "graphs")
+    assert len(attempts) == 1
+    reason = str(error).splitlines()[0]
+    told = [message for message in events(tmp_path / "graphs") if "recorded" in message]
+    assert told == [f"steps cannot be recorded here, so they are slower: {reason}"]
+
+
+@pytest.mark.parametrize("spoiled", ["gradients", "losses"])
+def test_a_graph_that_gives_other_numbers_is_not_used(corpus, tmp_path, monkeypatch, spoiled):
+    config = tiny_config(corpus)
+    pretrain(config, tmp_path / "plain", quiet=True)
+
+    class Wrong(EagerGraph):
+        def replay(self):
+            super().replay()
+            if spoiled == "losses":
+                self.result.mul_(1.1)
+            else:
+                self.recorder.model.encoder.ffn[0].input.weight.grad.mul_(1.5)
+
+    monkeypatch.setattr(Recorder, "_capture", lambda self, work: Recorded(g := Wrong(self, work), g.result))
+    choose(monkeypatch, "on")
+    pretrain(config, tmp_path / "graphs", quiet=True)
+    assert_same_run(tmp_path / "plain", tmp_path / "graphs")
+    assert f"steps cannot be recorded here, so they are slower: a replay gives other {spoiled}" in events(
+        tmp_path / "graphs"
+    )
+
+
+def test_graphs_are_for_one_process(corpus, tmp_path, monkeypatch):
+    choose(monkeypatch, "on")
+    monkeypatch.setattr(run_module, "world_from_environment", lambda: World(0, 2, 0, 2))
+    with pytest.raises(ConfigError, match="on is for one process, and these are 2; use auto"):
+        pretrain(tiny_config(corpus), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
