@@ -164,10 +164,8 @@ def check_rows_of_large_mean():
 if __name__ == "__main__":
     torch.set_num_threads(1)
     check_tiles()
-    small_ops.TILES = (
-        Tile(32, 64, 64, 4, 2),
-        Tile(16, 64, 64, 4, 2),
-    )  # the interpreter takes its time for every program
+    # The interpreter takes its time for every program.
+    small_ops.TILES = (Tile(32, 64, 64, 4, 2), Tile(16, 64, 64, 4, 2))
     with torch.inference_mode():
         for kind in FUSED:
             check_fused(kind)

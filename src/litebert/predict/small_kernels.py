@@ -135,26 +135,28 @@ def product_kernel(
     BLOCK_K: tl.constexpr,
 ):
     """out = activation(LN(x) W^T + b) + residual, where LayerNorm, activation and residual are there if asked for."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    # What the end needs is asked for now and comes while the product is made; parameters first, which wait for nobody.
+    row_bias = tl.load(bias + columns)[None, :]
+    if NORM:
+        row_sums = tl.load(sums + columns)[None, :]
+    if RESIDUAL == "normed":
+        row_scale, row_shift = tl.load(scale + columns)[None, :], tl.load(shift + columns)[None, :]
     if PDL:
         tl.extra.cuda.gdc_wait()  # until what was launched before has written everything
         tl.extra.cuda.gdc_launch_dependents()  # what comes next may be set up meanwhile, and waits there itself
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     # Rows beyond the end repeat the last one, so that no load needs a mask.
     taken = tl.minimum(rows, num_rows - 1)
     if GATHER:
         taken = tl.minimum(tl.load(starts + taken), x_rows - 1)
     mask = (rows < num_rows)[:, None]
     offsets = rows[:, None] * N + columns[None, :]
-    # What the end needs is asked for now and comes while the product is made.
-    row_bias = tl.load(bias + columns)[None, :]
     if NORM:
-        row_sums = tl.load(sums + columns)[None, :]
         means, squares = load_parts(parts, taken, x_rows, TILES, TILES_BLOCK)
     if RESIDUAL != "none":
         beside = tl.load(residual + offsets, mask=mask, other=0.0)
     if RESIDUAL == "normed":
-        row_scale, row_shift = tl.load(scale + columns)[None, :], tl.load(shift + columns)[None, :]
         beside_means, beside_squares = load_parts(residual_parts, taken, num_rows, RESIDUAL_TILES, RESIDUAL_TILES_BLOCK)
 
     depth = tl.multiple_of(tl.program_id(2) * (K // SPLIT), BLOCK_K) + tl.arange(0, BLOCK_K)

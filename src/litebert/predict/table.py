@@ -48,12 +48,17 @@ class Table:
 
     def inputs(self) -> dict[str, Any]:
         """The batch as the encoder takes it."""
-        tokens, sequences = self.used
+        tokens, sequences = self.room
+        ids, segments, positions, starts = self.whole.split((tokens, tokens, tokens, sequences + 1))
+        if self.used != self.room:
+            tokens, sequences = self.used
+            ids, segments, positions = ids[:tokens], segments[:tokens], positions[:tokens]
+            starts = starts[: sequences + 1]
         return {
-            "input_ids": self.ids[:tokens],
-            "segment_ids": self.segments[:tokens],
-            "position_ids": self.positions[:tokens],
-            "starts": self.starts[: sequences + 1],
+            "input_ids": ids,
+            "segment_ids": segments,
+            "position_ids": positions,
+            "starts": starts,
             "max_length": self.longest,
         }
 
