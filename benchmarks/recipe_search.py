@@ -11,11 +11,12 @@ SEARCH.yaml names what all runs have in common and what each of them changes, in
       lr 5e-4: {optim: {lr: 0.0005}}
       depth 2 4 12: {depth: [{until: 0.33, value: 2}, {until: 0.66, value: 4}, {until: 1.0, value: 12}]}
 
-With `score`, every model is also asked about the same text in the same way (`litebert evaluate`), which its own held-out
-scores are not where a variant changes the masks or the text.
+With `score`, every model is also asked about the same text in the same way (`litebert evaluate`); its own held-out
+scores do not compare where a variant changes the masks or the text.
 
-Written for each run: RESULTS/NAME/{config.yaml, metrics.jsonl, scores.json}; for all: RESULTS/results.json and results.md, after
-every run, so that a search that is cut short has lost nothing. A run that is there already is not done again.
+Written for each run: RESULTS/NAME/{config.yaml, metrics.jsonl, scores.json}; for all: RESULTS/results.json and
+results.md, after every run, so that a search that is cut short has lost nothing. A run that is there already is not done
+again.
 """
 
 from __future__ import annotations

@@ -172,19 +172,27 @@ def test_strange_texts_are_filled(text):
     assert text[mask.start : mask.end] == "[MASK]"
 
 
-def test_rows_of_the_model_without_a_piece_are_no_candidates():
-    size = english().vocab_size
-    result = predictor_of("pretraining", vocab_size=size + 30).fill_mask("a [MASK]", top=size + 30)
-    assert len(result.masks[0].candidates) == size
-    assert sum(c.probability for c in result.masks[0].candidates) == pytest.approx(1)
+SILENT = {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁"}
+
+
+def test_candidates_are_what_one_can_read():
+    tokenizer = english()
+    size = tokenizer.vocab_size
+    # Rows of the model without a piece are no candidates either.
+    for more in (0, 30):
+        result = predictor_of("pretraining", vocab_size=size + more).fill_mask("a [MASK]", top=size + more)
+        found = [candidate.piece for candidate in result.masks[0].candidates]
+        assert sorted(found) == sorted(set(tokenizer.pieces) - SILENT)
+        # Their probabilities are the model's own, not shared out anew.
+        assert 0.9 < sum(candidate.probability for candidate in result.masks[0].candidates) < 1
+    assert len(predictor_of("pretraining").fill_mask("a [MASK]", top=size - 7).masks[0].candidates) == size - 7
 
 
 def test_options(monkeypatch):
     predictor = predictor_of("pretraining")
     size = english().vocab_size
-    assert len(predictor.fill_mask("a [MASK]", top=10**9).masks[0].candidates) == size
-    everything = predictor.fill_mask("a [MASK]", top=size).masks[0].candidates
-    assert sum(c.probability for c in everything) == pytest.approx(1)
+    everything = predictor.fill_mask("a [MASK]", top=10**9).masks[0].candidates
+    assert len(everything) == size - len(SILENT)
     assert all(a.probability >= b.probability for a, b in itertools.pairwise(everything))
     for top in (0, -1, 1.5, "3", True):
         with pytest.raises(InputError, match="top"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from litebert.predict.results import Candidate, FilledMasks, JointFill, Mask
 from litebert.predict.runtime import Request
 from litebert.tasks.logits import best_of, log_softmax
 from litebert.text.tokenizer import Tokenizer
-from litebert.text.words import readable
+from litebert.text.words import SPACE, readable
 
 MOST_MASKS = 1000
 MOST_CANDIDATES = 100_000
@@ -57,7 +58,7 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
             log_probs = _log_probs(logits, tokenizer)
             nearby, span = _nearby(text, [spans[number]], room)
             candidates = []
-            for best in best_of(log_probs, top):
+            for best in _best_words(log_probs, top, tokenizer):
                 filled = _fill(nearby, span, [best], tokenizer)
                 probability = float(np.exp(log_probs[best]))
                 piece = tokenizer.piece(best)
@@ -104,6 +105,13 @@ def _search(
 def _log_probs(logits: NDArray[np.float32], tokenizer: Tokenizer) -> NDArray[np.float64]:
     # Some models have more rows than pieces, to fill up a round number: these stand for nothing.
     return log_softmax(logits[: tokenizer.vocab_size])
+
+
+def _best_words(log_probs: NDArray[np.float64], top: int, tokenizer: Tokenizer) -> list[int]:
+    """The most probable pieces that one can read: no special piece, and no bare space, which only begins a word."""
+    silent = {*asdict(tokenizer.specials).values(), SPACE}
+    best = best_of(log_probs, min(top + len(silent), len(log_probs)))
+    return [piece for piece in best if tokenizer.piece(piece) not in silent][:top]
 
 
 def _request(inputs: Inputs, ids: Ids, places: NDArray[np.int64]) -> Request:
