@@ -15,7 +15,7 @@ With `score`, every model is also asked about the same text in the same way (`li
 scores do not compare where a variant changes the masks or the text.
 
 Written for each run: RESULTS/NAME/{config.yaml, metrics.jsonl, scores.json}; for all: RESULTS/results.json and
-results.md, after every run, so that a search that is cut short has lost nothing. A run that is there already is not done
+results.md, after every run, so that a search that is cut short has lost nothing. What is there already is not done
 again.
 """
 

@@ -76,6 +76,19 @@ def test_korean_says_what_is_counted(cli, tmp_path):
     assert "n-grams of characters, as Korean words" in result.out
 
 
+def test_a_file_in_another_encoding(cli, tmp_path):
+    for name in ("train", "dev"):
+        rows = "".join(f"{'좋은' if i % 2 else '나쁜'} 영화 {i},{i % 2}\n" for i in range(20))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows, encoding="cp949")
+    arguments = ["--task", "classification", "--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv"]
+    refused = cli("baseline", *arguments, "--kind", "bow")
+    assert refused.code != 0
+    assert "cp949" in refused.err
+    found = json.loads(cli("baseline", *arguments, "--kind", "bow", "--encoding", "cp949", "--json").out)
+    bow = next(rung for rung in found["rungs"] if rung["name"] == "bow")
+    assert bow["splits"]["dev"]["accuracy"]["value"] == 1.0
+
+
 def test_vectors_from_a_text_of_ones_own(cli, files, tmp_path):
     (tmp_path / "text.txt").write_text("a good film\nwe saw it\n\na dull story\n", encoding="utf-8")
     command = ["baseline", "--task", "classification", *flags(files), "--kind", "word2vec"]

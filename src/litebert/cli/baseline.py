@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.options import Columns, Json, TaskFolder, TrainFile, column_pairs
+from litebert.cli.options import Columns, Encoding, Json, TaskFolder, TrainFile, column_pairs
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def baseline(
     test: Annotated[Path | None, typer.Option(help="Scored too where it has labels.")] = None,
     data: TaskFolder = None,
     column: Columns = None,
+    encoding: Encoding = "utf-8",
     text: Annotated[
         list[Path] | None,
         typer.Option(help="Text to learn word vectors (or n-grams) from; may be given several times."),
@@ -63,7 +64,9 @@ def baseline(
     else:
         if tokenizer:
             raise ConfigError("--tokenizer: is for masked-lm; words of a task are found without one")
-        ladder = _climb(task, kinds, (train, dev, test), data, column or [], text or [], against or [], max_train, seed)
+        ladder = _climb(
+            task, kinds, (train, dev, test), data, column or [], encoding, text or [], against or [], max_train, seed
+        )
     if as_json:
         print(json.dumps(ladder.as_dict(), indent=2))
     else:
@@ -76,6 +79,7 @@ def _climb(
     files: tuple[Path | None, Path | None, Path | None],
     folder: str | None,
     column: list[str],
+    encoding: str,
     text: list[Path],
     against: list[str],
     max_train: int,
@@ -90,9 +94,9 @@ def _climb(
 
     train, dev, test = files
     columns = column_pairs(column)
-    data = read_task(task, folder=folder, train=train, dev=dev, test=test, columns=columns or None)
+    data = read_task(task, folder=folder, train=train, dev=dev, test=test, columns=columns or None, encoding=encoding)
     # Runs are looked at first: a wrong folder should not be told after minutes of word vectors.
-    models = read_rungs(against, data, dev or folder or test, columns)
+    models = read_rungs(against, data, dev or folder or test, columns, encoding)
     with Console(stderr=True).status("") as status:
         ladder = climb(
             data,

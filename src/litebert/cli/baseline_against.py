@@ -14,7 +14,11 @@ from litebert.tasks.task import TaskData, load_task
 
 
 def read_rungs(
-    sources: Sequence[str], data: TaskData, scored_on: Path | str | None, columns: Mapping[str, str]
+    sources: Sequence[str],
+    data: TaskData,
+    scored_on: Path | str | None,
+    columns: Mapping[str, str],
+    encoding: str = "utf-8",
 ) -> list[Rung]:
     """A rung for each run folder, study of several seeds, or model folder (which is scored on `scored_on`)."""
     rungs = []
@@ -26,7 +30,7 @@ def read_rungs(
         if _has_scores(folder):
             rungs.append(_read(folder, data))
         else:
-            rungs.append(_score(source, data, scored_on, columns))
+            rungs.append(_score(source, data, scored_on, columns, encoding))
     return rungs
 
 
@@ -89,12 +93,14 @@ def _check_examples(run: Path, data: TaskData) -> None:
             raise DataError(f"{run}: its {split} examples are not those scored here; give the files that it was given")
 
 
-def _score(source: str, data: TaskData, scored_on: Path | str | None, columns: Mapping[str, str]) -> Rung:
+def _score(
+    source: str, data: TaskData, scored_on: Path | str | None, columns: Mapping[str, str], encoding: str
+) -> Rung:
     from litebert.finetune.evaluate import evaluate_task
 
     if not (Path(source) / "config.json").is_file() and Path(source).is_dir():
         raise DataError(f"{source}: neither a finished run (scores.json) nor a model folder (config.json)")
-    [scored] = evaluate_task([source], task=data.task.name, data=scored_on, columns=columns)
+    [scored] = evaluate_task([source], task=data.task.name, data=scored_on, columns=columns, encoding=encoding)
     splits = {evaluation.split.name: evaluation.scores for evaluation in scored.evaluations}
     known = {**data.dev, **data.test}
     if len(splits) == 1 and not splits.keys() & known.keys():  # a file of one's own is called by its name there

@@ -71,6 +71,8 @@ class Meter:
             "seconds": run.seconds,
         }
         if run.peak:
+            # It was measured at the start; where others used the machine then, it may turn out to be higher.
+            run.peak = max(run.peak, flops / run.world.size)
             values["share_of_peak"] = flops / (run.peak * run.world.size)
         if run.log is not None:
             run.log.write(run.step, values)

@@ -58,6 +58,11 @@ from litebert.train.random_state import seed_everything
 from litebert.train.schedule import learning_rate, run_progress, value_at
 from litebert.train.signals import StopRequest, stop_on_signals
 
+ADVICE = (
+    "Lower the learning rate (it goes with the square root of the batch size), lengthen the warm-up, "
+    "or begin with fewer applications of the layer (a depth schedule)."
+)
+
 
 class TrainingStoppedError(LitebertError, RuntimeError):
     """The guard ended a run: the loss is not finite or keeps jumping."""
@@ -132,7 +137,7 @@ class Run:
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = make_optimizer(self.model, config)
         self.schedule = config.learning_rate()
-        self.guard = Guard(config.guard)
+        self.guard = Guard(config.guard, ADVICE)
         # `seconds` is the clock that decisions follow: the main process's, the same in all of them.
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         self.depth, self.length = self._stage_values()

@@ -20,10 +20,7 @@ from typing import Any, Literal
 
 from litebert.errors import ConfigError
 
-ADVICE = (
-    "Lower the learning rate (it goes with the square root of the batch size), lengthen the warm-up, "
-    "or begin with fewer applications of the layer (a depth schedule)."
-)
+ADVICE = "Lower the learning rate or lengthen the warm-up."
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,9 @@ class Verdict:
 class Guard:
     """Judges one step after the other; see the module's docstring."""
 
-    def __init__(self, config: GuardConfig | None = None):
+    def __init__(self, config: GuardConfig | None = None, advice: str = ADVICE):
         self.config = config or GuardConfig()
+        self._advice = advice  # at the end of every reason to stop
         self.num_skipped = 0
         self.num_rollbacks = 0
         self.bad_steps: set[int] = set()
@@ -131,14 +129,14 @@ class Guard:
         if action == "skip":
             if self._skips_in_a_row >= self.config.max_skips:
                 count = self._skips_in_a_row
-                return Verdict("stop", f"{reason}, after {count} skipped steps in a row. {ADVICE}")
+                return Verdict("stop", f"{reason}, after {count} skipped steps in a row. {self._advice}")
             self._skips_in_a_row += 1
             self.num_skipped += 1
             return Verdict("skip", reason)
         if action == "rollback":
             if self.num_rollbacks >= self.config.max_rollbacks:
-                return Verdict("stop", f"{reason}, after {self.num_rollbacks} rollbacks. {ADVICE}")
+                return Verdict("stop", f"{reason}, after {self.num_rollbacks} rollbacks. {self._advice}")
             self.num_rollbacks += 1
             self.bad_steps.add(step)
             return Verdict("rollback", reason)
-        return Verdict("stop", f"{reason}. {ADVICE}")
+        return Verdict("stop", f"{reason}. {self._advice}")
