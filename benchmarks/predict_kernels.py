@@ -44,7 +44,10 @@ from litebert.predict.small_ops import Norm, Rows, Tile, Weights
 LAUNCHES = 24  # in a graph
 REPLAYS = 10
 WRONG = 0.01  # of a product with bf16 operands and result
-SIDES = ((16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (32, 64), (64, 16), (64, 32), (64, 64), (128, 32), (128, 64))
+SIDES = (
+    *((16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (32, 64)),
+    *((64, 16), (64, 32), (64, 64), (128, 32), (128, 64), (128, 128)),
+)
 DEPTHS = ((64, 4), (64, 6), (128, 3))  # with stages
 SPLIT_SIDES = ((32, 32), (32, 64), (64, 32), (64, 64))
 ATTEND = [Blocks(rows, columns, 4, 2) for rows in (16, 32, 64) for columns in (32, 64, 128)]
@@ -161,7 +164,8 @@ def candidates(rows: int, columns: int, depth: int) -> Iterator[Tile]:
                     continue
                 programs = -(-rows // tile_rows) * (columns // tile_columns) * split
                 if 12 <= programs <= 800:
-                    yield Tile(tile_rows, tile_columns, tile_depth, 4, stages, split)
+                    warps = 8 if tile_rows * tile_columns == 128 * 128 else 4
+                    yield Tile(tile_rows, tile_columns, tile_depth, warps, stages, split)
 
 
 def tune_product(case: Case, quick: bool) -> tuple[Tile, float, dict[str, float]]:

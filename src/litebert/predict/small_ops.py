@@ -30,6 +30,7 @@ class Tile(NamedTuple):
 
 # From large to small: the first that gives enough programs is taken, else the last.
 TILES = (
+    Tile(128, 128, 64, 8, 4),
     Tile(128, 64, 64, 4, 4),
     Tile(64, 64, 64, 4, 4),
     Tile(64, 32, 64, 4, 5),
@@ -97,8 +98,7 @@ def choose_tile(rows: int, columns: int, depth: int) -> Tile:
 def embed(table: Table, word: Tensor, segment: Tensor, position: Tensor, norm: Norm) -> Rows:
     """The three embeddings' sum of every token, to be normalised."""
     rows, width = len(table.ids), word.shape[1]
-    out = torch.empty(rows, width, dtype=word.dtype, device=word.device)
-    parts = torch.empty(1, 2, rows, dtype=torch.float32, device=word.device)
+    out, parts = word.new_empty(rows, width), word.new_empty(1, 2, rows, dtype=torch.float32)
     block_width = _power_of_two(width)
     block_rows = max(1, NORM_ELEMENTS // block_width)
     small_kernels.embed_kernel[(_cdiv(rows, block_rows),)](
@@ -141,10 +141,9 @@ def product(
     tile = tile or choose_tile(rows, columns, depth)
     tiles = columns // tile.columns
     assert tile.split == 1 or (arrived is not None and tiles * _cdiv(rows, tile.rows) <= len(arrived))
-    new = {"dtype": torch.float32, "device": x.values.device}
-    out = torch.empty(rows, columns, dtype=x.values.dtype, device=x.values.device)
-    parts = None if norm is None else torch.empty(tiles, 2, rows, **new)  # type: ignore[call-overload]
-    partial = torch.empty(tile.split, rows, columns, **new) if tile.split > 1 else out  # type: ignore[call-overload]
+    out = x.values.new_empty(rows, columns)
+    parts = None if norm is None else out.new_empty(tiles, 2, rows, dtype=torch.float32)
+    partial = out if tile.split == 1 else out.new_empty(tile.split, rows, columns, dtype=torch.float32)
     beside = residual or Rows(out)
     beside_norm = beside.norm or Norm(weights.bias, weights.bias)
     small_kernels.product_kernel[(_cdiv(rows, tile.rows), tiles, tile.split)](
