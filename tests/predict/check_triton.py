@@ -74,6 +74,18 @@ def check_small(kind, head="encoder"):
             close(pooled[: len(lengths)], expected.pooled, kind)
 
 
+def check_half_precision():
+    """In float16, since the interpreter takes the bits of bfloat16 for numbers when it multiplies."""
+    model = small_model("encoder", **SMALL["all"])
+    small = SmallEncoder(model.encoder, torch.float16)
+    table = lay_out([np.arange(5, 35)], [np.zeros(30, np.int8)], (32, 1))
+    expected = model.encoder.double()(**table.inputs())
+    hidden, first, pooled = small(table)
+    for found, exact in ((hidden[:30], expected.hidden), (first, expected.hidden[:1]), (pooled, expected.pooled)):
+        assert found.dtype == torch.float16
+        assert (found - exact).norm() < 0.02 * exact.norm()
+
+
 def waiting_rows(rows, width, tiles):
     """Random rows with a mean of their own, and the parts of their statistics as a kernel would leave them."""
     values = torch.randn(rows, width) * torch.rand(rows, 1) + 3 * torch.randn(rows, 1)
@@ -172,6 +184,7 @@ if __name__ == "__main__":
         for kind in SMALL:
             check_small(kind)
         check_small("all", head="span")  # without a pooler
+        check_half_precision()
         check_products()
         check_rows_of_large_mean()
     print("all right")
