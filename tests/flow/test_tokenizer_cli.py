@@ -45,6 +45,30 @@ def test_train_then_show(cli, tmp_path):
     assert facts["lines_used"] == facts["lines_read"] == 360
 
 
+def test_two_trainings_into_one_folder(cli, tmp_path, monkeypatch):
+    """The one that comes second is refused, and the first one's vocabulary stands."""
+    from litebert.text import train_vocab
+
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(ENGLISH), encoding="utf-8")
+    folder = tmp_path / "deep" / "vocabulary"
+    train, seconds = train_vocab.train_vocab, []
+
+    def train_beside_another(*arguments):
+        seconds.append(cli("tokenizer", "train", text, "--vocab-size", 65, "--out", folder, "--overwrite"))
+        return train(*arguments)
+
+    monkeypatch.setattr(train_vocab, "train_vocab", train_beside_another)
+    first = cli("tokenizer", "train", text, "--vocab-size", 70, "--out", folder, "--json")
+    assert first.code == 0, first
+    (second,) = seconds
+    assert second.code == 2, second
+    assert "another process is training a tokenizer there now" in second.err
+    assert json.loads(first.out)["vocab_size"] == 70
+    assert len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]) == 70
+    assert [path.name for path in folder.parent.iterdir()] == ["vocabulary"], "no lock is left"
+
+
 def test_show_prints_pieces_ids_and_offsets(cli, tmp_path, monkeypatch):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox", "##es", "["]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")

@@ -23,8 +23,11 @@ from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config
+from litebert.pretraining.dry_run import describe_run
 from litebert.pretraining.objective import score
 from litebert.pretraining.run import TrainingStoppedError, pretrain
+from litebert.report.runs import read_run
+from litebert.report.summary import final_numbers
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import checkpoint
@@ -58,7 +61,8 @@ def lines(run, kind: str) -> list[dict]:
 
 
 def test_a_run_leaves_a_whole_folder(corpus, tmp_path):
-    result = pretrain(tiny_config(corpus), tmp_path / "run", quiet=True)
+    config = tiny_config(corpus)
+    result = pretrain(config, tmp_path / "run", quiet=True)
     assert result.completed
     assert result.step == 8
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
@@ -81,6 +85,11 @@ def test_a_run_leaves_a_whole_folder(corpus, tmp_path):
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert facts["completed"]
     assert facts["parameters"] == sum(p.numel() for p in model.parameters())
+    # One number, under one name, wherever it is told: the backbone with its pooler.
+    told = f"{sum(p.numel() for p in model.encoder.parameters()):,} parameters without heads"
+    assert told in (tmp_path / "run" / "model" / "README.md").read_text()
+    assert told in next(describe_run(config))
+    assert f"{final_numbers(read_run(tmp_path / 'run')).parameters:,} parameters without heads" == told
     samples = json.loads((tmp_path / "run" / "samples.json").read_text())
     assert samples
     assert all("[MASK]" in sample["text"] and len(sample["guesses"][0]) == 5 for sample in samples)

@@ -84,7 +84,8 @@ def write_run(folder: Path, lines: int = 400, every: int = 10, seed: int = 0, **
         "completed": choices.get("completed", True),
         "command": f"litebert pretrain quick.yaml --out runs/{folder.name} --set optim.lr={lr}",
         "hardware": {"device": "cpu", "name": "CPU, 2 threads", "precision": "fp32", "processes": 1, "threads": 2},
-        "parameters": 1_264_130,
+        "parameters": 1_276_868,
+        "backbone_parameters": 1_264_130,
         "objective": objective,
     }
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")

@@ -114,7 +114,7 @@ def test_the_headline_is_the_last_held_out_score(folders, one):
     last = [line for line in lines if line["kind"] == "eval"][-1]
     assert one.text("strong").split() == [f"{100 * last[f'{name}_accuracy']:.1f}%" for name in ("mlm", "sentence")]
     text = one.text()
-    for expected in ("trigram", "31.2%", "connectives", "62.3%", "1.26M", "in 2,000 steps", "completed", "ALBERT"):
+    for expected in ("trigram", "31.2%", "connectives", "62.3%", "1,264,130", "in 2,000 steps", "completed", "ALBERT"):
         assert expected in text
 
 

@@ -82,6 +82,7 @@ def _score_model(source: str, evaluation: Batches, count: int, pieces: Tokenizer
         raise ConfigError(
             f"{source}: has another vocabulary than the masks that are guessed here; compare it by itself"
         )
+    from litebert.model.count import count_parameters
     from litebert.pretraining.evaluate import evaluate_batches, load_pretrained
     from litebert.train.device import DeviceConfig, open_device
 
@@ -90,7 +91,7 @@ def _score_model(source: str, evaluation: Batches, count: int, pieces: Tokenizer
     if model.config.max_position_embeddings < LENGTH:
         raise ConfigError(f"{source}: takes {model.config.max_position_embeddings} tokens, {LENGTH} are scored")
     scores = evaluate_batches(model.to(device.device), evaluation, count, device)
-    what = f"a model of {model.num_parameters:,} parameters"
+    what = f"a model of {count_parameters(model.config).total:,} parameters without heads"
     return _rung(source, what, scores.mlm_accuracy, scores.sentence_accuracy)
 
 

@@ -223,8 +223,8 @@ def _print_params(rows: list[dict[str, Any]], tokens: int) -> None:
         console = Console(highlight=False, width=150)
     console.print(table)
     console.print(
-        "parameters: backbone with pooler. training GB: estimate for fp32 weights, gradients and two moments, "
-        f"and the bf16 activations of {tokens:,} tokens.",
+        "parameters: without heads, as the paper counts. training GB: estimate for fp32 weights, gradients and two "
+        f"moments, and the bf16 activations of {tokens:,} tokens.",
         style="dim",
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from litebert.cli import app
 from litebert.cli.early import check_out_folder
 from litebert.cli.options import Json
 from litebert.errors import ConfigError, DataError
+from litebert.files import hold_lock
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Encoding, Tokenizer
@@ -54,8 +57,11 @@ def train(
     from litebert.text.tokenizer_files import FILES
     from litebert.text.train_vocab import VocabConfig, train_vocab
 
-    if not overwrite and any((out / name).exists() for name in FILES):
-        raise ConfigError(f"{out}: holds a tokenizer already; --overwrite replaces it")
+    def check_free() -> None:
+        if not overwrite and any((out / name).exists() for name in FILES):
+            raise ConfigError(f"{out}: holds a tokenizer already; --overwrite replaces it")
+
+    check_free()
     check_out_folder(out)
     config = VocabConfig(
         vocab_size=vocab_size,
@@ -65,9 +71,11 @@ def train(
         seed=seed,
         korean_particles=korean_particles,
     )
-    with TrainingView() as view:
-        trained = train_vocab(files, config, text_field, view.update)
-    trained.tokenizer.save(out)
+    with locked(out):
+        check_free()  # of one that ended a moment ago
+        with TrainingView() as view:
+            trained = train_vocab(files, config, text_field, view.update)
+        trained.tokenizer.save(out)
     facts = {
         "tokenizer": str(out),
         "vocab_size": trained.tokenizer.vocab_size,
@@ -114,6 +122,19 @@ def show(
         print(json.dumps(content, ensure_ascii=False))
     else:
         print_encoding(tokenizer, text, encoding)
+
+
+@contextlib.contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Keep a second training out of the same folder; the lock lies beside it, since the whole folder is swapped in."""
+    out = out.resolve()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(out.parent / f".{out.name}.lock"))
+        except BlockingIOError:
+            raise ConfigError(f"{out}: another process is training a tokenizer there now; choose another") from None
+        yield
 
 
 def print_encoding(tokenizer: Tokenizer, text: str, encoding: Encoding) -> None:

@@ -136,7 +136,7 @@ def _headline(run: Run, scores: Scores) -> list[Markup]:
             count(rate[0]) if rate else None,
             f"{count(float(tokens.values[-1]))} tokens in all" if tokens else None,
         ),
-        ("Parameters", count(facts["parameters"]) if "parameters" in facts else None, _learning(facts)),
+        ("Parameters with head", count(facts["parameters"]) if "parameters" in facts else None, _learning(facts)),
     ]
     known = [
         element("div", element("dt", name), element("dd", value), element("dd", note, class_="note") if note else None)

@@ -36,9 +36,9 @@ def write_card(
 def _describe(config: RunConfig, facts: dict[str, Any]) -> list[str]:
     model, objective, hardware = config.model, facts["objective"], facts["hardware"]
     return [
-        f"{facts['backbone_parameters']:,} parameters: {model.num_hidden_layers} layers of {model.hidden_size}, "
-        f"{model.num_attention_heads} heads, embeddings of {model.embedding_size}, {describe_sharing(model)}; "
-        f"a vocabulary of {model.vocab_size:,} pieces.",
+        f"{facts['backbone_parameters']:,} parameters without heads: {model.num_hidden_layers} layers of "
+        f"{model.hidden_size}, {model.num_attention_heads} attention heads, embeddings of {model.embedding_size}, "
+        f"{describe_sharing(model)}; a vocabulary of {model.vocab_size:,} pieces.",
         "",
         f"Trained for {facts['steps']:,} steps on {facts['tokens']:,} tokens in {facts['seconds'] / 60:.1f} minutes on "
         f"{hardware['name']} ({hardware['precision']}), objective masked LM"

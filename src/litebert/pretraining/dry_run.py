@@ -32,8 +32,9 @@ def describe_run(config: RunConfig) -> Iterator[str]:
     schedule = config.learning_rate()
     micro = config.batch_tokens // config.micro_batches(1)
     yield (
-        f"model       {count_parameters(config.model).total:,} parameters, {config.model.num_hidden_layers} layers of "
-        f"{config.model.hidden_size}, sharing {config.model.sharing}, {config.model.vocab_size:,} pieces"
+        f"model       {count_parameters(config.model).total:,} parameters without heads, "
+        f"{config.model.num_hidden_layers} layers of {config.model.hidden_size}, sharing {config.model.sharing}, "
+        f"{config.model.vocab_size:,} pieces"
     )
     yield f"objective   masked LM ({config.recipe.masking}, {config.recipe.mask_rate:.0%}) + {config.recipe.objective}"
     yield f"optimiser   {config.optim.name}, peak lr {schedule.peak:g}, warm-up {schedule.warmup_steps:,} steps"

@@ -31,7 +31,7 @@ class Final:
     seconds: float | None
     tokens_per_second: float | None
     share_of_peak: float | None
-    parameters: float | None
+    parameters: int | None  # without heads, as the paper counts
 
 
 def final_numbers(run: Run) -> Final:
@@ -40,7 +40,7 @@ def final_numbers(run: Run) -> Final:
     total = float(tokens.values[-1]) if tokens else None
     elapsed = float(seconds.values[-1]) if seconds else None
     shares = run.train.series("share_of_peak")
-    parameters = run.facts.get("parameters")
+    parameters = run.facts.get("backbone_parameters")
     loss = held_out_loss(run)
     mlm, sentence = (run.held_out.last(name) for name in ("mlm_accuracy", "sentence_accuracy"))
     held_out = mlm is not None or sentence is not None or bool(loss)
@@ -54,7 +54,7 @@ def final_numbers(run: Run) -> Final:
         elapsed,
         total / elapsed if total and elapsed else None,
         float(np.median(shares.values)) if shares else None,
-        parameters if isinstance(parameters, (int, float)) else None,
+        parameters if isinstance(parameters, int) else None,
     )
 
 
@@ -79,7 +79,7 @@ def draw_tiles(run: Run) -> Markup:
         ("Tokens seen", _or_none(count, final.tokens), f"in {final.step:,} steps"),
         ("Time", _or_none(duration, final.seconds), None),
         ("Tokens per second", _or_none(count, final.tokens_per_second), peak),
-        ("Parameters", _or_none(count, final.parameters), None),
+        ("Parameters", _or_none("{:,}".format, final.parameters), "without heads, as the paper counts"),
     ]
     known = [_stat(*stat) for stat in stats if stat[1]]
     return join(
@@ -166,7 +166,7 @@ def _columns(finals: Sequence[Final], sentence: str) -> list[Column]:
         Column("Tokens", "tokens", [final.tokens for final in finals], count),
         Column("Time", "time", [final.seconds for final in finals], duration),
         Column("Tokens/s", "tok/s", [final.tokens_per_second for final in finals], count, 1),
-        Column("Parameters", "", [final.parameters for final in finals], count),
+        Column("Parameters without heads", "", [final.parameters for final in finals], "{:,}".format),
     ]
     return [column for column in columns if any(value is not None for value in column.values)]
 
