@@ -102,10 +102,11 @@ class TorchRuntime:
         self.max_tokens = max_tokens
         # Parameters themselves in half precision: autocast would convert them anew in every pass.
         dtype = torch.bfloat16 if device.precision == "bf16" else torch.float32
+        model = model.eval().requires_grad_(False).to(device.device)
         with torch.inference_mode():
-            model = model.eval().requires_grad_(False).to(device.device)
             small = _small(model.encoder, device)
-            self.model = model.to(dtype)
+        self.model = model.to(dtype)
+        with torch.inference_mode():
             self.encoder = _fuse(self.model.encoder, device, small)
         self.model.encoder = self.encoder  # type: ignore[assignment]
         # Outputs that need the states of few tokens: [CLS], and those to predict.
