@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from eager_graphs import failing, stand_in
@@ -9,8 +11,9 @@ from toy_tasks import make_files, tiny_config
 
 from litebert.finetune import run as run_module
 from litebert.finetune.run import Run, finetune
-from litebert.finetune.steps import GraphStep
+from litebert.finetune.steps import GraphStep, PlainStep
 from litebert.model.hub import load_model
+from litebert.train.device import DeviceConfig
 
 OPTIONS = dict(classifier_dropout=0.0, optim={"lr": 0.001})
 
@@ -51,6 +54,16 @@ def test_planned_shapes_and_replayed_graphs_learn_the_same(
     assert 1 <= len(graphs) <= 4
     assert all(graph.replays for graph in graphs)
     assert steps[0].problem is None
+
+
+def test_graphs_can_be_turned_off():
+    model = torch.nn.Linear(1, 1)
+    parts = dict(model=model, task=SimpleNamespace(kind="classification"), device=SimpleNamespace(is_cuda=True))
+    off = SimpleNamespace(**parts, config=SimpleNamespace(device=DeviceConfig(graphs="off")))
+    assert type(Run._make_step(off)) is PlainStep
+    plan = SimpleNamespace(plan=lambda num_steps: None)
+    auto = SimpleNamespace(**parts, config=SimpleNamespace(device=DeviceConfig()), batches=plan, num_steps=3)
+    assert type(Run._make_step(auto)) is GraphStep
 
 
 def test_a_graph_that_cannot_be_recorded_is_told_and_done_without(toy_model, reference, tmp_path, monkeypatch):
