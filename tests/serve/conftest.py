@@ -28,6 +28,17 @@ def tiny_predictors(tiny_folders):
 
 
 @pytest.fixture(scope="session")
+def two_languages(tiny_predictors, tmp_path_factory):
+    """A server with English and Korean models."""
+    from litebert.predict.predictor import Predictor
+
+    folders = write_models(tmp_path_factory.mktemp("korean"), "ko")
+    korean = {f"ko-{name}": Predictor(folder, device="cpu", threads=1) for name, folder in folders.items()}
+    with running({**tiny_predictors, **korean}) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
 def tiny_server(tiny_predictors):
     """A server with all of them."""
     with running(tiny_predictors) as client:

@@ -23,7 +23,9 @@ def connect(client):
     return socket.create_connection((client.base_url.host, client.base_url.port), timeout=60)
 
 
-@pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/docs", "/openapi.json", "/models", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/", "/page.css", "/page.js", "/examples.js", "/docs", "/openapi.json", "/models", "/nothing"]
+)
 def test_every_answer_is_locked_down(client, path):
     headers = client.get(path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
@@ -92,7 +94,7 @@ def locked():
         yield client
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/docs", "/health", "/ready", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/", "/page.js", "/examples.js", "/docs", "/health", "/ready", "/openapi.json"])
 def test_the_page_and_the_probes_need_none(locked, path):
     assert locked.get(path).status_code in (200, 503)
 

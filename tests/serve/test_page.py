@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 from fake_predictor import FakePredictor
 from running import running
+
+from litebert.text.language import Language, language_of
+from litebert.text.sentences import split_sentences
 
 ABILITIES = ["fill_mask", "sentence_order", "coherence", "embed", "attention", "classify", "tag", "answer", "choose"]
 
@@ -450,6 +454,112 @@ def test_the_endpoints_page(tiny_server, open_page):
     assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderRadius") != "0px", (
         "styled by our own file"
     )
+
+
+def switch(page, ability, model):
+    """Choose a model, and wait for its answer."""
+    with page.expect_response(lambda answer: f'"{model}"' in (answer.request.post_data or "")) as answered:
+        page.select_option(f"#{ability}-model", model)
+    page.wait_for_selector(f"#{ability} .result:not([aria-busy])")
+    return answered.value.request.post_data_json
+
+
+def test_examples_follow_the_language_of_the_model(two_languages, open_page):
+    page = open_page(two_languages, "fill_mask")
+    text, examples = page.locator("#fill-text"), page.locator(".example")
+    english = text.input_value()
+    assert english.startswith("the [MASK] is cold")
+    assert (text.get_attribute("lang"), examples.first.get_attribute("lang")) == ("en", "en")
+    with page.expect_response("**/fill-mask"):
+        examples.nth(1).click()
+    sent = switch(page, "fill_mask", "ko-pretraining")
+    assert text.input_value() == examples.nth(1).inner_text() == sent["text"]
+    assert language_of(sent["text"].replace("[MASK]", "")) == "ko", "the second example, as before"
+    assert sent["model"] == page.locator("#fill_mask .meta span").nth(1).inner_text() == "ko-pretraining"
+    marked = [text, examples.first, page.locator("#fill_mask .sentence"), page.locator("#status span")]
+    assert [each.get_attribute("lang") for each in marked] == ["ko"] * 4
+    guesses = page.locator("#fill_mask .name").all()
+    assert all(each.get_attribute("lang") == "ko" for each in guesses if language_of(each.inner_text()) == "ko")
+    assert any(language_of(each.inner_text()) == "ko" for each in guesses)
+    with page.expect_response("**/fill-mask"):
+        examples.first.click()
+    switch(page, "fill_mask", "pretraining")
+    assert (text.input_value(), text.get_attribute("lang")) == (english, "en")
+
+
+def test_what_somebody_wrote_is_kept_in_another_language(two_languages, open_page):
+    page = open_page(two_languages, "sentence_order", refusals=True)
+    page.click("#swap")
+    page.fill("#order-a", "Anna slept.")
+    sent = switch(page, "sentence_order", "ko-pretraining")
+    assert sent["b"] == "Anna slept.", "where it was moved to"
+    assert language_of(sent["a"]) == "ko"
+    assert [area.get_attribute("lang") for area in page.locator("#sentences textarea").all()] == ["ko", "en"]
+    page.fill("#order-a", "")
+    page.select_option("#sentence_order-model", "pretraining")
+    assert page.input_value("#order-a") == "", "what was emptied stays empty"
+    # Options belong together: one that was changed keeps all of them.
+    page.click("#tab-choose")
+    page.wait_for_selector("#choose .meta")
+    options = page.locator("#options input")
+    english = [option.input_value() for option in options.all()]
+    korean = switch(page, "choose", "ko-multiple-choice")
+    assert {language_of(text) for text in (korean["passage"], korean["question"], *korean["options"])} == {"ko"}
+    options.nth(1).fill("밥을 먹어서")
+    page.fill("#choose-question", "누가 잤는가?")
+    kept = switch(page, "choose", "multiple-choice")
+    assert kept["options"] == [korean["options"][0], "밥을 먹어서", *korean["options"][2:]]
+    assert kept["question"] == "누가 잤는가?"
+    assert language_of(kept["passage"]) == "en"
+    assert english == page.evaluate("EXAMPLES.en.choose[0].options")
+
+
+def test_a_shuffled_example_is_still_ours(two_languages, open_page):
+    page = open_page(two_languages, "coherence")
+    with page.expect_response("**/coherence"):
+        page.click("#shuffle")
+    sent = switch(page, "coherence", "ko-pretraining")
+    assert sent["text"] == page.evaluate("EXAMPLES.ko.coherence[0].text")
+    assert page.locator("#coherence .link").first.get_attribute("lang") == "ko"
+    assert not page.is_visible("#unshuffle")
+    # Sentences that stood without spaces are put together without.
+    chinese = page.evaluate("EXAMPLES.zh.coherence[0].text")
+    ask(page, "coherence", text=chinese)
+    assert page.get_attribute("#coherence-text", "lang") == "zh"
+    with page.expect_response("**/coherence"):
+        page.click("#shuffle")
+    assert sorted(page.input_value("#coherence-text")) == sorted(chinese)
+
+
+def test_a_server_with_a_korean_model_only(two_languages, open_page):
+    korean = {n: each.predictor for n, each in two_languages.app.state.service.batchers.items() if n.startswith("ko-")}
+    with running(korean) as client:
+        page = open_page(client, "fill_mask")
+        for ability in ABILITIES:
+            page.click(f"#tab-{ability}")
+            page.wait_for_selector(f"#{ability} .meta")
+            fields = page.locator(f"#{ability} form :is(textarea, input)").all()
+            assert {language_of(field.input_value() or "가") for field in fields} == {"ko"}
+            assert {field.get_attribute("lang") for field in fields} == {"ko"}
+            if ability not in ("sentence_order", "classify"):  # whose answers are a number and English labels
+                assert page.locator(f'#{ability} .result [lang="ko"]').count() > 0, ability
+
+
+def test_every_language_has_every_example(tiny_server, open_page):
+    languages = open_page(tiny_server, "embed").evaluate("EXAMPLES")
+    assert set(languages) == set(get_args(Language))
+    for language, abilities in languages.items():
+        assert list(abilities) == list(languages["en"])
+        for ability, examples in abilities.items():
+            for example, english in zip(examples, languages["en"][ability], strict=True):
+                assert list(example) == list(english)
+                for name, text in example.items():
+                    lines = text if isinstance(text, list) else text.split("\n")
+                    pattern = english[name] if isinstance(text, list) else english[name].split("\n")
+                    assert len(lines) == len(set(lines)) == len(pattern)
+                    assert {language_of(line.replace("[MASK]", "")) for line in lines} == {language}, lines
+                    assert ("[MASK]" in str(text)) == (ability == "fill_mask")
+        assert len(split_sentences(abilities["coherence"][0]["text"])) == 5
 
 
 def test_a_link_to_an_ability_opens_it(tiny_server, open_page):

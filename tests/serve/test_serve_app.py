@@ -116,6 +116,12 @@ def test_several_models(tiny_server):
     assert named["results"] != other["results"]
 
 
+def test_models_name_their_language(two_languages):
+    models = two_languages.get("/models").json()["models"]
+    assert len(models) == 10
+    assert all(model["language"] == ("ko" if model["name"].startswith("ko-") else "en") for model in models)
+
+
 def test_asking_a_model_for_what_it_cannot_do_names_the_command(tiny_server):
     answer = tiny_server.post("/fill-mask", json={"text": "a [MASK]", "model": "answer"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_such_ability")

@@ -182,7 +182,12 @@ def check_exported(client, by_torch):
     # Files without attention maps say so, and offer only what they can do.
     assert client.post("/attention", json={"text": "Anna slept."}).json()["error"]["code"] == "no_such_ability"
     (model,) = client.get("/models").json()["models"]
-    assert model == {"name": "mood", "abilities": ["embed", "classify"], "runtime": "onnx fp32, CPU, 1 thread"}
+    assert model == {
+        "name": "mood",
+        "abilities": ["embed", "classify"],
+        "runtime": "onnx fp32, CPU, 1 thread",
+        "language": "en",
+    }
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from small_vocabularies import english
+from small_vocabularies import english, korean
 
 from litebert.model.config import ModelConfig
 from litebert.model.heads import MODELS
@@ -21,13 +21,14 @@ TASKS = {
 }
 
 
-def write_models(folder: Path) -> dict[str, Path]:
+def write_models(folder: Path, language: str = "en") -> dict[str, Path]:
     """One folder per kind, named after it."""
     torch.manual_seed(5)
+    tokenizer = {"en": english, "ko": korean}[language]()
     found = {}
     for head, task in TASKS.items():
         config = ModelConfig(
-            vocab_size=english().vocab_size,
+            vocab_size=tokenizer.vocab_size,
             embedding_size=16,
             hidden_size=32,
             num_hidden_layers=3,
@@ -39,7 +40,7 @@ def write_models(folder: Path) -> dict[str, Path]:
         )
         path = folder / head
         save_model(MODELS[head](config), path)
-        english().save(path)
+        tokenizer.save(path)
         if task:
             save_task(task, path)
         found[head] = path

@@ -59,6 +59,17 @@ CHINESE = [
 ]
 
 
+JAPANESE = [
+    f"{who}は{when}{place}で{what}。"
+    for who, when, place, what in itertools.product(
+        ["私", "友だち", "先生", "あの人"],
+        ["今日", "昨日", "毎朝"],
+        ["東京", "学校", "カフェ"],
+        ["ご飯を食べます", "本を読みました", "手紙を書きます"],
+    )
+]
+
+
 def train_on(lines: list[str], config: VocabConfig) -> SentencePieceTokenizer:
     """A vocabulary trained on some lines."""
     with tempfile.TemporaryDirectory() as folder:
@@ -87,6 +98,24 @@ def english() -> SentencePieceTokenizer:
 def mixed() -> SentencePieceTokenizer:
     """English, Korean and Chinese, cased, normalised by the multilingual rule."""
     return train_on(ENGLISH + KOREAN + CHINESE, VocabConfig(vocab_size=300, character_coverage=1.0))
+
+
+@functools.cache
+def korean() -> SentencePieceTokenizer:
+    """Korean alone."""
+    return train_on(KOREAN, VocabConfig(vocab_size=130, character_coverage=1.0))
+
+
+@functools.cache
+def chinese() -> SentencePieceTokenizer:
+    """Chinese alone."""
+    return train_on(CHINESE, VocabConfig(vocab_size=70, character_coverage=1.0))
+
+
+@functools.cache
+def japanese() -> SentencePieceTokenizer:
+    """Japanese alone."""
+    return train_on(JAPANESE, VocabConfig(vocab_size=70, character_coverage=1.0))
 
 
 # fmt: off

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 import litebert
 from litebert.serve import schemas
-from litebert.serve.batcher import Predictor, runtime_of
+from litebert.serve.batcher import Predictor, language_of_model, runtime_of
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Gate
 from litebert.serve.log import log_event
@@ -109,10 +109,15 @@ async def attention(request: HttpRequest, body: schemas.Attention) -> Response:
 
 @operations.get("/models", response_model=schemas.Models, responses={401: REFUSALS[401]})
 async def models(request: HttpRequest) -> schemas.Models:
-    """The models that are loaded, with their abilities; the first is the default."""
+    """The models that are loaded, with their abilities and languages; the first is the default."""
     batchers = request.app.state.service.batchers
     loaded = [
-        schemas.Loaded(name=name, abilities=list(each.predictor.abilities), runtime=runtime_of(each.predictor))
+        schemas.Loaded(
+            name=name,
+            abilities=list(each.predictor.abilities),
+            runtime=runtime_of(each.predictor),
+            language=language_of_model(each.predictor),
+        )
         for name, each in batchers.items()
     ]
     return schemas.Models(models=loaded, version=litebert.__version__)

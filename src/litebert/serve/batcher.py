@@ -23,6 +23,7 @@ from litebert.serve.config import ServeConfig
 from litebert.serve.log import log_event
 from litebert.serve.metrics import Metrics
 from litebert.serve.refusals import Refusal
+from litebert.text.language import Language
 
 
 class Job(Protocol):
@@ -72,6 +73,12 @@ def fitting_batch(predictor: Predictor) -> int:
 def runtime_of(predictor: Predictor) -> str:
     """What runs a model, and on what: "onnx fp32, CPU, 2 threads"."""
     return str(getattr(getattr(predictor, "runtime", None), "name", "unknown"))
+
+
+def language_of_model(predictor: Predictor) -> Language:
+    """What a model's vocabulary is mostly made for; "en" where that is not known."""
+    tokenizer = getattr(predictor, "tokenizer", None)
+    return "en" if tokenizer is None else tokenizer.language
 
 
 class Batcher:

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import Request as HttpRequest
 from fastapi.responses import Response
 
-PAGE_FILES = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
+PAGE_FILES = {f"/{name}": name for name in ("page.css", "page.js", "examples.js")} | {"/": "index.html"}
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from litebert.text.language import Language
+
 
 def check_text(text: str) -> str:
     """Refuse text that is not Unicode: JSON can spell half of a surrogate pair, "\\ud800"."""
@@ -343,7 +345,11 @@ class Loaded(BaseModel):
 
     name: str
     abilities: list[str]
-    runtime: str  # what runs it, and on what
+    runtime: Annotated[str, Field(description="What runs it, and on what.")]
+    language: Annotated[
+        Language,
+        Field(description="What most pieces of its vocabulary are: Hangul, Han, or kana and Han; en: none of these."),
+    ]
 
 
 class Models(BaseModel):

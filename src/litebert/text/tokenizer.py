@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from litebert.default import resolve_default
 from litebert.errors import DataError, InputError
+from litebert.text.language import Language, language_of
 from litebert.text.normalize import Normalization
 from litebert.text.words import find_word_starts
 
@@ -188,6 +189,11 @@ class Tokenizer(ABC):
         decisive = {**settings, "specials": asdict(self.specials), "normalization": asdict(self.normalization)}
         head = json.dumps(decisive, sort_keys=True, ensure_ascii=False).encode("utf-8")
         return hashlib.sha256(head + b"\0" + vocabulary).hexdigest()
+
+    @functools.cached_property
+    def language(self) -> Language:
+        """What the vocabulary is mostly made for: "ko", "zh", "ja", or "en" (see language.py)."""
+        return language_of(self.pieces)
 
     def word_starts(self, style: str) -> NDArray[np.bool_]:
         """For every id, whether a word begins with it; `style` is "google" or "spaces" (see words.py)."""

@@ -27,6 +27,7 @@ from litebert.text.tokenizer_json import (
     wordpiece_tokenizer_json,
 )
 from litebert.text.wordpiece import BasicRule, WordPieceTokenizer
+from litebert.text.words import is_symbol
 
 SPIECE, VOCAB, TOKENIZER, CONFIG = "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 FILES = (SPIECE, VOCAB, TOKENIZER, CONFIG)
@@ -103,7 +104,7 @@ def guess_normalization(pieces: list[str]) -> Normalization:
     No capital letter: lower case. No letter with a mark: `google` has dropped them all. Marks, but none on a Latin
     letter (or Hangul, which `google` takes apart): `multilingual`. Otherwise accents are part of the vocabulary.
     """
-    characters = {character for piece in pieces if not _is_symbol(piece) for character in piece}
+    characters = {character for piece in pieces if not is_symbol(piece) for character in piece}
     lower = not any(character.isupper() for character in characters)
     marked = {c for c in characters if any(map(unicodedata.combining, unicodedata.normalize("NFKD", c)))}
     if any(map(is_latin, marked)):
@@ -207,16 +208,11 @@ def _basic_rule(pieces: list[str], settings: Mapping[str, Any], where: str) -> B
             raise DataError(f"{Path(where).parent / CONFIG}: damaged section {SECTION!r}: {error}") from None
     lower = settings.get("do_lower_case")
     if not isinstance(lower, bool):
-        lower = not any(piece != piece.lower() for piece in pieces if not _is_symbol(piece))
+        lower = not any(piece != piece.lower() for piece in pieces if not is_symbol(piece))
     strip = settings.get("strip_accents")
     rule = BasicRule(lower=lower, strip_accents=strip if isinstance(strip, bool) else lower)
     split = settings.get("tokenize_chinese_chars")
     return replace(rule, split_cjk=split) if isinstance(split, bool) else rule
-
-
-def _is_symbol(piece: str) -> bool:
-    """[MASK], <unk>, [unused1]: not made of text."""
-    return len(piece) > 2 and piece[0] + piece[-1] in ("[]", "<>")
 
 
 def _read(file: Path) -> bytes:

@@ -59,6 +59,11 @@ def readable(piece: str) -> str:
     return piece.removeprefix(SPACE).removeprefix("##") or piece
 
 
+def is_symbol(piece: str) -> bool:
+    """[MASK], <unk>, [unused1]: not made of text."""
+    return len(piece) > 2 and piece[0] + piece[-1] in ("[]", "<>")
+
+
 def _starts_google(piece: str) -> bool:
     return piece.startswith((SPACE, "<")) or piece in _GOOGLE_PUNCTUATION or not _GOOGLE_PLAIN.issuperset(piece)
 

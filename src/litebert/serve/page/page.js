@@ -25,12 +25,22 @@
     return node;
   }
 
-  const say = (message) => { $("status").textContent = message; };
+  const say = (...message) => { $("status").replaceChildren(...message); };
+
+  /** The language of a text, as its letters show it; where they may be of several, or are none, the model's decides. */
+  function languageOf(text, model) {
+    if (/\p{Script=Hangul}/u.test(text)) return "ko";
+    if (/[\p{Script=Hiragana}\p{Script=Katakana}]/u.test(text)) return "ja";
+    if (/\p{Script=Han}/u.test(text)) return model === "ja" ? "ja" : "zh";
+    const letters = text.replaceAll("[MASK]", "");
+    if (/\p{Script=Latin}/u.test(letters)) return "en";
+    return /\p{L}/u.test(letters) ? "" : model; // "": not known
+  }
 
   /** A row with a bar: a button where `choose` is given. */
-  function bar(name, share, { number = percent(share), first = false, hue = 0, choose = null, chosen = false } = {}) {
+  function bar(name, share, { number = percent(share), first = false, hue = 0, choose = null, chosen = false, lang = null } = {}) {
     const cells = [
-      h("span", { class: "name", title: name }, name),
+      h("span", { class: "name", title: name, lang }, name),
       h("span", { class: "track", "aria-hidden": "true" }, h("i", { width: `${Math.max(0, Math.min(1, share)) * 100}%` })),
       h("span", { class: "number" }, number),
     ];
@@ -40,7 +50,7 @@
   }
 
   /** Bars of which one is chosen (at first, unless `none`), with the arrow keys too: rows are [[name, share], ...]. */
-  function choices(label, rows, hue, onChoose, { none = false, look = "" } = {}) {
+  function choices(label, rows, hue, onChoose, lang, { none = false, look = "" } = {}) {
     const group = h("div", { class: `bars ${look}`, role: "radiogroup", "aria-label": label });
     const pick = (index, focus) => {
       [...group.children].forEach((row, i) => {
@@ -50,7 +60,7 @@
       if (focus) group.children[index].focus();
       onChoose(index);
     };
-    rows.forEach(([name, share], i) => group.append(bar(name, share, { hue, choose: () => pick(i, false), chosen: i === 0 && !none })));
+    rows.forEach(([name, share], i) => group.append(bar(name, share, { hue, choose: () => pick(i, false), chosen: i === 0 && !none, lang: lang(name) })));
     if (rows.length) group.firstChild.tabIndex = 0;
     group.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
@@ -121,12 +131,10 @@
   const field = (form, name) => form.elements[name].value;
 
   const fillMask = {
-    examples: ["the [MASK] is cold in winter, so we wear warm [MASK].", "she opened the [MASK] and read the letter.", "the doctor told him to [MASK] in bed."],
-    setExample: (form, text) => { form.elements.text.value = text; },
     body: (form) => ({ text: field(form, "text"), top: 6 }),
-    draw([result]) {
+    draw([result], body, lang) {
       const text = [...result.text];
-      const slots = result.masks.map((mask, i) => h("span", { class: `slot hue-${i % 6}` }, mask.candidates[0].word));
+      const slots = result.masks.map((mask, i) => h("span", { class: `slot hue-${i % 6}`, lang: lang(mask.candidates[0].word) }, mask.candidates[0].word));
       const parts = [];
       let at = 0;
       result.masks.forEach((mask, i) => {
@@ -138,8 +146,9 @@
         result.masks.length > 1 ? h("h3", {}, `Mask ${i + 1}`) : null,
         choices(`Guesses for mask ${i + 1}`, mask.candidates.map((c) => [c.word, c.probability]), i, (chosen) => {
           slots[i].textContent = mask.candidates[chosen].word;
-        })));
-      return [h("p", { class: "sentence" }, parts), h("div", { class: "columns" }, columns)];
+          slots[i].lang = lang(mask.candidates[chosen].word);
+        }, lang)));
+      return [h("p", { class: "sentence", lang: lang(result.text) }, parts), h("div", { class: "columns" }, columns)];
     },
     spoken: ([result]) => result.masks.map((mask) => mask.candidates[0].word).join(", "),
   };
@@ -225,11 +234,13 @@
   let unshuffled = null;
   const coherence = {
     body: (form) => ({ text: field(form, "text") }),
-    draw([result]) {
+    written: (element) => unshuffled ?? element.value,
+    forget: () => { unshuffled = null; $("unshuffle").hidden = true; },
+    draw([result], body, lang) {
       sentencesRead = result.sentences.map((sentence) => sentence.text);
       const chain = h("ol", { class: "chain" });
       result.sentences.forEach((sentence, i) => {
-        chain.append(h("li", { class: "link" }, sentence.text));
+        chain.append(h("li", { class: "link", lang: lang(sentence.text) }, sentence.text));
         if (i === result.boundaries.length) return;
         const p = result.boundaries[i];
         const width = 1.5 + 6 * p;
@@ -260,13 +271,13 @@
             [order[i], order[j]] = [order[j], order[i]];
           }
         } while (order.every((sentence, i) => sentence === sentencesRead[i]) && new Set(order).size > 1);
-        area.value = order.join(" ");
+        // Chinese and Japanese sentences stand side by side without a space.
+        area.value = order.map((sentence) => (/[。！？」』]$/.test(sentence) ? sentence : `${sentence} `)).join("").trim();
         $("unshuffle").hidden = false;
         rerun();
       });
-      const forget = () => { unshuffled = null; $("unshuffle").hidden = true; };
-      $("unshuffle").addEventListener("click", () => { area.value = unshuffled; forget(); $("shuffle").focus(); rerun(); });
-      area.addEventListener("input", forget);
+      $("unshuffle").addEventListener("click", () => { area.value = unshuffled; coherence.forget(); $("shuffle").focus(); rerun(); });
+      area.addEventListener("input", coherence.forget);
     },
   };
 
@@ -286,7 +297,7 @@
   const embed = {
     body: (form) => ({ text: field(form, "text").split("\n").map((line) => line.trim()).filter(Boolean), normalize: true }),
     check: (body) => (body.text.length < 2 ? "Write at least two lines." : body.text.length > 12 ? `${body.text.length} lines do not fit the map; 12 do.` : ""),
-    draw(results, body) {
+    draw(results, body, lang) {
       const texts = body.text;
       const likeness = results.map((a) => results.map((b) => a.vector.reduce((sum, value, i) => sum + value * b.vector[i], 0)));
       const others = likeness.flatMap((row, i) => row.filter((_, j) => j !== i));
@@ -296,7 +307,7 @@
       const shown = (value) => value.toFixed(high - low < 0.1 ? 3 : 2);
       const readout = h("div", { class: "readout", role: "status" });
       const read = (i, j) => {
-        readout.replaceChildren(...(i === j ? [h("span", {}, texts[i])] : [h("span", {}, `${i + 1}. ${texts[i]}`), h("span", {}, `${j + 1}. ${texts[j]}`), h("strong", {}, `cosine ${likeness[i][j].toFixed(3)}`)]));
+        readout.replaceChildren(...(i === j ? [h("span", { lang: lang(texts[i]) }, texts[i])] : [i, j].map((k) => h("span", { lang: lang(texts[k]) }, `${k + 1}. ${texts[k]}`)).concat( h("strong", {}, `cosine ${likeness[i][j].toFixed(3)}`))));
         for (const button of table.querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.at === `${i} ${j}`));
       };
       const cell = (i, j) => {
@@ -308,7 +319,7 @@
       };
       const table = h("table", { class: texts.length > 7 ? "map many" : "map" },
         h("thead", {}, h("tr", {}, h("td", {}), texts.map((_, j) => h("th", { scope: "col" }, String(j + 1))))),
-        h("tbody", {}, texts.map((text, i) => h("tr", {}, h("th", { scope: "row", title: text }, `${i + 1}`, h("span", { class: "text" }, `. ${text}`)), texts.map((_, j) => cell(i, j))))));
+        h("tbody", {}, texts.map((text, i) => h("tr", {}, h("th", { scope: "row", title: text }, `${i + 1}`, h("span", { class: "text", lang: lang(text) }, `. ${text}`)), texts.map((_, j) => cell(i, j))))));
       table.addEventListener("keydown", (event) => {
         const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
         if (!step || !event.target.dataset.at) return;
@@ -329,13 +340,13 @@
 
   const classify = {
     body: (form) => ({ text: field(form, "text"), pair: field(form, "pair").trim() ? field(form, "pair") : null }),
-    draw([result]) {
+    draw([result], body, lang) {
       if (result.value !== null) return [h("div", {}, h("p", { class: "big" }, result.value.toFixed(3)), h("p", { class: "under" }, "the value that the model gives"))];
       const rows = Object.entries(result.probabilities).sort((a, b) => b[1] - a[1]);
       const named = result.labels.length ? result.labels : ["none of the labels"];
       return [
-        h("p", { class: `big${named.join(", ").length > 16 ? " long" : ""}` }, named.join(", ")),
-        h("div", { class: "bars" }, rows.map(([name, p]) => bar(name, p, { first: result.labels.includes(name) }))),
+        h("p", { class: `big${named.join(", ").length > 16 ? " long" : ""}`, lang: lang(named[0]) }, named.join(", ")),
+        h("div", { class: "bars" }, rows.map(([name, p]) => bar(name, p, { first: result.labels.includes(name), lang: lang(name) }))),
       ];
     },
     spoken: ([result]) => (result.value === null ? result.labels.join(", ") : result.value.toFixed(3)),
@@ -343,7 +354,7 @@
 
   const tag = {
     body: (form) => ({ text: field(form, "text") }),
-    draw([result]) {
+    draw([result], body, lang) {
       const text = [...result.text];
       // A model of entities marks those; one of word classes marks every word.
       const spans = result.entities.length ? result.entities : result.words.filter((word) => word.tag !== "O").map((word) => ({ ...word, label: word.tag }));
@@ -352,16 +363,16 @@
       let at = 0;
       for (const span of spans) {
         parts.push(text.slice(at, span.start).join(""), h("mark", { class: `entity hue-${labels.indexOf(span.label) % 6}`, title: percent(span.probability) },
-          text.slice(span.start, span.end).join(""), h("small", {}, span.label)));
+          text.slice(span.start, span.end).join(""), h("small", { lang: lang(span.label) }, span.label)));
         at = span.end;
       }
       parts.push(text.slice(at).join(""));
       return [
-        h("p", { class: "context" }, parts),
+        h("p", { class: "context", lang: lang(result.text) }, parts),
         spans.length ? null : h("p", { class: "soft" }, "Nothing was found."),
         h("details", {}, h("summary", {}, `All ${result.words.length} words`), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All words" }, h("table", { class: "words" },
           h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Word"), h("th", { scope: "col" }, "Tag"), h("td", {}))),
-          h("tbody", {}, result.words.map((word) => h("tr", {}, h("th", { scope: "row" }, word.text), h("td", {}, word.tag), h("td", {}, percent(word.probability)))))))),
+          h("tbody", {}, result.words.map((word) => h("tr", {}, h("th", { scope: "row", lang: lang(word.text) }, word.text), h("td", {}, word.tag), h("td", {}, percent(word.probability)))))))),
       ];
     },
     spoken: ([result]) => result.entities.map((entity) => `${entity.text}, ${entity.label}`).join("; ") || "nothing found",
@@ -369,9 +380,9 @@
 
   const answer = {
     body: (form) => ({ question: field(form, "question"), context: field(form, "context"), top: 4 }),
-    draw([result], body) {
+    draw([result], body, lang) {
       const text = [...body.context];
-      const context = h("p", { class: "context" });
+      const context = h("p", { class: "context", lang: lang(body.context) });
       const show = (span) => {
         if (!span || span.start === null) return context.replaceChildren(body.context);
         return context.replaceChildren(text.slice(0, span.start).join(""), h("mark", {}, text.slice(span.start, span.end).join("")), text.slice(span.end).join(""));
@@ -380,10 +391,10 @@
       show(found ? result : null);
       const long = result.text.length > 24;
       return [
-        h("p", { class: `big${long || !found ? " long" : ""}` }, found ? result.text : "The text does not say."),
+        h("p", { class: `big${long || !found ? " long" : ""}`, lang: found ? lang(result.text) : null }, found ? result.text : "The text does not say."),
         context,
         h("div", {}, h("h3", {}, found ? "Candidates" : "Candidates, none of them likely enough"),
-          choices("Candidates", result.candidates.map((c) => [c.text, c.probability]), 0, (i) => show(result.candidates[i]), { none: !found, look: "long" })),
+          choices("Candidates", result.candidates.map((c) => [c.text, c.probability]), 0, (i) => show(result.candidates[i]), lang, { none: !found, look: "long" })),
         result.no_answer === null ? null : h("div", {}, h("h3", {}, "That the text does not say"), bar("no answer", result.no_answer, { hue: 1 })),
       ];
     },
@@ -393,14 +404,27 @@
   const choose = {
     body: (form) => ({ passage: field(form, "passage"), question: field(form, "question"), options: [...$("options").querySelectorAll("input")].map((input) => input.value).filter((value) => value.trim()) }),
     check: (body) => (body.options.length < 2 ? "Give at least two options." : ""),
-    draw([result], body) {
+    draw([result], body, lang) {
       return [
-        h("p", { class: `big${result.option.length > 16 ? " long" : ""}` }, result.option),
-        h("div", { class: "bars long" }, body.options.map((option, i) => bar(`${letter(i)}  ${option}`, result.probabilities[i], { first: i === result.index }))),
+        h("p", { class: `big${result.option.length > 16 ? " long" : ""}`, lang: lang(result.option) }, result.option),
+        h("div", { class: "bars long" }, body.options.map((option, i) => bar(`${letter(i)}  ${option}`, result.probabilities[i], { first: i === result.index, lang: lang(option) }))),
       ];
     },
     spoken: ([result]) => result.option,
+    // The options count as one field: they belong together.
+    fields: {
+      options: {
+        read: () => [...$("options").querySelectorAll("input")].map((input) => input.value),
+        write(texts) {
+          for (const row of $("options").querySelectorAll(".option")) row.remove();
+          for (const text of texts) choose.add(text);
+        },
+      },
+    },
     setUp() {
+      $("add-option").addEventListener("click", () => choose.add("").querySelector("input").focus());
+    },
+    add(text) {
       const box = $("options");
       const number = () => {
         const rows = [...box.querySelectorAll(".option")];
@@ -412,16 +436,12 @@
         });
         $("add-option").hidden = rows.length >= 8;
       };
-      const add = (text) => {
-        const row = h("div", { class: "option" }, h("span", { class: "letter", "aria-hidden": "true" }), h("input", {}),
-          h("button", { type: "button", onclick: () => { row.remove(); number(); $("add-option").focus(); } }, "×"));
-        row.querySelector("input").value = text;
-        box.append(row);
-        number();
-        return row;
-      };
-      ["The weather was bad.", "He had lost his towel.", "He cannot swim.", "He had read the book."].forEach(add);
-      $("add-option").addEventListener("click", () => add("").querySelector("input").focus());
+      const row = h("div", { class: "option" }, h("span", { class: "letter", "aria-hidden": "true" }), h("input", {}),
+        h("button", { type: "button", onclick: () => { row.remove(); number(); $("add-option").focus(); } }, "×"));
+      row.querySelector("input").value = text;
+      box.append(row);
+      number();
+      return row;
     },
   };
 
@@ -431,7 +451,7 @@
   const attention = {
     wide: true,
     body: (form) => ({ text: field(form, "text"), pair: field(form, "pair").trim() ? field(form, "pair") : null, max_tokens: 64 }),
-    draw([result]) {
+    draw([result], body, lang) {
       const { pieces, weights } = result;
       const [layers, heads] = [weights.length, weights[0].length];
       look.layer = Math.min(look.layer, layers - 1);
@@ -466,7 +486,7 @@
       const [from, to] = [150, width - 150];
       const y = (i) => 30 + i * row;
       const lines = h("g", {});
-      const label = (name, i, side) => h("text", { x: side ? to + 10 : from - 10, y: y(i) + 4, "text-anchor": side ? "start" : "end" }, name.length > 16 ? `${name.slice(0, 15)}…` : name);
+      const label = (name, i, side) => h("text", { x: side ? to + 10 : from - 10, y: y(i) + 4, "text-anchor": side ? "start" : "end", lang: lang(name) }, name.length > 16 ? `${name.slice(0, 15)}…` : name);
       const choosers = names.map((name, i) => h("g", { role: "button", tabindex: 0, "aria-pressed": "false", "aria-label": `What ${name} looks at`, onmouseenter: () => pick(i), onmouseleave: () => pick(null), onfocus: () => pick(i), onblur: () => pick(null), onclick: () => pick(i) },
         h("rect", { x: 0, y: y(i) - row / 2, width: from, height: row, fill: "transparent" }), label(name, i, 0)));
       const targets = names.map((name, i) => h("g", {}, label(name, i, 1)));
@@ -555,6 +575,28 @@
 
   function quote(text) { return `'${text.replace(/'/g, "'\\''")}'`; }
 
+  /** A filler of a form: fill(language) puts that language's example into every field that holds nobody's own words. */
+  function exampleFiller(ability, form) {
+    const panel = PANELS[ability];
+    const plain = (element) => ({
+      read: () => (panel.written ? panel.written(element) : element.value),
+      write(text) { element.value = text; panel.forget?.(); },
+    });
+    // By where they stand now: the two sentences of an order change their names when they change places.
+    const names = Object.keys(EXAMPLES.en[ability][0]);
+    const fields = Object.fromEntries(names.map((name) => [name, panel.fields?.[name] || plain(form.elements[name])]));
+    const ours = new Set(Object.values(EXAMPLES).flatMap((language) => language[ability].flatMap(Object.values)).map(String));
+    let shown = 0; // which example, where a language has several
+    // A browser that goes back to this page brings back what was written: only what is empty counts as not yet filled.
+    const fresh = new Set(names.filter((name) => fields[name].read().length === 0));
+    return (language, chosen = null) => {
+      shown = chosen ?? shown;
+      for (const [name, text] of Object.entries(EXAMPLES[language][ability][shown])) {
+        if (chosen !== null || fresh.delete(name) || ours.has(String(fields[name].read()))) fields[name].write(text);
+      }
+    };
+  }
+
   function setUpPanel(ability, models) {
     const panel = PANELS[ability];
     const section = $(ability);
@@ -562,24 +604,38 @@
     const result = h("div", { class: `card result${panel.wide ? " wide" : ""}`, "aria-live": "off" }, h("p", { class: "placeholder" }, "The answer appears here."));
     section.append(result);
     if (panel.wide) form.classList.add("wide");
-    const able = models.filter((model) => model.abilities.includes(ability)).map((model) => model.name);
-    const select = h("select", { id: `${ability}-model` }, able.map((name) => h("option", { value: name }, name)));
+    const able = models.filter((model) => model.abilities.includes(ability));
+    const select = h("select", { id: `${ability}-model` }, able.map(({ name }) => h("option", { value: name }, name)));
     if (able.length > 1) form.append(h("div", { class: "which" }, h("label", { for: `${ability}-model` }, "Model"), select));
     const go = h("button", { class: "go", type: "submit" }, "Run");
     const actions = form.querySelector(".actions") || h("p", { class: "actions" });
     actions.prepend(go);
     actions.append(h("span", { class: "hint keys" }, "or Ctrl + Enter"));
     form.append(actions);
-    if (panel.examples) {
-      const links = panel.examples.map((text) => h("button", { type: "button", class: "example", onclick: () => { panel.setExample(form, text); run(); } }, text));
-      form.append(h("div", { class: "examples" }, h("h3", {}, "Examples"), links));
-    }
+    const links = h("div", { class: "examples" });
+    if (EXAMPLES.en[ability].length > 1) form.append(links);
     let running = null;
     let waiting = null;
 
+    const model = () => able[Math.max(0, select.selectedIndex)];
+    const lang = (text) => languageOf(text, model().language);
+    /** Fonts, spelling and voices fit what stands in a field. */
+    const tellLanguages = () => {
+      for (const each of form.querySelectorAll("textarea, input")) if (each.lang !== lang(each.value)) each.lang = lang(each.value);
+    };
+    const fill = exampleFiller(ability, form);
+    const followModel = () => {
+      const { language } = model();
+      fill(language);
+      links.replaceChildren(h("h3", {}, "Examples"), ...EXAMPLES[language][ability].map(({ text }, i) =>
+        h("button", { type: "button", class: "example", lang: language, onclick: () => { fill(language, i); run(); } }, text)));
+      tellLanguages();
+    };
+
     const run = async () => {
       clearTimeout(waiting);
-      const body = { ...panel.body(form), model: able.length > 1 ? select.value : able[0] };
+      tellLanguages();
+      const body = { ...panel.body(form), model: model().name };
       const mistake = panel.check ? panel.check(body) : "";
       running?.abort();
       const mine = (running = new AbortController());
@@ -591,13 +647,14 @@
       const began = performance.now();
       try {
         const path = ability.replace("_", "-");
-        const { results, model } = await ask(path, body, mine.signal);
+        const { results } = await ask(path, body, mine.signal);
         const took = performance.now() - began;
-        const drawn = panel.draw(results, body).filter(Boolean);
+        const drawn = panel.draw(results, body, lang).filter(Boolean);
         const command = `curl -s ${location.origin}/${path} -H "Content-Type: application/json"${key ? ' -H "Authorization: Bearer $LITEBERT_API_KEY"' : ""} \\\n  -d ${quote(JSON.stringify(body))}`;
-        result.replaceChildren(...drawn, h("div", { class: "meta" }, h("span", {}, `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`), h("span", {}, model),
+        result.replaceChildren(...drawn, h("div", { class: "meta" }, h("span", {}, `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`), h("span", {}, body.model),
           h("details", {}, h("summary", {}, "The same as a command"), h("pre", { tabindex: 0 }, command))));
-        say(`Result: ${panel.spoken(results)}`);
+        const spoken = panel.spoken(results);
+        say("Result: ", h("span", { lang: lang(spoken) }, spoken));
         if (panel.wide) redraw();
       } catch (error) {
         if (error.name === "AbortError") return;
@@ -613,10 +670,11 @@
     form.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }
     });
-    select.addEventListener("change", run);
+    select.addEventListener("change", () => { followModel(); run(); });
     // A moment after the last keystroke, so that the picture follows the text.
     form.addEventListener("input", (event) => { if (event.target !== select) { clearTimeout(waiting); waiting = setTimeout(run, 2 * MOMENT); } });
     panel.setUp?.(section, run);
+    followModel();
     return { section, run, fresh: true };
   }
 
