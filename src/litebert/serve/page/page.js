@@ -307,7 +307,7 @@
       const shown = (value) => value.toFixed(high - low < 0.1 ? 3 : 2);
       const readout = h("div", { class: "readout", role: "status" });
       const read = (i, j) => {
-        readout.replaceChildren(...(i === j ? [h("span", { lang: lang(texts[i]) }, texts[i])] : [i, j].map((k) => h("span", { lang: lang(texts[k]) }, `${k + 1}. ${texts[k]}`)).concat( h("strong", {}, `cosine ${likeness[i][j].toFixed(3)}`))));
+        readout.replaceChildren(...(i === j ? [h("span", { lang: lang(texts[i]) }, texts[i])] : [i, j].map((k) => h("span", { lang: lang(texts[k]) }, `${k + 1}. ${texts[k]}`)).concat(h("strong", {}, `cosine ${likeness[i][j].toFixed(3)}`))));
         for (const button of table.querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.at === `${i} ${j}`));
       };
       const cell = (i, j) => {
@@ -582,7 +582,7 @@
       read: () => (panel.written ? panel.written(element) : element.value),
       write(text) { element.value = text; panel.forget?.(); },
     });
-    // By where they stand now: the two sentences of an order change their names when they change places.
+    // By where they stand at first: the two sentences of an order change their names when they change places.
     const names = Object.keys(EXAMPLES.en[ability][0]);
     const fields = Object.fromEntries(names.map((name) => [name, panel.fields?.[name] || plain(form.elements[name])]));
     const ours = new Set(Object.values(EXAMPLES).flatMap((language) => language[ability].flatMap(Object.values)).map(String));
