@@ -66,14 +66,15 @@ def test_graphs_can_be_turned_off():
     assert type(Run._make_step(auto)) is GraphStep
 
 
-def test_a_graph_that_cannot_be_recorded_is_told_and_done_without(toy_model, reference, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [RuntimeError, torch.OutOfMemoryError])
+def test_a_graph_that_cannot_be_recorded_is_told_and_done_without(toy_model, reference, tmp_path, monkeypatch, kind):
     files, expected = reference
 
     def make(self):
         self.batches.plan(self.num_steps)
         return GraphStep(self.model, self.task.kind, self.device)
 
-    attempts = failing(monkeypatch, RuntimeError("operation not permitted when stream is capturing\nand more"))
+    attempts = failing(monkeypatch, kind("operation not permitted when stream is capturing\nand more"))
     monkeypatch.setattr(Run, "_make_step", make)
     finetune(tiny_config(toy_model, files, **OPTIONS), tmp_path, quiet=True)
     assert_near(tmp_path, expected)

@@ -11,7 +11,7 @@ from torch import nn
 from litebert.errors import InputError
 from litebert.model import encoder as encoder_module
 from litebert.model.config import ModelConfig, vary
-from litebert.model.encoder import Encoder, attend_in_rows, attend_packed
+from litebert.model.encoder import Encoder, attend_in_rows, attend_packed, attend_varlen
 from litebert.model.heads import (
     MODELS,
     AnswerModel,
@@ -281,3 +281,21 @@ def test_packed_attention_by_way_of_rows():
     dropped = attend_in_rows(query, key, value, starts, 6, 0.5)
     assert dropped.isfinite().all()
     assert not torch.allclose(dropped, expected)
+
+
+def test_packed_attention_by_the_gpus_kernel_with_heads_of_any_width(monkeypatch):
+    """ALBERT-tiny's heads are 26 wide; the kernel takes multiples of 8."""
+
+    def kernel(query, key, value, starts, k_starts, max_q, max_k, *, scale):
+        assert query.shape[-1] % 8 == 0
+        assert starts is k_starts
+        pieces = zip(*(x.split(starts.diff().tolist()) for x in (query, key, value)), strict=True)
+        scores = [(torch.einsum("qad,kad->aqk", q, k) * scale, v) for q, k, v in pieces]
+        return torch.cat([torch.einsum("aqk,kad->qad", score.softmax(-1), v) for score, v in scores])
+
+    monkeypatch.setattr("litebert.model.encoder.varlen_attn", kernel)
+    starts = torch.tensor([0, 4, 5, 11], dtype=torch.int32)
+    for width in (26, 32):
+        query, key, value = torch.randn(3, 11, 2, width)
+        expected = attend_packed(starts, 6, 0.0)(query, key, value)
+        torch.testing.assert_close(attend_varlen(query, key, value, starts, 6), expected)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -148,3 +150,86 @@ def test_a_way_that_gives_other_numbers_or_fails_is_told_and_left():
         torch.testing.assert_close(found.hidden, encoder(**batch).hidden, rtol=1e-4, atol=1e-5)
         graphed(**packed([20], torch.Generator().manual_seed(0)))  # not tried again
         assert len(graphed._graphs) == 2
+
+
+@torch.inference_mode()
+def test_where_triton_does_not_work_its_kernels_are_left():
+    class Fails:
+        def add_norm_only(self, *arguments):
+            raise ValueError("Python.h: No such file or directory")
+
+    encoder = small_model("encoder").encoder
+    graphed = Replayed(small_model("encoder").encoder, other_way(encoder))
+    graphed._kernels = Fails()
+    batch = packed([9, 5, 9], torch.Generator().manual_seed(0))
+    with pytest.warns(UserWarning, match="no Triton kernels, so slower: Python.h"):
+        found = graphed(**batch)
+    torch.testing.assert_close(found.hidden, encoder(**batch).hidden, rtol=1e-4, atol=1e-5)
+    assert len(graphed.captured) == 1  # the way for few tokens is Triton's too
+
+
+class PretendedCuda:
+    """Streams and graphs by name, and what happened to them."""
+
+    def __init__(self, monkeypatch):
+        self.current, self.recorded, self.made, self.left = "main", [], 0, []
+        cuda = "litebert.predict.graphs.torch.cuda."
+        for name, stand_in in {
+            "current_stream": lambda device: self,
+            "Stream": self.new_stream,
+            "stream": self.on,
+            "graph_pool_handle": lambda: (0, len(self.recorded) + 1),
+            "CUDAGraph": object,
+            "graph": self.record,
+        }.items():
+            monkeypatch.setattr(cuda + name, stand_in)
+        monkeypatch.setattr("litebert.predict.graphs.leave_recording", self.left.append)
+
+    def wait_stream(self, stream):
+        """As one of torch's streams."""
+
+    def new_stream(self, device):
+        self.made += 1
+        stream = PretendedCuda.__new__(PretendedCuda)
+        stream.name = f"stream {self.made}"
+        return stream
+
+    @contextlib.contextmanager
+    def on(self, stream):
+        before, self.current = self.current, stream.name
+        try:
+            yield
+        finally:
+            self.current = before
+
+    @contextlib.contextmanager
+    def record(self, graph, pool, stream, capture_error_mode):
+        assert capture_error_mode == "thread_local"
+        self.recorded.append((pool, stream.name))
+        self.current = "recording"
+        yield  # one that fails never comes back, as torch's own
+        self.current = "main"
+
+
+@torch.inference_mode()
+def test_recordings_share_stream_and_memory_until_one_fails(monkeypatch):
+    cuda = PretendedCuda(monkeypatch)
+    graphed = GraphedEncoder(small_model("encoder").encoder)
+    table = sample_table((16, 1, 64), small_config())
+    ran = []
+    for _ in range(2):
+        graphed._capture(lambda: ran.append(cuda.current), table)
+    assert ran == ["stream 1"] * 3 + ["recording"] + ["stream 3"] * 3 + ["recording"]
+    assert cuda.recorded == [((0, 1), "stream 2")] * 2
+    assert not cuda.left
+
+    def fails():
+        if cuda.current == "recording":
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        graphed._capture(fails, table)
+    assert cuda.left == [cuda]
+    cuda.current = "main"
+    graphed._capture(lambda: ran.append(cuda.current), table)
+    assert cuda.recorded[-1] == ((0, 4), "stream 2")  # to torch, the old memory is still in use

@@ -346,8 +346,9 @@ def test_where_nothing_can_be_recorded_it_is_told_once_and_nothing_is_lost(
     assert told == [f"steps cannot be recorded here, so they are slower: {reason}"]
 
 
+@pytest.mark.parametrize("factor", [1.5, torch.nan])
 @pytest.mark.parametrize("spoiled", ["gradients", "losses"])
-def test_a_graph_that_gives_other_numbers_is_not_used(corpus, tmp_path, monkeypatch, run_plainly, spoiled):
+def test_a_graph_that_gives_other_numbers_is_not_used(corpus, tmp_path, monkeypatch, run_plainly, spoiled, factor):
     config = tiny_config(corpus, **STAGES, micro_batch_tokens=256)
     plain = run_plainly(config)
 
@@ -355,9 +356,9 @@ def test_a_graph_that_gives_other_numbers_is_not_used(corpus, tmp_path, monkeypa
         def replay(self):
             super().replay()
             if spoiled == "losses":
-                self.result.mul_(1.1)
+                self.result.mul_(factor)
             else:
-                self.recorder.model.encoder.ffn[0].input.weight.grad.mul_(1.5)
+                self.recorder.model.encoder.ffn[0].input.weight.grad.mul_(factor)
 
     monkeypatch.setattr(Recorder, "_capture", lambda self, work: Recorded(g := Wrong(self, work), g.result))
     choose(monkeypatch, "on")

@@ -18,9 +18,16 @@ from typing import Any, NamedTuple, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention.varlen import varlen_attn
 
-from litebert.model.encoder import Attention, Encoder, EncoderOutput, FeedForward, activation, first_tokens
+from litebert.model.encoder import (
+    Attention,
+    Encoder,
+    EncoderOutput,
+    FeedForward,
+    activation,
+    attend_varlen,
+    first_tokens,
+)
 from litebert.model.fast.layers import HEAD_WIDTHS
 from litebert.model.fast.plain_ops import Packing
 from litebert.predict.table import Table
@@ -232,7 +239,7 @@ def _attend_varlen(starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor
 
     def attend(heads: Tensor) -> Tensor:
         query, key, value = heads.unbind(1)
-        return varlen_attn(query, key, value, starts, starts, max_length, max_length)  # type: ignore[return-value]
+        return attend_varlen(query, key, value, starts, max_length)
 
     return attend
 

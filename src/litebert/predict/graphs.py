@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.predict.fused import Encoded, FusedEncoder
 from litebert.predict.table import Table, lay_out
+from litebert.train.graph import leave_recording
 
 # Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
 # runtime makes by itself. In larger ones the GPU is busy for longer than it takes to launch everything.
@@ -39,6 +41,8 @@ SEQUENCES = (1, 4, 16, 64, 256, 1024)
 LENGTHS = (64, 128, 256, 512)
 SMALL_TOKENS = 1024  # up to here, the kernels for few tokens are tried beside the large products
 SAME = 0.2  # the most that one may be off the other; rounding is a tenth of it, a mistake several times it
+
+_RECORDING = threading.Lock()  # torch can record one graph at a time, and a server has a thread for each model
 
 Shape = tuple[int, int, int]  # tokens, sequences, longest sequence
 
@@ -84,6 +88,7 @@ class GraphedEncoder(FusedEncoder):
         self._small = small
         self._graphs: dict[Shape, Graph | None] = {}
         self._memory: Any = None  # one memory for all graphs, since one runs at a time
+        self._stream: Any = None  # to record on; torch's own is on whatever GPU was first used
         self._records = True
 
     def room(self, tokens: int, sequences: int, length: int) -> tuple[int, int]:
@@ -123,7 +128,13 @@ class GraphedEncoder(FusedEncoder):
         arguments = (table.ids, table.segments, table.positions, table.starts, table.longest)
         try:
             graph = self._capture(lambda: plain(*arguments), table)
-        except RuntimeError as error:
+        except Exception as error:
+            if not isinstance(error, RuntimeError):  # Triton, a C compiler without Python's headers, ...
+                if self._kernels is None:
+                    raise
+                self._kernels = self._small = None
+                warnings.warn(f"no Triton kernels, so slower: {error}", stacklevel=2)
+                return self._record(shape)
             self._records = False  # what failed once fails again
             warnings.warn(f"no CUDA graphs, so slower: {error.__context__ or error}", stacklevel=2)
             return None
@@ -147,21 +158,26 @@ class GraphedEncoder(FusedEncoder):
     def _capture(self, run: Callable[[], Encoded], table: Table) -> Graph:
         device = table.whole.device
         stream = torch.cuda.current_stream(device)
+        # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for. It is
+        # not the one to record on: cuBLAS's work space there has to come from the graphs' memory, which nobody frees.
+        side = torch.cuda.Stream(device)
+        side.wait_stream(stream)
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                run()
+        stream.wait_stream(side)
+        self._memory = self._memory or torch.cuda.graph_pool_handle()
+        self._stream = self._stream or torch.cuda.Stream(device)
+        graph = torch.cuda.CUDAGraph()
+        # Another thread may use the GPU meanwhile, for another model.
+        recording = torch.cuda.graph(graph, self._memory, self._stream, capture_error_mode="thread_local")
         try:
-            # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for.
-            side = torch.cuda.Stream(device)
-            side.wait_stream(stream)
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    run()
-            stream.wait_stream(side)
-            self._memory = self._memory or torch.cuda.graph_pool_handle()
-            graph = torch.cuda.CUDAGraph()
-            # Another thread may use the GPU meanwhile, for another model.
-            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+            with _RECORDING, recording:
                 output = run()
-        finally:
-            torch.cuda.set_stream(stream)  # a recording that fails leaves its own
+        except BaseException:
+            leave_recording(stream)
+            self._memory = None  # to torch, a recording that failed may be using it for ever
+            raise
         return Graph(graph, table, output)
 
     def _clock(self, graph: Graph, replays: int = 20) -> float:

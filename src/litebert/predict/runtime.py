@@ -10,6 +10,7 @@ Raw outputs by name, numpy float32 (indices int64), each for one sequence of `le
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -122,7 +123,9 @@ class TorchRuntime:
             check_request(self.config, request)
         results: list[Outputs] = [{} for _ in requests]
         packed = [i for i, request in enumerate(requests) if request.want - {"attentions"}]
-        with self._lock:
+        # A thread begins on the first GPU, and so would Triton's kernels, wherever their tensors are.
+        here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
+        with self._lock, here:
             for batch in plan_packed([len(requests[i]) for i in packed], self.max_tokens):
                 numbers = [packed[i] for i in batch]
                 for number, output in zip(numbers, self._run_packed([requests[i] for i in numbers]), strict=True):
@@ -184,10 +187,9 @@ class TorchRuntime:
 
 
 def _fuse(encoder: Encoder, device: Device, small: Callable[[Table], Encoded] | None) -> FusedEncoder:
-    triton = device.is_cuda and device.compile  # which says that there are Triton and the C compiler that it needs
     if device.is_cuda and device.precision == "bf16":
-        return GraphedEncoder(encoder, triton, small)
-    return FusedEncoder(encoder, triton)
+        return GraphedEncoder(encoder, device.compile, small)  # which says: there are Triton and a C compiler for it
+    return FusedEncoder(encoder)
 
 
 def _small(encoder: Encoder, device: Device) -> Callable[[Table], Encoded] | None:

@@ -157,10 +157,7 @@ class GraphStep(PlainStep):
     def _record(self, inputs: Inputs, counts: Tensor) -> None:
         held = Inputs._make(x.clone() if isinstance(x, Tensor) else x for x in inputs)
         held_counts = counts.clone()
-        try:
-            recorded = self._recorder.record(lambda: PlainStep.__call__(self, held, held_counts), check=True)
-        except torch.OutOfMemoryError:  # a graph's memory comes on top; without it the step may fit
-            recorded = None
+        recorded = self._recorder.record(lambda: PlainStep.__call__(self, held, held_counts), check=True)
         if recorded is not None:
             self._recording = Recording(recorded.graph, held, held_counts, recorded.result)
         elif self._recorder.problem:
