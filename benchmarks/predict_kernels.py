@@ -5,6 +5,7 @@
 
 A time is that of one of many launches in a recorded graph, as in a real pass: weights stay in the GPU's cache and
 launches follow each other closely. Every product is first held to float64, a split one also to itself, many times over.
+`--products` takes some of them: several such runs at once fill Triton's cache for the one that is to be timed.
 `--tune` tries other tiles for each product and other blocks for attention, and prints what to write into
 src/litebert/predict/small_ops.py. `--pdl` measures programmatic launches too. At the end stand whole passes, both ways.
 """
@@ -43,6 +44,7 @@ from litebert.predict.small_ops import Norm, Rows, Tile, Weights
 
 LAUNCHES = 24  # in a graph
 REPLAYS = 10
+PRODUCTS = ("qkv", "merge", "widen", "narrow")
 WRONG = 0.01  # of a product with bf16 operands and result
 SIDES = (
     *((16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (32, 64)),
@@ -177,9 +179,7 @@ def tune_product(case: Case, quick: bool) -> tuple[Tile, float, dict[str, float]
         try:
             case.check(tile)
             found[tile] = microseconds(functools.partial(case.small, tile), case.device)
-        except AssertionError:
-            raise
-        except Exception as error:  # too much shared memory or registers: not a candidate
+        except Exception as error:  # too much shared memory or registers, or wrong (check says so): not a candidate
             print(case.name, tile, str(error)[:100], flush=True)
     if not found:
         tile = small_ops.choose_tile(*case.shape)
@@ -216,8 +216,9 @@ def passes(config: ModelConfig, rows: int, device: torch.device, dtype: torch.dt
         try:
             found["small, programmatic launches"] = microseconds(ways["small"], device, launches=1)
             again = [ways["small"]().hidden[: table.used[0]].clone() for _ in range(20)]
-            assert all(torch.equal(again[0], each) for each in again), "programmatic launches: differs from itself"
             found["small, programmatic launches off"] = difference(again[0].double().cpu(), expected)
+            # Has to be 0: anything else is a kernel that did not wait for the one before.
+            found["small, programmatic launches, from itself"] = max(difference(each, again[0]) for each in again)
         finally:
             small_ops.PDL = False
     return {name: round(value, 5) for name, value in found.items()}
@@ -228,6 +229,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--preset", default="albert-base")
     parser.add_argument("--tokens", type=int, nargs="+", help="default: 16 to 512")
+    parser.add_argument("--products", nargs="+", choices=PRODUCTS, default=PRODUCTS, help="default: all four")
     parser.add_argument("--tune", action="store_true", help="try other tiles")
     parser.add_argument("--pdl", action="store_true", help="programmatic launches too (Hopper and newer)")
     parser.add_argument("--out", type=Path, help="write JSON here")
@@ -253,7 +255,7 @@ def main() -> None:
     with torch.inference_mode():
         for rows in tokens:
             layer = {"small": 0.0, "large": 0.0, "tuned": 0.0}
-            for product in ("qkv", "merge", "widen", "narrow"):
+            for product in options.products:
                 torch.manual_seed(0)
                 case = Case(product, config, rows, device, dtype)
                 tile = small_ops.choose_tile(*case.shape)
