@@ -53,6 +53,10 @@ def evaluate(
                 "--store and --text score one model on text; leave out --task, --data, --column, --predictions and "
                 "other models"
             )
+        if encoding != "utf-8":
+            raise ConfigError(
+                f"--encoding: is for labelled files (--data); text must be UTF-8: iconv -f {encoding} -t utf-8 FILE"
+            )
         _evaluate_text(models[0], store or [], text or [], tokenizer, length, tokens, device, as_json)
     elif task or data:
         _evaluate_task(models, task, data, column or [], encoding, length, predictions, device, threads, as_json)
