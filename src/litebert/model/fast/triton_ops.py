@@ -6,6 +6,7 @@ tries other block sizes.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -49,10 +50,11 @@ class Blocks(NamedTuple):
     stages: int = 2
 
 
-# By head width. Blocks shrink to the longest sequence of a batch; see `_fitted`.
+# By head width. Blocks shrink to the longest sequence of a batch, and to a small GPU's memory; see `_fitted`.
 ATTEND = {64: Blocks(64, 64, 4, 3), 128: Blocks(64, 64, 4, 3)}
 ATTEND_BACKWARD_QUERY = {64: Blocks(128, 64, 8, 3), 128: Blocks(128, 64, 8, 3)}
 ATTEND_BACKWARD_KEY = {64: Blocks(128, 64, 4), 128: Blocks(64, 64, 4)}
+SMALL_GPU_STAGES = 2
 WHOLE_WARPS = 8  # of the backward pass of sequences that fit into one block
 WHOLE_MAX = 128
 ADD_NORM_ELEMENTS = 8192  # of a block; its width is that of a row
@@ -111,7 +113,7 @@ def _attend(
     q: Tensor, k: Tensor, v: Tensor, packing: Packing, lse: Tensor | None, blocks: Blocks, launch: dict[str, bool]
 ) -> Tensor:
     _, heads, width = q.shape
-    blocks = _fitted(blocks, packing)
+    blocks = _fitted(blocks, packing, q.device)
     # Zeros where some rows may belong to no sequence (unused places among the predicted positions).
     context = torch.empty if packing.whole else torch.zeros
     out = context(q.shape, dtype=q.dtype, device=q.device)
@@ -185,7 +187,7 @@ def attend_backward(
         return
 
     tables = (ATTEND_BACKWARD_QUERY, ATTEND_BACKWARD_KEY)
-    by_query, by_key = (_fitted(table[_table_width(q)], packing) for table in tables)
+    by_query, by_key = (_fitted(table[_table_width(q)], packing, q.device) for table in tables)
     q_blocks, k_blocks = _cdiv(packing.max_q, by_query.rows), _cdiv(packing.max_k, by_key.columns)
     partial = sums.of_programs(sequences * max(q_blocks, k_blocks))
     delta = torch.empty_like(lse)
@@ -377,12 +379,21 @@ def _table_width(q: Tensor) -> int:
     return 64 if q.shape[-1] <= 64 else 128
 
 
-def _fitted(blocks: Blocks, packing: Packing) -> Blocks:
-    """Blocks no larger than the longest sequence needs."""
+def _fitted(blocks: Blocks, packing: Packing, device: torch.device) -> Blocks:
+    """Blocks no larger than the longest sequence needs, and no more of them at a time than the device has room for."""
     rows = min(blocks.rows, max(16, _power_of_two(packing.max_q)))
     columns = min(blocks.columns, max(16, _power_of_two(packing.max_k)))
     small = rows * columns <= 64 * 64
-    return Blocks(rows, columns, min(blocks.warps, 4) if small else blocks.warps, blocks.stages)
+    stages = min(blocks.stages, SMALL_GPU_STAGES) if _is_small(device) else blocks.stages
+    return Blocks(rows, columns, min(blocks.warps, 4) if small else blocks.warps, stages)
+
+
+@functools.cache
+def _is_small(device: torch.device) -> bool:
+    """Whether a GPU has less shared memory than the tables are for: RTX cards give a block 99 KB, an A100 163 KB."""
+    if device.type != "cuda":
+        return False
+    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0) < 160 * 1024
 
 
 def _cdiv(a: int, b: int) -> int:
