@@ -8,8 +8,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None and not os.environ.get("CI"), reason="Triton has wheels for Linux only"
@@ -28,3 +30,26 @@ def test_by_script(script):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip() == "all right"
+
+
+@pytest.mark.parametrize(
+    ("capability", "kilobytes", "programmatic", "stages"),
+    [((8, 9), 99, False, 2), ((8, 0), 163, False, 3), ((9, 0), 227, True, 3)],
+)
+def test_launches_as_a_gpu_can_take_them(monkeypatch, capability, kilobytes, programmatic, stages):
+    from litebert.model.fast import triton_ops
+    from litebert.model.fast.plain_ops import Packing
+    from litebert.predict import small_ops
+
+    gpu = torch.device("cuda", kilobytes)  # another each time, since what a GPU can do is asked once
+    memory = SimpleNamespace(shared_memory_per_block_optin=1024 * kilobytes)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: memory)
+    monkeypatch.setattr(small_ops, "PDL", True)
+    assert small_ops._launch(gpu)["PDL"] == programmatic
+    assert ("launch_pdl" in small_ops._launch(gpu)) == programmatic
+    starts = torch.tensor([0, 200])
+    blocks = triton_ops._fitted(triton_ops.Blocks(128, 64, 8, 3), Packing(starts, starts, 200, 200), gpu)
+    assert blocks == triton_ops.Blocks(128, 64, 8, stages)
+    on_cpu = torch.device("cpu")
+    assert small_ops._launch(on_cpu) == {"PDL": False}

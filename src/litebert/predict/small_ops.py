@@ -6,6 +6,7 @@ them and tries other tiles.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import torch
@@ -46,7 +47,7 @@ MULTIPLE = 64  # of which a model's widths have to be, so that tiles divide them
 ATTEND = Blocks(32, 64, 4, 2)  # queries and keys
 MAX_TILES = 16_384  # of a split sum
 NORM_ELEMENTS, NORM_WARPS = 2048, 4  # of a block of `embed` and `normalize`
-PDL = False  # whether a kernel is set up while the one before still runs (programmatic launch, from Hopper on)
+PDL = False  # whether a kernel is set up while the one before still runs (programmatic launch), where a GPU can
 
 
 class Norm(NamedTuple):
@@ -178,7 +179,7 @@ def product(
         BLOCK_K=tile.depth,
         num_warps=tile.warps,
         num_stages=tile.stages,
-        **_launch(),
+        **_launch(out.device),
     )
     return Rows(out, parts, norm)
 
@@ -186,7 +187,7 @@ def product(
 def attend(qkv: Tensor, heads: int, packing: Packing) -> Tensor:
     """[T, 3 H] -> context [T, H]."""
     q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
-    return attend_only(q, k, v, packing, ATTEND, **_launch()).flatten(1)
+    return attend_only(q, k, v, packing, ATTEND, **_launch(qkv.device)).flatten(1)
 
 
 def normalize(x: Rows, starts: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -212,13 +213,20 @@ def normalize(x: Rows, starts: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
         num_warps=NORM_WARPS,
-        **_launch(),
+        **_launch(out.device),
     )
     return out, first
 
 
-def _launch() -> dict[str, Any]:
-    return {"PDL": True, "launch_pdl": True} if PDL else {"PDL": False}
+def _launch(device: torch.device) -> dict[str, Any]:
+    return {"PDL": True, "launch_pdl": True} if PDL and _is_hopper(device) else {"PDL": False}
+
+
+@functools.cache
+def _is_hopper(device: torch.device) -> bool:
+    """Whether a GPU has programmatic launches: NVIDIA's do, from Hopper on."""
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _tiles_of(rows: Rows) -> dict[str, int]:
