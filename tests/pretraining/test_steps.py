@@ -141,6 +141,22 @@ def test_recording_draws_no_random_numbers(corpus, monkeypatch):
         assert torch.equal(found, expected)
 
 
+def test_a_recording_that_fails_leaves_no_weights_that_it_never_made(corpus, monkeypatch):
+    def capture(self, work):
+        layers = self.model.encoder.fast_layers
+        layers.forget()
+        work()
+        layers._attention[0].qkv.fill_(torch.nan)  # what is recorded is not done: they hold whatever was there
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Recorder, "_capture", capture)
+    batch, _ = draw(corpus, "sop", 0)
+    step = GraphStep(make_model("sop", fast=True), CPU, score, choose=False)
+    expected = PlainStep(make_model("sop", fast=True), CPU, score)(batch, counts_of(batch))
+    torch.testing.assert_close(step(batch, counts_of(batch)), expected)
+    assert len(step.news) == 1
+
+
 def test_a_batch_of_another_shape_is_no_batch_of_the_stage(corpus, monkeypatch):
     stand_in(monkeypatch)
     padded, exact = draw(corpus, "sop", 0)

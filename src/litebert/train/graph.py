@@ -76,6 +76,7 @@ class Recorder:
                     self.problem = f"steps cannot be recorded here, so they are slower: {reason}"
                     if stream is not None:
                         leave_recording(stream)
+                    self._forget_working_weights()  # made in a recording that is never run, they hold anything
                     return None
         finally:
             for parameter, before in zip(parameters, kept, strict=True):
