@@ -85,8 +85,8 @@ def main() -> None:
     checks |= {
         f"pass {kind}, {way}": lambda kind=kind, way=way: check_way(kind, way, device) for kind in KINDS for way in WAYS
     }  # type: ignore[misc]
-    checks |= {"two threads": lambda: check_threads(device), "failed recording": lambda: check_failure(device)}
     checks |= {f"predict {head}": lambda head=head: check_head(head, device) for head in MODELS}  # type: ignore[misc]
+    checks |= {"two threads": lambda: check_threads(device), "failed recording": lambda: check_failure(device)}
     results: dict[str, Any] = {"device": device.name, "torch": torch.__version__}
     for name, check in checks.items():
         began = time.perf_counter()
