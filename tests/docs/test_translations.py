@@ -123,7 +123,7 @@ def test_editions_link_to_each_other():
         (command_difference, "make test", "make tests", "make tests"),
         (link_difference, "](docs/server.md)", "](docs/serving.md)", "['docs/server.md']"),
         (table_difference, "46.7 %", "46.8 %", "['46.8'] where README.md has ['46.7']"),
-        (number_difference, "6.6", "six", "['6.6']"),
+        (number_difference, "15.3", "fifteen", "['15.3']"),
     ],
 )
 def test_a_difference_is_named(check, old, new, named, tmp_path, monkeypatch):
