@@ -15,7 +15,7 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_run import make_corpus, tiny_config
+from tiny_run import make_corpus, poison, tiny_config
 
 from litebert.config import write_yaml
 from litebert.errors import CheckpointError, ConfigError
@@ -24,7 +24,6 @@ from litebert.model.hub import load_model, save_model
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config
 from litebert.pretraining.dry_run import describe_run
-from litebert.pretraining.objective import score
 from litebert.pretraining.run import TrainingStoppedError, pretrain
 from litebert.report.runs import read_run
 from litebert.report.summary import final_numbers
@@ -311,23 +310,6 @@ def test_signals_save_and_exit_cleanly(corpus, tmp_path, number):
     saved = checkpoint.load(tmp_path / "run")
     assert saved.step == lines(tmp_path / "run", "train")[-1]["step"]
     assert not (tmp_path / "run" / "model").exists()
-
-
-def poison(monkeypatch, steps: set[int], value: float = float("nan")) -> None:
-    """Make the loss of some steps bad, each time they are tried."""
-    seen = {"step": 0}
-    enter = run_module.Run._enter_stage
-
-    def remember(self) -> None:
-        seen["step"] = self.step
-        enter(self)
-
-    def bad(output, inputs):
-        totals = score(output, inputs)
-        return totals._replace(mlm_loss=totals.mlm_loss * value) if seen["step"] in steps else totals
-
-    monkeypatch.setattr(run_module.Run, "_enter_stage", remember)
-    monkeypatch.setattr(run_module, "scorer", lambda device: bad)
 
 
 def test_a_nan_step_is_skipped_and_said(corpus, tmp_path, monkeypatch):

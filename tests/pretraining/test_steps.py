@@ -12,7 +12,7 @@ import pytest
 import torch
 from eager_graphs import EagerGraph, failing, stand_in
 from safetensors.torch import load_file
-from tiny_run import make_corpus, tiny_config
+from tiny_run import make_corpus, poison, tiny_config
 
 from litebert.errors import ConfigError
 from litebert.model.config import ModelConfig
@@ -319,19 +319,7 @@ def test_killed_with_graphs_and_resumed_without_and_back(corpus, tmp_path, monke
 def test_a_rollback_into_a_shallower_stage(corpus, tmp_path, monkeypatch):
     """Step 4 is the first of depth 2; the last checkpoint is of depth 1, where the second layer has no gradients."""
     config = tiny_config(corpus, depth=STAGES["depth"], model={"sharing": "none"}, guard={"on_nan": "rollback"})
-    seen = {"step": 0}
-    enter = run_module.Run._enter_stage
-
-    def remember(self) -> None:
-        seen["step"] = self.step
-        enter(self)
-
-    def bad(output, inputs):
-        totals = score(output, inputs)
-        return totals._replace(mlm_loss=totals.mlm_loss * float("nan")) if seen["step"] == 4 else totals
-
-    monkeypatch.setattr(run_module.Run, "_enter_stage", remember)
-    monkeypatch.setattr(run_module, "scorer", lambda device: bad)
+    poison(monkeypatch, {4})
     pretrain(config, tmp_path / "plain", quiet=True)
     graphs = stand_in(monkeypatch)
     choose(monkeypatch, "on")

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from litebert.config import merge
+from litebert.pretraining import run as run_module
 from litebert.pretraining.config import RunConfig, run_config
+from litebert.pretraining.objective import score
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
 from litebert.text.train_vocab import VocabConfig, train_vocab
@@ -51,3 +55,20 @@ def tiny_config(corpus: Path, **changes: Any) -> RunConfig:
         "log": {"report_every": 1, "evaluate_every": 4, "evaluate_batches": 2, "checkpoint_every": 3},
     }
     return run_config(merge(data, changes))
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], value: float = float("nan")) -> None:
+    """Make the loss of some steps bad, each time they are tried."""
+    seen = {"step": 0}
+    enter = run_module.Run._enter_stage
+
+    def remember(self) -> None:
+        seen["step"] = self.step
+        enter(self)
+
+    def bad(output, inputs):
+        totals = score(output, inputs)
+        return totals._replace(mlm_loss=totals.mlm_loss * value) if seen["step"] in steps else totals
+
+    monkeypatch.setattr(run_module.Run, "_enter_stage", remember)
+    monkeypatch.setattr(run_module, "scorer", lambda device: bad)

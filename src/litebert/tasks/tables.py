@@ -107,7 +107,7 @@ def read_text(path: Path | str, encoding: str = "utf-8") -> str:
         name = guess or "NAME"
         raise DataError(
             f"{path}:{line}: not {encoding.upper()}: {error.reason}{looks}. Save the file as UTF-8, or name its "
-            f"encoding: litebert finetune --set data.encoding={name}, litebert evaluate --encoding {name}"
+            f"encoding: litebert finetune --set data.encoding={name}, litebert evaluate or baseline --encoding {name}"
         ) from None
     except (LookupError, UnicodeError) as error:
         raise DataError(f"{path}: cannot be read as {encoding!r}: {error}") from None
