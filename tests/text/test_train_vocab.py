@@ -196,3 +196,13 @@ def test_sentencepiece_keeps_quiet(tmp_path, capfd):
     train_vocab([write(tmp_path / "text.txt", ENGLISH)], VocabConfig(vocab_size=100))
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
+
+
+def test_ctrl_c_inside_sentencepiece_is_still_ctrl_c(monkeypatch):
+    class Interrupted:
+        def cut(self, line):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "find_particles", lambda lines: Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        train_on(KOREAN, VocabConfig(vocab_size=100))

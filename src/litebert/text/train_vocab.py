@@ -167,6 +167,8 @@ def _train(lines: list[str], characters: int, config: VocabConfig) -> bytes:
             **options,
         )
     except RuntimeError as error:
+        if "KeyboardInterrupt" in str(error):  # Ctrl-C while it asked for the next line, which it wraps like any error
+            raise KeyboardInterrupt from None
         raise _explained(error, config) from None
     return model.getvalue() if particles is None else with_usual_spaces(model.getvalue())
 
