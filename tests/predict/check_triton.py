@@ -145,6 +145,7 @@ def check_products():
 
 def check_tiles():
     """The widest tile that gives enough programs; none that does not divide the product."""
+    tuned, small_ops.TUNED = small_ops.TUNED, {}
     for rows, columns, depth in itertools.product(
         (16, 48, 128, 512, 1024), (64, 768, 2304, 4096), (64, 192, 768, 3072)
     ):
@@ -156,10 +157,15 @@ def check_tiles():
     chosen = small_ops.TILES.index(small_ops.choose_tile(128, 768, 3072))
     assert programs[chosen] >= small_ops.ENOUGH > max(programs[:chosen])
     small_ops.TUNED = {(768, 3072): {32: Tile(16, 32, 64, 4, 3), 128: Tile(64, 64, 64, 4, 4, 4)}}
-    assert [small_ops.choose_tile(rows, 768, 3072).rows for rows in (16, 32, 48, 128)] == [16, 16, 64, 64]
+    assert [small_ops.choose_tile(rows, 768, 3072).rows for rows in (17, 32, 65, 128)] == [16, 16, 64, 64]
+    assert small_ops.choose_tile(64, 768, 3072).split == 1
     assert small_ops.choose_tile(128, 768, 768).split == 1
     assert small_ops.choose_tile(160, 768, 3072).split == 1
-    small_ops.TUNED = {}
+    small_ops.TUNED = tuned
+    for (columns, depth), tiles in tuned.items():
+        for rows, tile in tiles.items():
+            assert small_ops.choose_tile(rows, columns, depth) == tile
+            assert columns % tile.columns == 0 == depth % (tile.depth * tile.split)
 
 
 def check_rows_of_large_mean():

@@ -68,6 +68,9 @@ def compile_product(tile, norm=True, gather=False, residual="none", activation="
 def main() -> None:
     for number, tile in enumerate(small_ops.TILES):
         compile_product(tile, activation=("gelu", "gelu_tanh", "relu")[number % 3], pdl=number % 2 == 1)
+    for tiles in small_ops.TUNED.values():
+        for tile in tiles.values():
+            compile_product(tile)
     largest = max(small_ops.TILES, key=lambda tile: (tile.rows + tile.columns) * tile.depth * tile.stages)
     compile_product(largest, norm=False, residual="normed", parts=True, gpu=89)
     compile_product(Tile(32, 32, 128, 4, 4), norm=False, residual="normed", parts=True)
@@ -81,7 +84,7 @@ def main() -> None:
     for width in (64, 128):
         blocks = small_ops.ATTEND
         sizes = dict(D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
-        compile_kernel(forward_kernel, blocks.warps, blocks.stages, KEEP=False, PDL=False, **sizes)
+        compile_kernel(forward_kernel, blocks.warps, blocks.stages, KEEP=False, BIAS=False, PDL=False, **sizes)
     print("all right")
 
 

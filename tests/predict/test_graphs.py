@@ -155,7 +155,7 @@ def test_a_way_that_gives_other_numbers_or_fails_is_told_and_left():
 @torch.inference_mode()
 def test_where_triton_does_not_work_its_kernels_are_left():
     class Fails:
-        def add_norm_only(self, *arguments):
+        def embed_norm(self, *arguments):
             raise ValueError("Python.h: No such file or directory")
 
     encoder = small_model("encoder").encoder

@@ -177,40 +177,83 @@ class FusedEncoder(nn.Module):
         In the last application these rows alone go through what comes after attention: three quarters of its work.
         """
         eps = self.config.layer_norm_eps
-        hidden = self.embeddings(ids, segments, positions)
-        if self.plain.projection is not None:
-            hidden = self.plain.projection(hidden)
+        hidden = self._embed(ids, segments, positions)
         attend = self._attention(hidden, starts, max_length)
         for number, step in enumerate(self.plain.plan, 1):
-            project, merge, norm = self._blocks[step.attention]
-            heads = project(hidden).unflatten(-1, (3, self.config.num_attention_heads, -1))  # [T, 3, A, D]
-            context = attend(heads).flatten(-2)
+            block = self._blocks[step.attention]
+            context, bias = attend(block, hidden)
             if rows is not None and number == len(self.plain.plan):
                 context, hidden = context[rows], hidden[rows]
-            hidden = self._sum(merge, norm, context, hidden, eps)
-            widen, narrow, norm = self._ffns[step.ffn]
-            hidden = self._sum(narrow, norm, widen(hidden), hidden, eps)
+            hidden = self._sum(block.merge, bias, block.norm, context, hidden, eps)
+            ffn = self._ffns[step.ffn]
+            hidden = self._sum(ffn.narrow, ffn.narrow.bias, ffn.norm, ffn.widen(hidden), hidden, eps)
         return hidden
 
-    def _attention(self, hidden: Tensor, starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor]:
-        half, width = hidden.dtype in HALF, self.config.hidden_size // self.config.num_attention_heads
-        # Triton's products of float32 are rounded on a GPU.
-        kernels = self._kernels
-        if kernels is not None and width in HEAD_WIDTHS and (half or not hidden.is_cuda):
-            packing = Packing(starts, starts, max_length, max_length)
-            return lambda heads: kernels.attend_only(*heads.unbind(1), packing)
-        return _attend_varlen(starts, max_length) if half and hidden.is_cuda else _attend_groups(starts)
-
-    def _sum(self, product: Product, norm: nn.LayerNorm, x: Tensor, residual: Tensor, eps: float) -> Tensor:
-        """LayerNorm of a product's sum with the residual."""
+    def _embed(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
+        parts = self.embeddings
         if self._kernels is None:
+            states: Tensor = parts(ids, segments, positions)
+        else:
+            tables = (parts.word.weight, parts.segment.weight, parts.position.weight)
+            norm = parts.norm
+            states = self._kernels.embed_norm(ids, segments, positions, tables, norm.weight, norm.bias, norm.eps)
+        return states if self.plain.projection is None else self.plain.projection(states)
+
+    def _attention(self, hidden: Tensor, starts: Tensor, max_length: int) -> Attend:
+        """A block's context [T, H], and the bias that its output projection is to add."""
+        half, heads = hidden.dtype in HALF, self.config.num_attention_heads
+        kernels = self._kernels
+        # Triton's products of float32 are rounded on a GPU.
+        if kernels is not None and self.config.hidden_size // heads in HEAD_WIDTHS and (half or not hidden.is_cuda):
+            packing = Packing(starts, starts, max_length, max_length)
+
+            def by_kernel(block: FusedAttention, hidden: Tensor) -> tuple[Tensor, Tensor]:
+                q, k, v = F.linear(hidden, block.project.weight).unflatten(-1, (3, heads, -1)).unbind(1)
+                return kernels.attend_only(q, k, v, packing, block.q_bias).flatten(-2), block.late_bias
+
+            return by_kernel
+        attend = _attend_varlen(starts, max_length) if half and hidden.is_cuda else _attend_groups(starts)
+
+        def plainly(block: FusedAttention, hidden: Tensor) -> tuple[Tensor, Tensor]:
+            return attend(block.project(hidden).unflatten(-1, (3, heads, -1))).flatten(-2), block.merge.bias
+
+        return plainly
+
+    def _sum(
+        self, product: Product, bias: Tensor, norm: nn.LayerNorm, x: Tensor, residual: Tensor, eps: float
+    ) -> Tensor:
+        """LayerNorm of a product's sum with its bias and the residual."""
+        if self._kernels is None:  # then `bias` is the product's own
             return F.layer_norm(product(x) + residual, norm.weight.shape, norm.weight, norm.bias, eps)
         branch = F.linear(x, product.weight)
-        summed: Tensor = self._kernels.add_norm_only(residual, branch, product.bias, norm.weight, norm.bias, eps)
+        summed: Tensor = self._kernels.add_norm_only(residual, branch, bias, norm.weight, norm.bias, eps)
         return summed
 
 
-Fused = tuple[Product, Product, nn.LayerNorm]
+class FusedAttention(NamedTuple):
+    """The products of an attention block.
+
+    Our kernel adds the queries' bias itself. The others need no adding: the keys' adds the same to all scores of a
+    query, which the softmax takes away, and the values' adds itself to every context, so that it goes through the
+    output projection into its bias.
+    """
+
+    project: Product  # [3 H, H]: queries, keys and values
+    merge: Product
+    norm: nn.LayerNorm
+    q_bias: Tensor  # [H]
+    late_bias: Tensor  # [H] float32: of the output projection and, through it, of the values
+
+
+class FusedFeedForward(NamedTuple):
+    """The products of an FFN block."""
+
+    widen: Product
+    narrow: Product
+    norm: nn.LayerNorm
+
+
+Attend = Callable[[FusedAttention, Tensor], tuple[Tensor, Tensor]]
 
 
 def _triton_ops() -> Any:
@@ -219,19 +262,21 @@ def _triton_ops() -> Any:
     return triton_ops
 
 
-def _fuse_attention(block: Attention) -> Fused:
+def _fuse_attention(block: Attention) -> FusedAttention:
     """The products of an attention block; its three projections become views of the one that is used."""
     parts = (block.query, block.key, block.value)
     weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
     for part, rows, numbers in zip(parts, weight.chunk(3), bias.chunk(3), strict=True):
         part.weight = nn.Parameter(rows, requires_grad=False)
         part.bias = nn.Parameter(numbers, requires_grad=False)
-    return Product(weight, bias), Product(block.output.weight, block.output.bias), block.norm
+    merge = Product(block.output.weight, block.output.bias)
+    late = merge.bias.detach().float() + merge.weight.detach().float() @ block.value.bias.detach().float()
+    return FusedAttention(Product(weight, bias), merge, block.norm, block.query.bias.detach(), late)
 
 
-def _fuse_ffn(block: FeedForward, hidden_act: str) -> Fused:
+def _fuse_ffn(block: FeedForward, hidden_act: str) -> FusedFeedForward:
     widen = Product(block.input.weight, block.input.bias, hidden_act)
-    return widen, Product(block.output.weight, block.output.bias), block.norm
+    return FusedFeedForward(widen, Product(block.output.weight, block.output.bias), block.norm)
 
 
 def _attend_varlen(starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor]:

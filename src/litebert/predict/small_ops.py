@@ -40,11 +40,16 @@ TILES = (
     Tile(16, 16, 128, 2, 4),
 )
 ENOUGH = 90  # programs: most of the multiprocessors of a large GPU
-# What benchmarks/predict_kernels.py --tune found better, by the product's columns and depth and then by its rows: the
-# first that holds a product's rows is taken.
-TUNED: dict[tuple[int, int], dict[int, Tile]] = {}
+# What benchmarks/predict_kernels.py --tune found better on an H200, by the product's columns and depth and then by its
+# rows; it serves products of up to half as many.
+TUNED: dict[tuple[int, int], dict[int, Tile]] = {
+    (2304, 768): {128: Tile(64, 64, 128, 4, 3)},
+    (768, 768): {128: Tile(16, 64, 128, 4, 3)},
+    (3072, 768): {128: Tile(64, 64, 64, 4, 4)},
+    (768, 3072): {128: Tile(32, 64, 128, 4, 3, split=2)},
+}
 MULTIPLE = 64  # of which a model's widths have to be, so that tiles divide them
-ATTEND = Blocks(32, 64, 4, 2)  # queries and keys
+ATTEND = Blocks(16, 128, 4, 2)  # queries and keys
 MAX_TILES = 16_384  # of a split sum
 NORM_ELEMENTS, NORM_WARPS = 2048, 4  # of a block of `embed` and `normalize`
 PDL = False  # whether a kernel is set up while the one before still runs (programmatic launch), where a GPU can
@@ -88,7 +93,7 @@ def fold(weight: Tensor, bias: Tensor, norm: Norm | None, dtype: torch.dtype) ->
 def choose_tile(rows: int, columns: int, depth: int) -> Tile:
     """The tuned tile, or the largest that keeps a GPU busy: (128 rows, 768 columns, 768) -> 32 x 32."""
     for most, tile in TUNED.get((columns, depth), {}).items():
-        if rows <= most:
+        if most < 2 * rows <= 2 * most:
             return tile
     fitting = [tile for tile in TILES if columns % tile.columns == 0 and tile.rows < max(17, 2 * rows)]
     enough = (tile for tile in fitting if _cdiv(rows, tile.rows) * (columns // tile.columns) >= ENOUGH)
@@ -187,7 +192,7 @@ def product(
 def attend(qkv: Tensor, heads: int, packing: Packing) -> Tensor:
     """[T, 3 H] -> context [T, H]."""
     q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
-    return attend_only(q, k, v, packing, ATTEND, **_launch(qkv.device)).flatten(1)
+    return attend_only(q, k, v, packing, blocks=ATTEND, **_launch(qkv.device)).flatten(1)
 
 
 def normalize(x: Rows, starts: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import itertools
 
 import torch
+import torch.nn.functional as F
 
 from litebert.model.config import ModelConfig
 from litebert.model.fast import plain_ops, triton_ops
@@ -52,7 +53,10 @@ def check_attention(lengths, heads, width, asked=None):
     expected, expected_lse = plain_ops.attend(q, k, v, packing)
     found, lse = triton_ops.attend(q, k, v, packing)
     compare([found, lse[:, :used]], [expected, expected_lse[:, :used]], f"attend {lengths}")
-    assert torch.equal(triton_ops.attend_only(q, k, v, packing), found)
+    assert torch.equal(triton_ops.attend_only(q, k, v, packing, blocks=triton_ops.ATTEND[64]), found)
+    bias = torch.randn(heads * width)
+    shifted, _ = plain_ops.attend(q + bias.view(heads, width), k, v, packing)
+    compare([triton_ops.attend_only(q, k, v, packing, bias)[:used]], [shifted[:used]], f"attend_only {lengths}")
 
     grad = torch.randn_like(expected)
     grad[used:] = 0
@@ -78,7 +82,7 @@ def check_pointwise(rows, width):
     expected = plain_ops.add_norm(residual, branches[0], bias, weight, shift, 1e-12)
     found = triton_ops.add_norm(residual, branches[1], bias, weight, shift, 1e-12)
     assert found[1] is branches[1]
-    assert torch.equal(alone, found[0])
+    compare([alone], found[:1], "add_norm_only")
     compare(found, expected, "add_norm")
     sums, found_sums = new_sums(3, width)
     for second, part in ((None, slice(rows // 2)), (grad2, slice(None))):  # fewer rows first: sums must grow
@@ -99,6 +103,16 @@ def check_pointwise(rows, width):
                 ops.gelu_backward(x, dx, tanh, sums)
             results.append([sums.result(), x, dx])
         compare(results[1], results[0], "gelu_backward")
+
+
+def check_embeddings(rows, width):
+    torch.manual_seed(0)
+    ids, segments, positions = (torch.randint(0, size, (rows,), dtype=torch.int32) for size in (50, 2, 20))
+    tables = tuple(torch.randn(size, width) for size in (50, 2, 20))
+    weight, shift = torch.randn(2, width)
+    found = triton_ops.embed_norm(ids, segments, positions, tables, weight, shift, 1e-12)
+    summed = sum(table[places] for table, places in zip(tables, (ids, segments, positions), strict=True))
+    compare([found], [F.layer_norm(summed, (width,), weight, shift, eps=1e-12)], "embed_norm")
 
 
 def check_quantize():
@@ -161,6 +175,7 @@ if __name__ == "__main__":
     check_pointwise(5, 24)
     check_pointwise(37, 48)
     check_pointwise(130, 768)
+    check_embeddings(37, 48)
     check_quantize()
     check_layers()
     print("all kernels agree")

@@ -14,7 +14,7 @@ from litebert.model.fast import attention_kernels, pointwise_kernels, triton_ops
 SHARED_BYTES = {90: 227 * 1024, 89: 99 * 1024}  # that a block may use on an H100/H200, and on an RTX card
 NUMBERS = {"scale", "scale_log2", "eps", "limit"}
 COUNTS = {"width", "num_rows", "rows_per_program", "count"}
-STARTS = {"q_starts", "k_starts", "starts"}
+STARTS = {"q_starts", "k_starts", "starts", "ids", "segments", "positions"}
 FULL_PRECISION = {"lse", "delta", "sums", "rstd", "bias", "weight", "shift", "partial"}
 
 
@@ -46,12 +46,11 @@ def compile_kernel(kernel, warps, stages=2, others=None, gpu=90, **constants):
 
 def main() -> None:
     for width in (64, 128):
-        blocks = triton_ops.ATTEND[width]
-        for keep in (True, False):
+        for keep, table in ((True, triton_ops.ATTEND), (False, triton_ops.ATTEND_ONLY)):
+            blocks = table[width]
             sizes = dict(D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
-            compile_kernel(
-                attention_kernels.forward_kernel, blocks.warps, blocks.stages, KEEP=keep, PDL=not keep, **sizes
-            )
+            ways = dict(KEEP=keep, BIAS=not keep, PDL=not keep)
+            compile_kernel(attention_kernels.forward_kernel, blocks.warps, blocks.stages, **ways, **sizes)
         for kernel, table in (
             (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY),
             (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY),
@@ -59,7 +58,7 @@ def main() -> None:
             blocks = table[width]
             compile_kernel(kernel, blocks.warps, blocks.stages, D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
     for kernel, table, more in (
-        (attention_kernels.forward_kernel, triton_ops.ATTEND, {"KEEP": True, "PDL": False}),
+        (attention_kernels.forward_kernel, triton_ops.ATTEND, {"KEEP": True, "BIAS": False, "PDL": False}),
         (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY, {}),
         (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY, {}),
     ):
@@ -69,10 +68,12 @@ def main() -> None:
     whole = attention_kernels.backward_whole_kernel
     compile_kernel(whole, triton_ops.WHOLE_WARPS, 1, D=64, BLOCK=triton_ops.WHOLE_MAX)
     for width in (1024, 4096):
+        kernel, sizes = pointwise_kernels.add_norm_kernel, dict(BLOCK_WIDTH=width)
         rows = max(1, triton_ops.ADD_NORM_ELEMENTS // width)
-        for keep in (True, False):
-            sizes = dict(BLOCK_ROWS=rows, BLOCK_WIDTH=width)
-            compile_kernel(pointwise_kernels.add_norm_kernel, triton_ops.ADD_NORM_WARPS, KEEP=keep, **sizes)
+        compile_kernel(kernel, triton_ops.ADD_NORM_WARPS, KEEP=True, BLOCK_ROWS=rows, **sizes)
+        rows, warps = max(1, triton_ops.ADD_NORM_ONLY_ELEMENTS // width), triton_ops.ADD_NORM_ONLY_WARPS
+        compile_kernel(kernel, warps, KEEP=False, BLOCK_ROWS=rows, **sizes)
+        compile_kernel(pointwise_kernels.embed_norm_kernel, warps, BLOCK_ROWS=rows, **sizes)
         compile_kernel(pointwise_kernels.add_norm_backward_kernel, 8, TWO=True, BLOCK_ROWS=1, BLOCK_WIDTH=width)
     for tanh in (True, False):
         compile_kernel(pointwise_kernels.gelu_kernel, 8, TANH=tanh, BLOCK=triton_ops.GELU.columns)

@@ -43,6 +43,7 @@ def forward_kernel(
     q,
     k,
     v,
+    q_bias,  # [A * D], added to the queries if BIAS
     out,
     lse,  # [A, all queries]: log2 of the sum of powers, written if KEEP
     q_starts,
@@ -52,6 +53,7 @@ def forward_kernel(
     out_stride,
     lse_stride,
     scale_log2,
+    BIAS: tl.constexpr,
     KEEP: tl.constexpr,  # whether a backward pass follows
     PDL: tl.constexpr,  # whether it was launched while the kernel before still ran
     D: tl.constexpr,
@@ -71,6 +73,8 @@ def forward_kernel(
 
     rows = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
     q_tile = load_rows(q, q_first, rows, q_length, q_stride, head, D)
+    if BIAS:
+        q_tile = (q_tile + tl.load(q_bias + head * D + tl.arange(0, D))[None, :]).to(q_tile.dtype)
     top = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     context = tl.zeros([BLOCK_Q, D], tl.float32)

@@ -22,6 +22,18 @@ def add_to(where, values, mask):
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def layer_norm(summed, mask, weight, shift, columns, in_row, width, eps):
+    """Rows normalised and scaled, normalised only, and 1 / their deviation."""
+    mean = tl.sum(summed, 1) / width
+    centred = tl.where(mask, summed - mean[:, None], 0.0)
+    rstd = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / width + eps)
+    normed = centred * rstd[:, None]
+    scaled = normed * tl.load(weight + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
+    scaled += tl.load(shift + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
+    return scaled, normed, rstd
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def add_norm_kernel(
     residual,
     branch,  # read, then, if KEEP, overwritten with the normalised rows
@@ -46,16 +58,45 @@ def add_norm_kernel(
     summed = tl.load(residual + offsets, mask=mask, other=0.0).to(tl.float32)
     summed += tl.load(branch + offsets, mask=mask, other=0.0).to(tl.float32)
     summed += tl.load(bias + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
-    mean = tl.sum(summed, 1) / width
-    centred = tl.where(mask, summed - mean[:, None], 0.0)
-    row_rstd = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / width + eps)
-    normed = centred * row_rstd[:, None]
-    scaled = normed * tl.load(weight + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
-    scaled += tl.load(shift + columns, mask=in_row, other=0.0).to(tl.float32)[None, :]
+    scaled, normed, row_rstd = layer_norm(summed, mask, weight, shift, columns, in_row, width, eps)
     tl.store(out + offsets, scaled.to(out.dtype.element_ty), mask=mask)
     if KEEP:
         tl.store(branch + offsets, normed.to(branch.dtype.element_ty), mask=mask)
         tl.store(rstd + rows, row_rstd, mask=rows < num_rows)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def embed_norm_kernel(
+    ids,
+    segments,
+    positions,
+    word,
+    segment,
+    position,
+    weight,
+    shift,
+    out,
+    num_rows,
+    width,
+    eps,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+):
+    """out = LayerNorm(word[ids] + position[positions] + segment[segments])."""
+    rows = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    columns = tl.arange(0, BLOCK_WIDTH)
+    in_row = columns < width
+    inside = rows < num_rows
+    mask = inside[:, None] & in_row[None, :]
+    words = tl.load(ids + rows, mask=inside, other=0).to(tl.int64)[:, None] * width + columns[None, :]
+    places = tl.load(positions + rows, mask=inside, other=0).to(tl.int64)[:, None] * width + columns[None, :]
+    kinds = tl.load(segments + rows, mask=inside, other=0).to(tl.int64)[:, None] * width + columns[None, :]
+    summed = tl.load(word + words, mask=mask, other=0.0).to(tl.float32)
+    summed += tl.load(position + places, mask=mask, other=0.0).to(tl.float32)
+    summed += tl.load(segment + kinds, mask=mask, other=0.0).to(tl.float32)
+    scaled, _, _ = layer_norm(summed, mask, weight, shift, columns, in_row, width, eps)
+    offsets = rows.to(tl.int64)[:, None] * width + columns[None, :]
+    tl.store(out + offsets, scaled.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

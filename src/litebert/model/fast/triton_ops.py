@@ -32,6 +32,7 @@ __all__ = [
     "attend_backward",
     "attend_only",
     "cut",
+    "embed_norm",
     "gelu",
     "gelu_backward",
     "linear",
@@ -52,6 +53,7 @@ class Blocks(NamedTuple):
 
 # By head width. Blocks shrink to the longest sequence of a batch, and to a small GPU's memory; see `_fitted`.
 ATTEND = {64: Blocks(64, 64, 4, 3), 128: Blocks(64, 64, 4, 3)}
+ATTEND_ONLY = {64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 4, 3)}  # where no backward pass follows
 ATTEND_BACKWARD_QUERY = {64: Blocks(128, 64, 8, 3), 128: Blocks(128, 64, 8, 3)}
 ATTEND_BACKWARD_KEY = {64: Blocks(128, 64, 4), 128: Blocks(64, 64, 4)}
 SMALL_GPU_STAGES = 2
@@ -59,6 +61,8 @@ WHOLE_WARPS = 8  # of the backward pass of sequences that fit into one block
 WHOLE_MAX = 128
 ADD_NORM_ELEMENTS = 8192  # of a block; its width is that of a row
 ADD_NORM_WARPS = 8
+ADD_NORM_ONLY_ELEMENTS = 2048  # where no backward pass follows
+ADD_NORM_ONLY_WARPS = 2
 ADD_NORM_BACKWARD_ELEMENTS = 2048
 ADD_NORM_BACKWARD_WARPS = 4
 GELU = Blocks(1, 2048, 4)
@@ -99,18 +103,32 @@ def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """q [Q, A, D] over k and v [K, A, D] -> context [Q, A, D], and log2 of the softmax's sums [A, Q]."""
     lse = torch.empty(q.shape[1], len(q), dtype=torch.float32, device=q.device)
-    return _attend(q, k, v, packing, lse, ATTEND[_table_width(q)], {"PDL": False}), lse
+    return _attend(q, k, v, None, packing, lse, ATTEND[_table_width(q)], {"PDL": False}), lse
 
 
 def attend_only(
-    q: Tensor, k: Tensor, v: Tensor, packing: Packing, blocks: Blocks | None = None, **launch: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    packing: Packing,
+    q_bias: Tensor | None = None,
+    blocks: Blocks | None = None,
+    **launch: bool,
 ) -> Tensor:
-    """`attend` where no backward pass follows: the context alone."""
-    return _attend(q, k, v, packing, None, blocks or ATTEND[_table_width(q)], {"PDL": False} | launch)
+    """`attend` where no backward pass follows: the context alone. `q_bias` [A D] is added to the queries."""
+    blocks = blocks or ATTEND_ONLY[_table_width(q)]
+    return _attend(q, k, v, q_bias, packing, None, blocks, {"PDL": False} | launch)
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, packing: Packing, lse: Tensor | None, blocks: Blocks, launch: dict[str, bool]
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_bias: Tensor | None,
+    packing: Packing,
+    lse: Tensor | None,
+    blocks: Blocks,
+    launch: dict[str, bool],
 ) -> Tensor:
     _, heads, width = q.shape
     blocks = _fitted(blocks, packing, q.device)
@@ -122,6 +140,7 @@ def _attend(
         q,
         k,
         v,
+        q if q_bias is None else q_bias,
         out,
         out if lse is None else lse,
         packing.q_starts,
@@ -131,6 +150,7 @@ def _attend(
         out.stride(0),
         0 if lse is None else lse.stride(0),
         math.log2(math.e) / math.sqrt(width),
+        BIAS=q_bias is not None,
         KEEP=lse is not None,
         D=width,
         BLOCK_Q=blocks.rows,
@@ -268,7 +288,10 @@ def _add_norm(
     rows, width = residual.shape
     out = torch.empty_like(residual)
     block_width = _power_of_two(width)
-    block_rows = max(1, ADD_NORM_ELEMENTS // block_width)
+    elements, warps = (
+        (ADD_NORM_ELEMENTS, ADD_NORM_WARPS) if rstd is not None else (ADD_NORM_ONLY_ELEMENTS, ADD_NORM_ONLY_WARPS)
+    )
+    block_rows = max(1, elements // block_width)
     pointwise_kernels.add_norm_kernel[(_cdiv(rows, block_rows),)](
         residual,
         branch,
@@ -283,7 +306,39 @@ def _add_norm(
         KEEP=rstd is not None,
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
-        num_warps=ADD_NORM_WARPS,
+        num_warps=warps,
+    )
+    return out
+
+
+def embed_norm(
+    ids: Tensor,
+    segments: Tensor,
+    positions: Tensor,
+    tables: tuple[Tensor, Tensor, Tensor],
+    weight: Tensor,
+    shift: Tensor,
+    eps: float,
+) -> Tensor:
+    """LayerNorm of the sum of three embeddings; `tables` are those of words, segments and positions."""
+    rows, width = len(ids), tables[0].shape[1]
+    out = torch.empty(rows, width, dtype=tables[0].dtype, device=ids.device)
+    block_width = _power_of_two(width)
+    block_rows = max(1, ADD_NORM_ONLY_ELEMENTS // block_width)
+    pointwise_kernels.embed_norm_kernel[(_cdiv(rows, block_rows),)](
+        ids,
+        segments,
+        positions,
+        *tables,
+        weight,
+        shift,
+        out,
+        rows,
+        width,
+        eps,
+        BLOCK_ROWS=block_rows,
+        BLOCK_WIDTH=block_width,
+        num_warps=ADD_NORM_ONLY_WARPS,
     )
     return out
 
