@@ -77,7 +77,7 @@ def options(arguments: argparse.Namespace, part: str) -> list[str]:
     chosen += ["--seeds", str(seeds)] if seeds else []
     if arguments.smoke:
         return [*chosen, "--scale", "cpu", "--steps", str(arguments.steps or 2)]
-    vocabulary = (arguments.work / "vocabulary.txt").read_text()
+    vocabulary = (arguments.work / "vocabulary.txt").read_text().strip()
     chosen += ["--scale", "gpu-minutes", "--data", str(arguments.work / "store"), "--tokenizer", vocabulary]
     steps = arguments.steps or STEPS.get(part)
     return [*chosen, "--steps", str(steps)] if steps else chosen
