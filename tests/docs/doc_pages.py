@@ -61,7 +61,7 @@ def split_commands(line: str) -> Iterator[list[str]]:
     command: list[str] = []
     redirected = False
     for word in lexer:
-        if set(word) <= set("|;&<>"):
+        if word and set(word) <= set("|;&<>"):  # "" is an argument
             redirected = word[0] in "<>"
             if not redirected and command:
                 yield command

@@ -6,6 +6,7 @@ import ast
 import csv
 import fcntl
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -20,6 +21,10 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 def read_csv(path):
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def load(name):
@@ -118,6 +123,41 @@ def test_finetune_from_csv(run, pretrained, tmp_path):
         assert re.search(rf"^{result.label} +\d+% +{re.escape(row['sentence'])}$", printed, re.M)
     train = {row["sentence"] for row in read_csv(tmp_path / "csv-data" / "train.csv")}
     assert not train & {row["sentence"] for row in rows}
+
+
+def test_tag_names(run, pretrained, tmp_path):
+    arguments = ("--model", pretrained / "model", "--lr", 5e-4, "--train", 100, "--out", tmp_path / "tags")
+    printed = run("tag_names", *arguments)
+    train, test = (read_lines(tmp_path / "tags-data" / f"{name}.jsonl") for name in ("train", "test"))
+    assert not {name for row in train for name in names(row)} & {name for row in test for name in names(row)}
+    predictor = litebert.Predictor(tmp_path / "tags" / "best", threads=1)
+    said = predictor.tag([" ".join(row["words"]) for row in test], split="spaces")
+    found = [{(e.label, e.text) for e in result.entities} for result in said]
+    right = [{(tag[2:], name) for tag, name in entities(row)} for row in test]
+    hits = sum(len(a & b) for a, b in zip(found, right, strict=True))
+    (f1,) = find(r"never saw: F1 ([\d.]+)%", printed)
+    expected = 200 * hits / sum(map(len, found + right))  # a name that a sentence says twice counts once here
+    assert f1 == pytest.approx(expected, abs=0.5)
+    assert f1 > 5, "a year is a year, even to a model that has read of few names"
+    text = "Maria Lopez was born in Lima and moved to Los Angeles in 1948."
+    for entity in predictor.tag(text).entities:
+        assert re.search(rf"^{entity.label} +\d+%  {re.escape(entity.text)}$", printed, re.M)
+
+
+def entities(row):
+    """The stretches of a tagged sentence: {"words": [New, York], "tags": [B-LOC, I-LOC]} -> [(B-LOC, New York)]."""
+    stretches = []
+    for word, tag in zip(row["words"], row["tags"], strict=True):
+        if tag.startswith("B-"):
+            stretches.append((tag, word))
+        elif tag.startswith("I-"):
+            stretches[-1] = (stretches[-1][0], f"{stretches[-1][1]} {word}")
+    return stretches
+
+
+def names(row):
+    """The words of people's and places' names; years are drawn anew each time."""
+    return {word for tag, name in entities(row) if tag != "B-YEAR" for word in name.split()}
 
 
 def test_custom_task(run, pretrained, tmp_path):

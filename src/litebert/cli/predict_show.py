@@ -113,7 +113,8 @@ def show_answer(row: dict[str, Any], result: results.Answer) -> RenderableType:
 def show_choice(row: dict[str, Any], result: results.Choice) -> RenderableType:
     """The options with their probabilities, the chosen one marked."""
     pairs = list(zip(row["options"], result.probabilities, strict=True))
-    return Group(Text(_short(str(row["question"])), style="bold"), _bars(pairs, chosen={result.option}))
+    question = [Text(_short(str(row["question"])), style="bold")] if row["question"] else []
+    return Group(*question, _bars(pairs, chosen={result.option}))
 
 
 def show_attention(result: results.Attention, application: int, head: int | None) -> RenderableType:
