@@ -211,7 +211,7 @@ def check_runs(device: Device, choices: DeviceConfig, steps: int) -> dict[str, A
             print(graphs, json.dumps(results[graphs]), flush=True)
     last = [found["losses"][-1] for found in results.values()]  # small differences grow where a run leaves a plateau
     told = [message for found in results.values() for message in found["events"] if "cannot be recorded" in message]
-    return {"ok": max(last) < 1.1 * min(last) and not told, "last_losses": last}
+    return {"ok": max(last) < 1.1 * min(last) and not told, "last_losses": last, "runs": results}
 
 
 def small_run(folder: Path, device: DeviceConfig, steps: int) -> RunConfig:

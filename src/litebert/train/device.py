@@ -43,7 +43,7 @@ class Device:
     fast_layers: bool = False
     recompute: bool = False
     fp8: bool = False
-    graphs: Literal["auto", "on", "off"] = "off"  # auto: where a trial finds them faster
+    graphs: Literal["auto", "on", "off"] = "off"  # auto: where a trial finds them worth it
 
     @property
     def is_cuda(self) -> bool:
