@@ -1,6 +1,7 @@
-"""The pictures of the README, taken in Chromium: the page with the package's own model, and the report of its run.
+"""The pictures of the README and the docs, taken in Chromium: the page with the package's own model, and reports of runs.
 
 python tools/pictures.py                (needs the serve extra, playwright and a Chromium)
+python tools/pictures.py --curves       only the curves of the Korean run
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from litebert.report.page import write_report
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 RUNS = sorted((ROOT / "docs/results/default-model").iterdir())
+KOREAN_RUN = ROOT / "docs/results/korean/first"
 ADDRESS = "http://127.0.0.1:8765"
 
 
 def main() -> None:
     IMAGES.mkdir(exist_ok=True)
+    take_curves()
+    if sys.argv[1:] == ["--curves"]:
+        return
     server = subprocess.Popen([sys.executable, "-m", "litebert", "serve", "default", "--port", "8765"])
     try:
         with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
@@ -44,6 +49,16 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait()
+
+
+def take_curves() -> None:
+    """Accuracy on training and held-out text, as the report of the Korean run draws it."""
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1100, "height": 1180})
+        page.goto(f"file://{write_report([KOREAN_RUN], Path(folder) / 'report.html')}")
+        page.locator(".row", has_text="Masked words, accuracy").screenshot(path=IMAGES / "korean-curves.png")
+        browser.close()
 
 
 def wait_for_server() -> None:
