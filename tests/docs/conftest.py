@@ -68,6 +68,10 @@ def prepare(folder: Path) -> None:
     data = {"train": str(folder / "train.csv"), "dev": str(folder / "dev.csv")}
     config = {"task": "classification", "data": data, "model": str(folder / "run" / "model"), "steps": 4}
     finetune(finetune_config(config, auto="cpu"), folder / "mine", quiet=True)
+    (folder / "text").mkdir()
+    shutil.copy(folder / "mytext.txt", folder / "text" / "wiki-0.txt")
+    for name in ("ratings_train.txt", "ratings_test.txt", "train-10000.txt", "test-500.txt", "test-2000.txt"):
+        write_nsmc(folder / ("train.csv" if "train" in name else "dev.csv"), folder / name)
     (folder / "glue" / "SST-2").mkdir(parents=True)
     for split in ("train", "dev"):
         write_sst2(folder / f"{split}.csv", folder / "glue" / "SST-2" / f"{split}.tsv")
@@ -84,6 +88,13 @@ def write_reviews(path: Path, count: int) -> None:
         for i in range(count):
             words, label = (GOOD, "good") if i % 2 else (BAD, "bad")
             rows.writerow([f"the soup of day {i} was {words[i // 2 % 8]} and the bread {words[i // 3 % 8]}", label])
+
+
+def write_nsmc(source: Path, target: Path) -> None:
+    """The same rows as NSMC writes them."""
+    with source.open(encoding="utf-8", newline="") as file:
+        rows = [f"{i}\t{row['text']}\t{int(row['label'] == 'good')}" for i, row in enumerate(csv.DictReader(file))]
+    target.write_text("\n".join(["id\tdocument\tlabel", *rows]) + "\n", encoding="utf-8")
 
 
 def write_sst2(source: Path, target: Path) -> None:
