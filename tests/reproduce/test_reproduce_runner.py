@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -149,6 +150,30 @@ def test_a_row_that_begins_with_a_failed_one_is_not_tried(tiny_scale, corpus, tm
     assert work(plan, said) == {}
     notes = plan.cell_folder(deep) / "run" / "config.yaml"
     assert str(plan.cell_folder(plan.cells["shallow", 0]) / "run" / "model") in notes.read_text()
+
+
+def test_a_cell_whose_model_is_gone_is_trained_again_where_the_model_is_needed(tiny_scale, corpus, tmp_path, said):
+    rows = {"one": {"layers": 1}, "two": {"layers": 3, "after": "one"}, "three": {"layers": 6, "after": "two"}}
+    table = make_table("table11", {**TABLE, "row": {"model": "albert-large"}, "rows": rows})
+    plan = make_plan(table, tiny_scale, corpus, tmp_path, Options(seeds=1), vocabulary=300)
+    assert work(plan, said) == {}
+    folders = {row: plan.cell_folder(plan.cells[row, 0]) for row in rows}
+    began = {row: (folder / "run" / "run.json").read_text() for row, folder in folders.items()}
+    for folder in folders.values():
+        shutil.rmtree(folder / "run" / "model")
+    assert work(plan, said) == {}
+    assert said[-1] == "3 of 3 cells are finished already"  # nobody asks for a model
+    shutil.rmtree(folders["three"])
+    (folders["one"] / "run" / "model").mkdir()  # as if it were there: the second one then has to be trained again
+    said.clear()
+    failures = work(plan, said)
+    assert said[0] == f"{folders['two'].name}: its model is gone, so it is trained again"
+    assert list(failures) == [folders["two"].name, folders["three"].name]  # an empty folder is no model
+    shutil.rmtree(folders["one"] / "run" / "model")
+    assert work(plan, said) == {}
+    assert not collect(plan).problems
+    for row in ("one", "two"):
+        assert (folders[row] / "run" / "run.json").read_text() != began[row]
 
 
 def test_several_cells_at_once_in_processes_of_their_own(plan, said):

@@ -60,6 +60,10 @@ def test_totals_keep_their_precision(results):
         assert mine == [2.0**40 + rank, 1.0]
 
 
+def test_one_run_after_the_other(results):
+    assert results["again"]["answers"] == [[2.0]] * 2
+
+
 @pytest.mark.parametrize("scenario", ["dead", "hung"])
 def test_a_lost_process_is_an_error_and_not_a_hang(results, scenario):
     answer = results[scenario]["answers"][0]

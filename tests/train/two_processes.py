@@ -88,6 +88,14 @@ def hung(world: World) -> Any:
     return sum_totals(torch.zeros(1), world).tolist()
 
 
+def again(world: World) -> Any:
+    """One run after the other: process 1 is at the second while process 0 has not left the first."""
+    total = sum_totals(torch.ones(1), world).tolist()
+    if world.rank == 0:
+        time.sleep(0.5)
+    return total
+
+
 def run(scenario: Callable[[World], Any], timeout: float) -> Any:
     """What process 0 and 1 answer, and how long process 0 took."""
     with socket.socket() as free:
@@ -102,8 +110,9 @@ def run(scenario: Callable[[World], Any], timeout: float) -> Any:
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
             os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             try:
-                with connect(world_from_environment(), "cpu", timeout=timeout) as world:
-                    answer = scenario(world)
+                for _ in range(2 if scenario is again else 1):
+                    with connect(world_from_environment(), "cpu", timeout=timeout) as world:
+                        answer = scenario(world)
             except LitebertError as error:
                 answer = f"{type(error).__name__}: {error}"
             os.write(send, json.dumps(answer).encode())
@@ -125,7 +134,15 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # forked children cannot use torch's threads
     results = {
         scenario.__name__: run(scenario, timeout)
-        for scenario, timeout in [(equal, 30), (missing, 30), (agreement, 30), (precise, 30), (dead, 20), (hung, 1.0)]
+        for scenario, timeout in [
+            (equal, 30),
+            (missing, 30),
+            (agreement, 30),
+            (precise, 30),
+            (again, 10),
+            (dead, 20),
+            (hung, 1.0),
+        ]
     }
     results["alone"] = gradients(model(), slice(0, 8), World())
     json.dump(results, sys.stdout)

@@ -69,10 +69,22 @@ class Cell:
 
 
 def is_trained(folder: Path) -> bool:
-    """Whether the cell's model is complete."""
+    """Whether the cell's run is complete."""
     with contextlib.suppress(OSError, ValueError):
         return bool(json.loads((folder / "run" / "run.json").read_text(encoding="utf-8")).get("completed"))
     return False
+
+
+def has_lost_its_model(folder: Path) -> bool:
+    """Whether a complete run's model was deleted, or left behind when the results were copied."""
+    return is_trained(folder) and not (folder / "run" / "model").exists()
+
+
+def begin_anew(folder: Path) -> None:
+    """Forget a run and what was measured of it: the same run on another machine ends at other numbers."""
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    for name in ("result.json", "examples.npz"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def read_result(folder: Path) -> dict[str, Any]:

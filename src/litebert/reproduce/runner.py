@@ -21,6 +21,9 @@ from litebert.machine import usable_cpus
 from litebert.pretraining.config import RunConfig
 from litebert.reproduce.cell import (
     Cell,
+    begin_anew,
+    has_lost_its_model,
+    is_trained,
     measure_cell,
     missing_metrics,
     record_failure,
@@ -28,6 +31,7 @@ from litebert.reproduce.cell import (
     train_cell,
     work_on,
 )
+from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.stop import CellStopped
 from litebert.train.distributed import World, world_from_environment
 from litebert.train.signals import stop_on_signals
@@ -57,6 +61,10 @@ def run_cells(cells: Sequence[Cell], folder: Path, jobs: int = 1, say: Say = pri
     """Work on every cell that is not finished; returns why some failed, by name."""
     world = world_from_environment()
     say = say if world.is_main else lambda _: None
+    if world.size == 1:  # several processes would have to agree on what is there
+        for name in _lost_models(cells, folder):
+            say(f"{name}: its model is gone, so it is trained again")
+            begin_anew(folder / name)
     todo = [cell for cell in cells if missing_metrics(cell, folder / cell.name)]
     if len(todo) < len(cells):
         say(f"{len(cells) - len(todo)} of {len(cells)} cells are finished already")
@@ -66,6 +74,22 @@ def run_cells(cells: Sequence[Cell], folder: Path, jobs: int = 1, say: Say = pri
         together, alone = _split_timed(todo)
         return _run_in_turn(alone, folder, say, _run_in_processes(together, folder, jobs, say))
     return _run_in_turn(todo, folder, say, {})
+
+
+def _lost_models(cells: Sequence[Cell], folder: Path) -> list[str]:
+    """Cells whose models were deleted, although something is still to be measured of them or to begin with them."""
+    lost: list[str] = []
+    begun_with: set[str] = set()
+    for cell in reversed(cells):  # a cell comes after the one that it begins with
+        own = folder / cell.name
+        asks = any(METRICS[name].source in ("model", "task") for name in missing_metrics(cell, own))
+        if not asks and cell.name not in begun_with:
+            continue
+        if has_lost_its_model(own):
+            lost.append(cell.name)
+        if cell.after is not None and (cell.name in lost or not is_trained(own)):
+            begun_with.add(cell.after)
+    return lost
 
 
 def _split_timed(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:

@@ -10,6 +10,7 @@ all-reduce of one flat buffer per step is all there is to do.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import time
@@ -78,7 +79,8 @@ def connect(world: World, device: torch.device | str, timeout: float = 600.0) ->
     on_gpu = device.type == "cuda"
     limit = timedelta(seconds=timeout)
     with _lost(world):
-        store, _, _ = next(rendezvous("env://", world.rank, world.size, timeout=limit))
+        place = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+        store = _meeting_place(place, world.rank, world.size, limit)
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",
             store=PrefixStore(agree_on_attempt(store, world, timeout), store),
@@ -91,6 +93,16 @@ def connect(world: World, device: torch.device | str, timeout: float = 600.0) ->
         yield world
     finally:
         dist.destroy_process_group()
+
+
+@functools.cache
+def _meeting_place(place: tuple[str, str], rank: int, size: int, timeout: timedelta) -> Store:
+    """The store where processes find each other, at the environment's `place`: one for all runs of a process.
+
+    With one for each run, a process that is quick to begin the next might still find that of the last, which then ends.
+    """
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=timeout))
+    return store
 
 
 def agree_on_attempt(store: Store, world: World, timeout: float) -> str:
