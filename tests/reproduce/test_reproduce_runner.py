@@ -176,6 +176,38 @@ def test_a_cell_whose_model_is_gone_is_trained_again_where_the_model_is_needed(t
         assert (folders[row] / "run" / "run.json").read_text() != began[row]
 
 
+def test_a_cell_whose_run_is_gone_begins_anew_and_one_that_was_stopped_goes_on(
+    tiny_scale, corpus, tmp_path, said, monkeypatch
+):
+    rows = {"one": {"layers": 1}, "two": {"layers": 3, "after": "one"}}
+    table = make_table("table11", {**TABLE, "row": {"model": "albert-large"}, "rows": rows})
+    plan = make_plan(table, tiny_scale, corpus, tmp_path, Options(seeds=1), vocabulary=300)
+    one, two = (plan.cell_folder(plan.cells[row, 0]) for row in rows)
+    calls, original = [], pretraining_run.evaluate_batches
+
+    def broken(*arguments):
+        calls.append(1)
+        if len(calls) == 4:  # at the end of the second run, after the checkpoint of step 4
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(pretraining_run, "evaluate_batches", broken)
+    with pytest.raises(KeyboardInterrupt):
+        work(plan, said)
+    shutil.rmtree(one / "run" / "model")
+    said.clear()
+    assert work(plan, said) == {}
+    assert said[0] == "1 of 2 cells are finished already"  # the second goes on from its own checkpoint
+
+    shutil.rmtree(one / "run")  # also what is left where somebody was killed while beginning anew
+    shutil.rmtree(two)
+    (one / "tasks" / "sst-2").mkdir(parents=True)
+    assert work(plan, said) == {}
+    assert f"{one.name}: its model is gone, so it is trained again" in said
+    assert not (one / "tasks").exists()  # fine-tuned from the model that is gone
+    assert not collect(plan).problems
+
+
 def test_several_cells_at_once_in_processes_of_their_own(plan, said):
     cells = merge_cells([plan.cells])
     bad = cells[0]

@@ -40,6 +40,7 @@ from litebert.train.log import read_metrics
 
 OBJECTIVES: tuple[Objective, ...] = ("sop", "nsp")
 ROWS_ON_GPU = 16  # of 1,024 tokens, so that a GPU has something to do
+MODEL_SOURCES = ("model", "task")  # of metrics that ask for a trained model
 LAYER_METRICS = ("l2_roughness", "angle_roughness", "last_l2")
 
 
@@ -65,7 +66,7 @@ class Cell:
     @property
     def needs_model(self) -> bool:
         """Whether anything wanted asks for training."""
-        return any(METRICS[name].source in ("model", "task") for name in self.wanted)
+        return any(METRICS[name].source in MODEL_SOURCES for name in self.wanted)
 
 
 def is_trained(folder: Path) -> bool:
@@ -76,14 +77,17 @@ def is_trained(folder: Path) -> bool:
 
 
 def has_lost_its_model(folder: Path) -> bool:
-    """Whether a complete run's model was deleted, or left behind when the results were copied."""
-    return is_trained(folder) and not (folder / "run" / "model").exists()
+    """Whether a model that was there was deleted, also with its run, or left behind when the results were copied."""
+    if (folder / "run" / "model").exists():
+        return False
+    return is_trained(folder) or any(METRICS[name].source in MODEL_SOURCES for name in read_result(folder)["metrics"])
 
 
 def begin_anew(folder: Path) -> None:
     """Forget a run and what was measured of it: the same run on another machine ends at other numbers."""
-    shutil.rmtree(folder / "run", ignore_errors=True)
-    for name in ("result.json", "examples.npz"):
+    for name in ("run", "tasks"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in ("examples.npz", "result.json"):  # last what says that there was a model: until then it can be killed
         (folder / name).unlink(missing_ok=True)
 
 

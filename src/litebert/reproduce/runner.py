@@ -20,6 +20,7 @@ import litebert
 from litebert.machine import usable_cpus
 from litebert.pretraining.config import RunConfig
 from litebert.reproduce.cell import (
+    MODEL_SOURCES,
     Cell,
     begin_anew,
     has_lost_its_model,
@@ -33,6 +34,7 @@ from litebert.reproduce.cell import (
 )
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.stop import CellStopped
+from litebert.train import checkpoint
 from litebert.train.distributed import World, world_from_environment
 from litebert.train.signals import stop_on_signals
 
@@ -82,12 +84,13 @@ def _lost_models(cells: Sequence[Cell], folder: Path) -> list[str]:
     begun_with: set[str] = set()
     for cell in reversed(cells):  # a cell comes after the one that it begins with
         own = folder / cell.name
-        asks = any(METRICS[name].source in ("model", "task") for name in missing_metrics(cell, own))
+        asks = any(METRICS[name].source in MODEL_SOURCES for name in missing_metrics(cell, own))
         if not asks and cell.name not in begun_with:
             continue
         if has_lost_its_model(own):
             lost.append(cell.name)
-        if cell.after is not None and (cell.name in lost or not is_trained(own)):
+        is_begun = is_trained(own) or checkpoint.latest(own / "run") is not None
+        if cell.after is not None and (cell.name in lost or not is_begun):
             begun_with.add(cell.after)
     return lost
 
