@@ -275,10 +275,10 @@ def main() -> None:
             attend = functools.partial(triton_ops.attend_only, *views, packing)
             large, used = (
                 microseconds(attend, device),
-                microseconds(functools.partial(attend, small_ops.ATTEND), device),
+                microseconds(functools.partial(attend, blocks=small_ops.ATTEND), device),
             )
             tried = ATTEND if options.tune and on_gpu else [small_ops.ATTEND]
-            blocks = {str(tuple(each)): microseconds(functools.partial(attend, each), device) for each in tried}
+            blocks = {str(tuple(each)): microseconds(functools.partial(attend, blocks=each), device) for each in tried}
             keep(f"{rows} attention", {"small": used, "large": large, "blocks": blocks})
             for way, value in zip(layer, (used, large, min(*blocks.values(), used)), strict=True):
                 layer[way] += value

@@ -4,6 +4,7 @@ compile for a GPU, which needs none."""
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -30,6 +31,16 @@ def test_by_script(script):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip() == "all right"
+
+
+def test_the_script_that_times_them_works(tmp_path):
+    script = Path(__file__).parents[2] / "benchmarks" / "predict_kernels.py"
+    command = [sys.executable, str(script), "--device", "cpu", "--out", str(tmp_path / "result.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads((tmp_path / "result.json").read_text())
+    assert max(found["16 pass"]["large off"], found["16 pass"]["small off"]) < 1e-4
+    assert set(found["16 attention"]["blocks"]) == {"(16, 128, 4, 2)"}
 
 
 @pytest.mark.parametrize(

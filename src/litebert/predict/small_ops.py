@@ -41,7 +41,7 @@ TILES = (
 )
 ENOUGH = 90  # programs: most of the multiprocessors of a large GPU
 # What benchmarks/predict_kernels.py --tune found better on an H200, by the product's columns and depth and then by its
-# rows; it serves products of up to half as many.
+# rows; a tile also serves fewer rows, down to half as many.
 TUNED: dict[tuple[int, int], dict[int, Tile]] = {
     (2304, 768): {128: Tile(64, 64, 128, 4, 3)},
     (768, 768): {128: Tile(16, 64, 128, 4, 3)},
@@ -91,7 +91,7 @@ def fold(weight: Tensor, bias: Tensor, norm: Norm | None, dtype: torch.dtype) ->
 
 
 def choose_tile(rows: int, columns: int, depth: int) -> Tile:
-    """The tuned tile, or the largest that keeps a GPU busy: (128 rows, 768 columns, 768) -> 32 x 32."""
+    """The tuned tile, or the largest that keeps a GPU busy: (128 rows, 1024 columns, 1024) -> 32 x 32."""
     for most, tile in TUNED.get((columns, depth), {}).items():
         if most < 2 * rows <= 2 * most:
             return tile

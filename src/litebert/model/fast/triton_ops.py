@@ -112,6 +112,7 @@ def attend_only(
     v: Tensor,
     packing: Packing,
     q_bias: Tensor | None = None,
+    *,
     blocks: Blocks | None = None,
     **launch: bool,
 ) -> Tensor:
