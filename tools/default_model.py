@@ -50,7 +50,7 @@ pipeline_tag: fill-mask
 
 Trained from random weights by litebert on one {hardware}: {minutes:.1f} minutes, {tokens:,.0f} million tokens,
 masked LM with n-grams and sentence order. It is here so that every command works offline at once, and to show that the
-recipe learns. It is **not** the released albert-base-v2, which saw hundreds of times as many tokens and is better at
+recipe learns. It is **not** the released albert-base-v2, which was trained for ten million steps and is better at
 everything; `--model albert/albert-base-v2` takes that one.
 
 Text: English Wikipedia and Simple English Wikipedia (CC BY-SA), Project Gutenberg books (public domain in the US).
