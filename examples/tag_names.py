@@ -58,17 +58,15 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     data = options.out.with_name(options.out.name + "-data")
-    for name, count, wordings, names in (
-        ("train", options.train, WORDINGS, "train"),
-        ("dev", 60, WORDINGS, "train"),
-        ("test", 200, UNSEEN_WORDINGS, "test"),
-    ):
-        write_lines(data / f"{name}.jsonl", sentences(count, name, wordings, names))
+    train, dev, test = data / f"train-{options.train}.jsonl", data / "dev.jsonl", data / "test.jsonl"
+    write_lines(train, sentences(options.train, "train", WORDINGS, "train"))
+    write_lines(dev, sentences(60, "dev", WORDINGS, "train"))
+    write_lines(test, sentences(200, "test", UNSEEN_WORDINGS, "test"))
     config = finetune_config(
         {
             "task": "token-classification",
             "model": options.model,
-            "data": {"train": str(data / "train.jsonl"), "dev": str(data / "dev.jsonl")},
+            "data": {"train": str(train), "dev": str(dev)},
             "recipe": "cpu",
             "optim": {"lr": options.lr},
             "device": {"threads": 1},
@@ -78,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not result.completed:
         raise SystemExit("interrupted; the same command goes on from here")
 
-    [scored] = evaluate_task([result.model], data=data / "test.jsonl")
+    [scored] = evaluate_task([result.model], data=test)
     f1 = scored.evaluations[0].scores["entity_f1"]
     print(f"entities with names and wordings it never saw: F1 {f1.value:.1%} ({f1.low:.1%} to {f1.high:.1%})")
     print(options.text)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import litebert
+from litebert.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -128,7 +129,7 @@ def test_finetune_from_csv(run, pretrained, tmp_path):
 def test_tag_names(run, pretrained, tmp_path):
     arguments = ("--model", pretrained / "model", "--lr", 5e-4, "--train", 100, "--out", tmp_path / "tags")
     printed = run("tag_names", *arguments)
-    train, test = (read_lines(tmp_path / "tags-data" / f"{name}.jsonl") for name in ("train", "test"))
+    train, test = (read_lines(tmp_path / "tags-data" / f"{name}.jsonl") for name in ("train-100", "test"))
     assert not {name for row in train for name in names(row)} & {name for row in test for name in names(row)}
     predictor = litebert.Predictor(tmp_path / "tags" / "best", threads=1)
     said = predictor.tag([" ".join(row["words"]) for row in test], split="spaces")
@@ -142,6 +143,8 @@ def test_tag_names(run, pretrained, tmp_path):
     text = "Maria Lopez was born in Lima and moved to Los Angeles in 1948."
     for entity in predictor.tag(text).entities:
         assert re.search(rf"^{entity.label} +\d+%  {re.escape(entity.text)}$", printed, re.M)
+    with pytest.raises(ConfigError, match=r"train-100\.jsonl -> .*train-200\.jsonl"):
+        run("tag_names", *arguments, "--train", 200)  # not the finished run's scores once more
 
 
 def entities(row):
