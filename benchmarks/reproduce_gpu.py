@@ -1,4 +1,4 @@
-"""The paper's tables on one GPU in about 25 minutes: what `docs/results/reproduction/` was made with.
+"""The paper's tables on one GPU: what `docs/results/reproduction/` was made with.
 
     python benchmarks/reproduce_gpu.py all --text wiki-en-00.txt.xz --vocabulary spiece.model --work work
     python benchmarks/reproduce_gpu.py sharing --work work --jobs 8 --limit 560 --pack results.tar.gz
