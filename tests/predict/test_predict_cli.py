@@ -105,6 +105,12 @@ def test_a_question_with_its_context_in_a_file(ask, tmp_path):
     assert f"{CONTEXT}\n{CONTEXT}\n"[answer["start"] : answer["end"]] == answer["text"]
 
 
+def test_a_passage_without_a_question_shows_the_options_alone(ask):
+    lines = ask("multiple-choice", "choose", CONTEXT, "", "anna", "ben").out.splitlines()
+    assert len(lines) == 2
+    assert "anna" in lines[0]
+
+
 def test_a_whole_file_is_one_text(ask, tmp_path):
     (tmp_path / "essay.txt").write_text("Anna slept.\nBen slept.\n", encoding="utf-8")
     done = ask("pretraining", "coherence", "--file", tmp_path / "essay.txt", "--whole", "--json")
