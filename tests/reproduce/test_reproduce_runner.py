@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import litebert
+from litebert.files import hold_lock
 from litebert.pretraining import run as pretraining_run
 from litebert.reproduce import cell as cell_module
 from litebert.reproduce.budget import Options
@@ -278,13 +279,13 @@ print(run_cells(cells, folder, say=lambda line: print("said", line)))
 
 
 def test_under_torchrun_all_train_and_the_main_process_measures(plan, said, monkeypatch):
-    """This process is the first of two; a cell that fails in both does not stop the rest."""
+    """This process is the first of two; a cell that fails in both, or here alone, does not stop the rest."""
     cell = plan.cells["sop", 0]
     run = dataclasses.replace(cell.run, batch_tokens=2 * cell.run.batch_tokens)  # a row for each
     bad = dataclasses.replace(cell, name="bad", run=dataclasses.replace(run, init_from="nowhere/at-all"))
     after = dataclasses.replace(cell, name="after-bad", run=run, after="bad")
-    sound = dataclasses.replace(cell, name="sound", run=run)
-    cells, folder = [bad, after, sound], plan.out / "cells"
+    busy, sound = (dataclasses.replace(cell, name=name, run=run) for name in ("busy", "sound"))
+    cells, folder = [bad, after, busy, sound], plan.out / "cells"
     for cell in cells:
         save_cell(cell, folder / cell.name)
     with socket.socket() as free:
@@ -298,15 +299,20 @@ def test_under_torchrun_all_train_and_the_main_process_measures(plan, said, monk
     try:
         for name, value in {**world, "RANK": "0", "LOCAL_RANK": "0"}.items():
             monkeypatch.setenv(name, value)
-        failures = run_cells(cells, folder, say=said.append)
+        (folder / "busy" / "run").mkdir()
+        with hold_lock(folder / "busy" / "run" / ".lock"):  # which only the first process looks at
+            failures = run_cells(cells, folder, say=said.append)
         output, _ = other.communicate(timeout=60)
     finally:
         other.kill()
     assert other.returncode == 0, output
-    assert list(failures) == ["bad", "after-bad"], failures
+    assert list(failures) == ["bad", "after-bad", "busy"], failures
     assert failures["after-bad"] == "begins with the model of bad, which failed"
     assert "nowhere/at-all" in (folder / "bad" / "error.txt").read_text()
+    assert "another process is training there" in failures["busy"]
     assert "'after-bad'" in output
+    assert "'busy': 'process 1 of 2 lost touch" in output
+    assert "'sound'" not in output  # nor did one of them train this cell and the other the one before
     assert "said" not in output
     assert [line.split()[1] for line in said] == [cell.name for cell in cells]
     assert not missing_metrics(sound, folder / sound.name)

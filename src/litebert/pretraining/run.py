@@ -98,8 +98,9 @@ def pretrain(
     resuming = check_folder(Path(out), config, resume, FREE_ON_RESUME, advice)
     data = Data(config, tokenizer)
     with (
-        locked(Path(out), world.is_main),
         connect(world, device.device),
+        # After that: if the main process failed alone, the others would wait here and meet it in its next run.
+        locked(Path(out), world.is_main),
         stop_on_signals() as stop,
     ):
         run = Run(config, Path(out), data, device, world, resuming, console, quiet)
