@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from litebert.model.fast.pointwise_kernels import gelu_value_and_slope
+from litebert.model.fast.pointwise_kernels import embedding_sum, gelu_value_and_slope
 
 # Arguments are not annotated: Triton reads annotations as its own and stops at any other name.
 # mypy: disable-error-code="no-untyped-def"
@@ -85,12 +85,7 @@ def embed_kernel(
     columns = tl.arange(0, BLOCK_WIDTH)
     inside = columns < width
     mask = there[:, None] & inside[None, :]
-    number = tl.load(ids + rows, mask=there, other=0).to(tl.int64)[:, None] * width + columns[None, :]
-    summed = tl.load(word + number, mask=mask, other=0.0).to(tl.float32)
-    number = tl.load(positions + rows, mask=there, other=0)[:, None] * width + columns[None, :]
-    summed += tl.load(position + number, mask=mask, other=0.0).to(tl.float32)
-    number = tl.load(segments + rows, mask=there, other=0)[:, None] * width + columns[None, :]
-    summed += tl.load(segment + number, mask=mask, other=0.0).to(tl.float32)
+    summed = embedding_sum(ids, segments, positions, word, segment, position, rows, there, columns, mask, width)
     rounded = summed.to(out.dtype.element_ty)
     tl.store(out + rows[:, None] * width + columns[None, :], rounded, mask=mask)
     store_parts(out_parts, 0, rounded.to(tl.float32), inside, rows, num_rows, width)

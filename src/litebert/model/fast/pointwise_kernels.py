@@ -66,6 +66,17 @@ def add_norm_kernel(
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def embedding_sum(ids, segments, positions, word, segment, position, rows, there, columns, mask, width):
+    """word[ids] + position[positions] + segment[segments] of some rows, in float32; `there`: which of them exist."""
+    number = tl.load(ids + rows, mask=there, other=0).to(tl.int64)[:, None] * width + columns[None, :]
+    summed = tl.load(word + number, mask=mask, other=0.0).to(tl.float32)
+    number = tl.load(positions + rows, mask=there, other=0).to(tl.int64)[:, None] * width + columns[None, :]
+    summed += tl.load(position + number, mask=mask, other=0.0).to(tl.float32)
+    number = tl.load(segments + rows, mask=there, other=0).to(tl.int64)[:, None] * width + columns[None, :]
+    return summed + tl.load(segment + number, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def embed_norm_kernel(
     ids,
     segments,
@@ -88,12 +99,7 @@ def embed_norm_kernel(
     in_row = columns < width
     inside = rows < num_rows
     mask = inside[:, None] & in_row[None, :]
-    words = tl.load(ids + rows, mask=inside, other=0).to(tl.int64)[:, None] * width + columns[None, :]
-    places = tl.load(positions + rows, mask=inside, other=0).to(tl.int64)[:, None] * width + columns[None, :]
-    kinds = tl.load(segments + rows, mask=inside, other=0).to(tl.int64)[:, None] * width + columns[None, :]
-    summed = tl.load(word + words, mask=mask, other=0.0).to(tl.float32)
-    summed += tl.load(position + places, mask=mask, other=0.0).to(tl.float32)
-    summed += tl.load(segment + kinds, mask=mask, other=0.0).to(tl.float32)
+    summed = embedding_sum(ids, segments, positions, word, segment, position, rows, inside, columns, mask, width)
     scaled, _, _ = layer_norm(summed, mask, weight, shift, columns, in_row, width, eps)
     offsets = rows.to(tl.int64)[:, None] * width + columns[None, :]
     tl.store(out + offsets, scaled.to(out.dtype.element_ty), mask=mask)
