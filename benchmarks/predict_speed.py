@@ -43,6 +43,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, DeviceConfig, open_device
 
 STEPS = (64, 128, 256, 512)
+WORKLOADS = ("1 x 128", "32 x 128", "mixed")
 Run = Callable[[], Any]
 
 
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, help="one text per line, for the mixed lengths")
     parser.add_argument("--tokenizer", type=Path, help="for --texts")
     parser.add_argument("--num-texts", type=int, default=512)
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=WORKLOADS)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each contender in each round, at least")
     parser.add_argument("--out", type=Path, help="write JSON here")
@@ -62,11 +64,8 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     device = open_device(DeviceConfig(device=options.device, threads=options.threads))
     lengths = read_lengths(options.texts, options.tokenizer, options.num_texts)
-    workloads = {
-        "1 x 128": [[128]],
-        "32 x 128": [[128] * 32],
-        "mixed": [lengths[i : i + 32] for i in range(0, len(lengths), 32)],
-    }
+    parts = ([[128]], [[128] * 32], [lengths[i : i + 32] for i in range(0, len(lengths), 32)])
+    workloads = {name: part for name, part in zip(WORKLOADS, parts, strict=True) if name in options.workloads}
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         torch.manual_seed(0)
         save_model(EncoderModel(preset(options.preset)), folder)

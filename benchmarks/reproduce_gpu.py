@@ -1,20 +1,19 @@
 """The paper's tables on one GPU: what `docs/results/reproduction/` was made with.
 
     python benchmarks/reproduce_gpu.py all --text wiki-en-00.txt.xz --vocabulary spiece.model --work work
-    python benchmarks/reproduce_gpu.py sharing --work work --jobs 8 --limit 560 --pack results.tar.gz
+    python benchmarks/reproduce_gpu.py sharing --work work --jobs 4 --limit 560 --pack results.tar.gz
     python benchmarks/reproduce_gpu.py all --smoke --work work                           (a smoke run on a CPU)
 
 Each part can be stopped (--limit seconds, Ctrl-C) and called again: finished runs are skipped, the others go on.
 
     corpus     a token store from text files                                             about a minute on 16 cores
     speed      Table 2: training steps of the paper's full shapes, twice in turn
-    objective  Table 5: 9 runs of 6 x 256, three times as long as the others, for the sentence heads
-    tables     the three below as one pool of runs, so that the GPU never waits for the last run of a part
-    sharing    Tables 3 and 4: 36 runs of 6 x 256, many of them shared by both
-    depth      Table 11 and Figure 1: 18 + 6 runs of up to 24 x 320
+    sharing    Tables 3, 4 and 5: 42 runs of 6 x 256, many of them shared by two tables
+    depth      Table 11: 18 runs of up to 24 x 320, in chains of six
     width      Table 12: 12 runs of up to 3 x 1920
+    layers     Figure 1: 6 runs of 12 x 320
 
-More seeds can be added later: `tables --seeds 2`, then `tables --seeds 3`, trains only the third of each row.
+Parts that run at the same time need a --work each.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PARTS: dict[str, list[str]] = {
     "speed": ["table2", "--measure", "speed_up"],
-    "objective": ["table5"],
-    # Table 11 first: its rows wait for each other, and they are the longest way through.
-    "tables": ["table11", "figure1", "table3", "table4", "table12"],
-    "sharing": ["table3", "table4"],
-    "depth": ["table11", "figure1"],
+    "sharing": ["table5", "table4", "table3"],
+    "depth": ["table11"],
     "width": ["table12"],
+    "layers": ["figure1"],
 }
-STEPS = {"objective": 6000}  # where the scale's are too few
+# Where the scale's are too few: before that many, six layers that begin at random have learned little but word
+# frequencies. Table 11 goes on from shallower models, and Table 12 has three layers.
+STEPS = {"sharing": 6000, "layers": 6000}
 SPEED_SEEDS = 2  # timed twice
 # Everything that shows a result, and nothing that only a further run needs.
 PACKED = (".json", ".jsonl", ".yaml", ".txt", ".npz", ".md", ".tex", ".html")
@@ -50,7 +49,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="a folder for stores and results")
     parser.add_argument("--text", nargs="*", default=[], help="text files, one paragraph per line")
     parser.add_argument("--vocabulary", help="spiece.model or a tokenizer folder")
-    parser.add_argument("--jobs", type=int, default=8, help="runs at the same time")
+    parser.add_argument("--jobs", type=int, default=4, help="runs at the same time")
     parser.add_argument("--steps", type=int, help="steps of each run instead of the scale's")
     parser.add_argument("--seeds", type=int, help="runs of each row instead of the table's")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which everything is stopped")
@@ -63,7 +62,7 @@ def main() -> None:
         build = ["corpus", "build", *arguments.text, "--format", "paragraphs"]
         run([*build, "--tokenizer", arguments.vocabulary, "--out", str(arguments.work / "store")], deadline)
         (arguments.work / "vocabulary.txt").write_text(str(Path(arguments.vocabulary).resolve()))
-    for part in ("speed", "objective", "tables") if arguments.part == "all" else [arguments.part]:
+    for part in PARTS if arguments.part == "all" else [arguments.part]:
         if part != "corpus":
             run(["reproduce", *PARTS[part], *options(arguments, part)], deadline)
     if arguments.pack:
