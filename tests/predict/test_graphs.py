@@ -18,7 +18,7 @@ from litebert.predict.table import lay_out
 def test_graphs_come_in_steps():
     assert shape_of(100, 3, 40) == (112, 4, 64)
     assert shape_of(128, 1, 128) == (128, 1, 128)
-    assert shape_of(4096, 32, 128) == (4096, 64, 128)
+    assert shape_of(4096, 32, 128) == (4096, 32, 128)
     assert shape_of(4097, 300, 512) == (4608, 1024, 512)
     assert shape_of(8192, 16, 512) == (8192, 16, 512)
     assert shape_of(8193, 16, 512) is None

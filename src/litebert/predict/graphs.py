@@ -37,7 +37,7 @@ TOKENS = (
     *range(2048, 4096, 256),
     *range(4096, 8193, 512),
 )
-SEQUENCES = (1, 4, 16, 64, 256, 1024)
+SEQUENCES = (1, 4, 16, 32, 64, 256, 1024)
 LENGTHS = (64, 128, 256, 512)
 SMALL_TOKENS = 1024  # up to here, the kernels for few tokens are tried beside the large products
 SAME = 0.2  # the most that one may be off the other; rounding is a tenth of it, a mistake several times it

@@ -17,8 +17,9 @@ from litebert.model.config import ModelConfig, preset, vary
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.reproduce.table import Row
 
-# Wider stacks take lower rates: the peak falls with the square root of the width beyond this one.
-FULL_RATE_WIDTH = 512
+# Wider stacks take lower rates: beyond this width the peak falls in proportion. With the square root of the width, three
+# shared layers of 1280 and 1920 collapsed in the first 300 steps (docs/results/reproduction.md).
+FULL_RATE_WIDTH = 320
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Scale:
         }
         run = merge(self.run, changes)
         if self.scale_rates and run["optim"].get("lr"):
-            factor = min(1.0, math.sqrt(FULL_RATE_WIDTH / model.hidden_size))
+            factor = min(1.0, FULL_RATE_WIDTH / model.hidden_size)
             run["optim"]["lr"] = round(float(run["optim"]["lr"]) * factor, 6)
         warmup = run["optim"].get("warmup_steps")
         if warmup and warmup > run["steps"] // 4:
