@@ -23,6 +23,7 @@ from litebert.reproduce.plan import make_plan
 from litebert.reproduce.reproduction import judged, score_ensembles
 from litebert.reproduce.runner import merge_cells, run_cells
 from litebert.reproduce.table import make_table
+from litebert.reproduce.verdicts import judge
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import TextExample
 from litebert.tasks.task import Task
@@ -154,6 +155,8 @@ def test_a_table_with_tasks_and_an_ensemble(tasks, tiny_scale, corpus, tmp_path,
     # There is one ensemble: no seeds to compare it by, and none of its scores for other members.
     assert set(outcome.results.of("both", "sst2")) == {0}
     (verdict,) = outcome.verdicts
+    assert verdict.evidence.startswith("one (seeds 0, 1) learned no more than token frequencies")  # in six steps
+    verdict = judge(verdict.claim, "sst2", dataclasses.replace(outcome.results, facts={}))
     assert "both and its members have no spread" in verdict.evidence or "one ensemble" in verdict.evidence
     gain = outcome.results.gains["both"]["average"]
     members = outcome.results.of("one", "sst2").values()

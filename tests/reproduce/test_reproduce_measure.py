@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from litebert.pretraining.evaluate import evaluate_batches, pair_batches
 from litebert.pretraining.recipes import Recipe
 from litebert.reproduce import probe
 from litebert.reproduce.corpus import given_corpus
-from litebert.reproduce.measure import layer_distances, roughness, score_examples
+from litebert.reproduce.measure import layer_distances, mlm_floor, roughness, score_examples
 from litebert.reproduce.probe import pair_features, probe_pairs
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
@@ -63,6 +64,19 @@ def test_a_model_without_a_sentence_head_has_no_pair_score(tokenizer, held_out, 
     masked, pairs = score_examples(make_model(MaskedLMModel, tokenizer), batches, 1024, device)
     assert pairs is None
     assert masked.count.sum() > 0
+
+
+def test_the_floor_is_the_share_of_the_commonest_masked_token(tokenizer, held_out, device):
+    batches = pair_batches(held_out, tokenizer, RECIPE, "sop", seed=1)
+    counted = Counter(int(label) for number in range(3) for label in batches.batch(number).labels if label != -100)
+    ((commonest, most),) = counted.most_common(1)
+    floor = mlm_floor(batches, 3 * batches.row_tokens)
+    assert floor == pytest.approx(100 * most / counted.total())
+    # A model that gives this answer everywhere scores just that, on the same masks.
+    model = make_model(PretrainingModel, tokenizer)
+    model.masked_lm.bias.data[commonest] = 1e4
+    masked, _ = score_examples(model, batches, 3 * batches.row_tokens, device)
+    assert masked.accuracy == pytest.approx(floor)
 
 
 def test_rows_of_a_seed_see_the_same_examples_and_seeds_see_others(tokenizer, held_out):

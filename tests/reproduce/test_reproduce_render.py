@@ -112,6 +112,16 @@ def test_what_is_missing_is_said(table5):
     asked = outcome_of("table7", {"base": {"squad2_f1": {0: 70.0}, "squad2_em": {0: 65.0}}})
     assert any("no-answer threshold that is best on dev" in note for note in notes_of(asked.results))
     assert not any("threshold" in note for note in notes_of(nothing.results))
+    stuck = outcome_of(
+        "table7",
+        {"base": {"mlm": {0: 5.3}}, "more": {"mlm": {0: 12.0}}},
+        facts={Place(row, 0): {**facts, "mlm_floor": 5.3} for row in ("base", "more")},
+    )
+    said = "base (seed 0) learned no more than token frequencies: MLM 5.3, where the commonest token alone gives 5.3"
+    assert f"{said}; nothing can be told from them." in notes_of(stuck.results)
+    assert f"- {said}; " in to_markdown(stuck)
+    assert f"<li>{said}; " in draw_page([stuck])
+    assert to_json(stuck)["learned_nothing"] == ["base/0"]
     some = outcome_of("table7", {}, missing_tasks=("RACE",))
     assert "Data sets that are missing: RACE." in notes_of(some.results)
 

@@ -66,6 +66,7 @@ def test_finished_cells_are_skipped(plan, said, monkeypatch):
     results = collect(plan)
     assert set(results.of("sop", "mlm")) == {0}
     assert results.facts["sop", 0]["steps"] == 6
+    assert results.facts["sop", 0]["mlm_floor"] == results.facts["nsp", 0]["mlm_floor"]  # of the same masks
     assert not results.problems
     folder = plan.cell_folder(plan.cells["sop", 0])
     assert not (folder / "run" / "checkpoints").exists()
@@ -77,6 +78,7 @@ def test_finished_cells_are_skipped(plan, said, monkeypatch):
 
 def test_a_cell_is_measured_again_only_for_what_is_new(plan, said, tiny_table, tiny_scale, corpus, monkeypatch):
     work(plan, said)
+    facts = collect(plan).facts["sop", 0]
     wider = make_plan(
         make_table("figure1", {**TABLE, "measure": ["mlm", "l2_roughness"]}),
         tiny_scale,
@@ -91,6 +93,8 @@ def test_a_cell_is_measured_again_only_for_what_is_new(plan, said, tiny_table, t
     assert missing_metrics(wider.cells["sop", 0], plan.cell_folder(wider.cells["sop", 0])) == ("l2_roughness",)
     assert work(wider, said) == {}
     assert len(collect(wider).layers["sop", 0]["l2"]) == 2
+    assert collect(wider).facts["sop", 0] == facts  # also the floor, which only scoring finds
+    assert facts["mlm_floor"] > 0
 
 
 TABLE = {"title": "t", "varies": "v", "measure": ["mlm"], "rows": {"sop": {"model": "albert-base"}}}

@@ -29,7 +29,7 @@ from litebert.pretraining.dry_run import time_micro_batch
 from litebert.pretraining.evaluate import load_pretrained, pair_batches
 from litebert.pretraining.recipes import Objective
 from litebert.pretraining.run import pretrain
-from litebert.reproduce.measure import Examples, layer_distances, score_examples
+from litebert.reproduce.measure import Examples, layer_distances, mlm_floor, score_examples
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.probe import probe_pairs
 from litebert.reproduce.stop import CellStopped
@@ -136,7 +136,7 @@ def measure_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     missing = set(missing_metrics(cell, folder))
     result = read_result(folder)
     if cell.needs_model:
-        result["facts"] = _facts(folder / "run")
+        result["facts"] |= _facts(folder / "run")
         # Nobody goes on with a complete run, and the moments of a table's models would fill a disk.
         shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
     if "speed" in missing:
@@ -182,6 +182,7 @@ def _measure_model(cell: Cell, folder: Path, missing: set[str], result: dict[str
         if "nsp" in missing:
             _, found["nsp"] = score_examples(model, batches["nsp"], cell.evaluation_tokens, device)
         metrics |= {name: scored.accuracy if scored else None for name, scored in found.items()}
+        result["facts"]["mlm_floor"] = mlm_floor(batches["sop"], cell.evaluation_tokens)
         examples |= {name: scored for name, scored in found.items() if scored}
         _write(folder, result, examples)
     for objective in OBJECTIVES:

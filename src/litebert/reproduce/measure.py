@@ -37,12 +37,25 @@ class Examples:
         return 100 * float(self.right.sum() / self.count.sum())
 
 
-def walk(batches: Batches, num_tokens: int, device: Device) -> Iterator[tuple[Batch, Inputs]]:
-    """The first batches, about `num_tokens` tokens of them and at most one epoch."""
+def first_batches(batches: Batches, num_tokens: int) -> Iterator[Batch]:
+    """About `num_tokens` tokens, and at most one epoch."""
     for number in range(count_batches(batches, num_tokens)):
         batch = batches.batch(number)
         assert isinstance(batch, Batch)
+        yield batch
+
+
+def walk(batches: Batches, num_tokens: int, device: Device) -> Iterator[tuple[Batch, Inputs]]:
+    """The first batches, also as the inputs of a model."""
+    for batch in first_batches(batches, num_tokens):
         yield batch, to_device(batch, device.device, batches.recipe.max_length)
+
+
+def mlm_floor(batches: Batches, num_tokens: int) -> float:
+    """MLM accuracy, in percent, of always answering the commonest token: all that can be had without reading."""
+    labels = np.concatenate([batch.labels for batch in first_batches(batches, num_tokens)])
+    counts = np.bincount(labels[labels >= 0])
+    return 100 * float(counts.max() / counts.sum())
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from litebert.config import to_dict
 from litebert.report.numbers import count
+from litebert.reproduce.learned import describe_unlearned, find_unlearned
 from litebert.reproduce.metrics import METRICS, PAIRS
 from litebert.reproduce.reproduction import Outcome
 from litebert.reproduce.results import Results
@@ -101,6 +102,8 @@ def notes_of(results: Results) -> list[str]:
         steps, tokens = (sorted({one[name] for one in facts}) for name in ("steps", "tokens"))
         devices = ", ".join(sorted({str(one["device"]) for one in facts}))
         notes.append(f"Each of our runs: {_range(steps)} steps, {_range(tokens)} tokens, on {devices}.")
+    if unlearned := find_unlearned(results):
+        notes.append(f"{describe_unlearned(unlearned)}; nothing can be told from them.")
     notes += [f"{row}, seed {seed}: {problem}" for (row, seed), problem in results.problems.items()]
     return notes
 
@@ -227,5 +230,6 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         ],
         "layers": {f"{row}/{seed}": layers for (row, seed), layers in results.layers.items()},
         "facts": {f"{row}/{seed}": facts for (row, seed), facts in results.facts.items()},
+        "learned_nothing": [f"{row}/{seed}" for row, seed in find_unlearned(results)],
         "notes": notes_of(results),
     }

@@ -9,6 +9,9 @@ the least difference that would matter.
 
 So where there is no effect, "above" is said to hold in one case of twenty at most; and where the effect is m or
 more, it is denied in one of twenty at most.
+
+Nothing can be told from runs that learned nothing (learned.py), also where other seeds of the same row did learn: to
+leave some out would hide that the recipe is not stable.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from typing import Literal
 
 import numpy as np
 
+from litebert.reproduce.cell import MODEL_SOURCES
+from litebert.reproduce.learned import Unlearned, describe_unlearned, find_unlearned
 from litebert.reproduce.measure import Examples
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.results import Place, Results
@@ -66,7 +71,8 @@ def judge_table(results: Results) -> list[Verdict]:
     for claim in results.table.claims:
         judged = [judge(claim, metric, results) for metric in claim.metrics]
         told = [verdict for verdict in judged if verdict.test is not None]
-        verdicts += told or judged[:1]
+        measured = [verdict for verdict in judged if all(results.of(row, verdict.metric) for row in claim.of)]
+        verdicts += told or measured[:1] or judged[:1]
     return verdicts
 
 
@@ -107,6 +113,8 @@ def _test(claim: Claim, metric: str, results: Results) -> Test | str:
     ]
     if METRICS[metric].source == "count":
         return exact(contrasts[0])
+    if METRICS[metric].source in MODEL_SOURCES and (unlearned := _unlearned_of(claim, seeds, results)):
+        return describe_unlearned(unlearned)
     ensemble = next((row for row in claim.of if _members_of(row, results)), None)
     if ensemble is not None:
         return _test_ensemble(claim, ensemble, metric, results)
@@ -132,6 +140,16 @@ def _test_examples(
     error = float(np.mean(known)) if METRICS[metric].source == "task" else math.hypot(*known) / len(known)
     method = f"{len(seeds)} seeds agree, z over examples (not the luck of training)"
     return compare_examples(float(np.mean(contrasts)), error, method)
+
+
+def _unlearned_of(claim: Claim, seeds: Sequence[int], results: Results) -> dict[Place, Unlearned]:
+    """Of the runs that a claim stands on, those that learned nothing; an ensemble stands on all of its members."""
+    members = {_members_of(row, results) for row in claim.of}
+    return {
+        place: found
+        for place, found in find_unlearned(results).items()
+        if place.row in members or (place.row in claim.of and place.seed in seeds)
+    }
 
 
 def _members_of(row: str, results: Results) -> str | None:
