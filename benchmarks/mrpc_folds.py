@@ -308,9 +308,10 @@ def write_report(out: Path, task: Task, pairs: Pairs, folds: list[list[int]], nu
     gold = np.array([pair.label for pair in pairs])
     overlap = np.array([jaccard(set(words_of(pair.a)), set(words_of(pair.b or ""))) for pair in pairs])
     parts = np.array_split(np.argsort(overlap, kind="stable"), QUINTILES)
-    decided = {name: (said > 0.5).astype(int) for name, said in complete.items()}
+    decided = with_votes({name: (said > 0.5).astype(int) for name, said in complete.items()})
+    sure = {name: float(np.maximum(said, 1 - said).mean()) for name, said in complete.items() if name not in LADDER}
     dev = slice(num_train, None)
-    rows = [describe(name, decided, task, pairs, gold, parts, dev) for name in decided]
+    rows = [describe(name, decided, task, pairs, gold, parts, dev) | {"sure": sure.get(name)} for name in decided]
     quintiles = [
         {"from": overlap[part].min(), "to": overlap[part].max(), "pairs": len(part), "paraphrases": gold[part].mean()}
         for part in parts
@@ -347,6 +348,18 @@ def gather(out: Path, folds: list[list[int]]) -> dict[str, np.ndarray]:
         gathered |= {f"{name}, seed {seed}": said for seed, said in sorted(seeds[name].items())}
         gathered[f"{name}, mean of {len(seeds[name])}"] = np.mean(list(seeds[name].values()), axis=0)
     return gathered
+
+
+def with_votes(decided: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Beside each contender, what two of three say: it, TF-IDF and overlap. Does it know what counting does not?"""
+    if not {RIVAL, PLAIN} <= decided.keys():
+        return decided
+    votes = {
+        f"vote of {RIVAL}, {PLAIN} and {name}": (own + decided[RIVAL] + decided[PLAIN] > 1).astype(int)
+        for name, own in decided.items()
+        if name not in ("majority", RIVAL, PLAIN)
+    }
+    return decided | votes
 
 
 def describe(
@@ -391,7 +404,7 @@ def compare(own: np.ndarray, other: np.ndarray, gold: np.ndarray) -> dict[str, A
 def markdown(found: dict[str, Any]) -> str:
     """Scores, comparisons, and accuracy by how many words the two texts share."""
     sizes, shared = found["folds"], found["dev_pairs_with_a_sentence_of_train"]
-    header = ["contender", "accuracy", "F1", "accuracy on dev's pairs", "says yes"]
+    header = ["contender", "accuracy", "F1", "accuracy on dev's pairs", "says yes", "how sure, mean"]
     header += [f"against {RIVAL}", "only it right", f"only {RIVAL} right", "p"]
     header += [f"agrees with {PLAIN}", "right where it does not"]
     lines = [
@@ -405,6 +418,7 @@ def markdown(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         rival, plain = row.get(f"against_{RIVAL}"), row.get(f"against_{PLAIN}")
         cells = [row["contender"], *row["shown"], show_value(row["on_dev"]), f"{100 * row['paraphrases']:.1f} %"]
+        cells += [f"{100 * row['sure']:.1f} %" if row["sure"] is not None else ""]
         cells += (
             [f"{100 * rival['points']:+.1f}", rival["better"], rival["worse"], show_p(rival["p"])]
             if rival

@@ -58,7 +58,9 @@ def test_every_pair_is_scored_once_by_what_has_not_seen_it(script, monkeypatch, 
     contenders = ("--contenders", "majority", "overlap", "tfidf", "sts-b", "--seeds", 2)
     found = run(script, monkeypatch, glue, toy_model, *contenders)
     names = [f"sts-b lr 5e-05, {what}" for what in ("seed 0", "seed 1", "mean of 2")]
-    assert [row["contender"] for row in found["rows"]] == ["majority", "overlap", "tfidf", *names]
+    votes = [f"vote of tfidf, overlap and {name}" for name in names]
+    assert [row["contender"] for row in found["rows"]] == ["majority", "overlap", "tfidf", *names, *votes]
+    assert [row["sure"] is None for row in found["rows"]] == [True] * 3 + [False] * 3 + [True] * 3
     assert found["rows"][0]["scores"]["accuracy"]["value"] == 0.5
     assert found["dev_pairs_with_a_sentence_of_train"] == 2
     files = sorted((glue / "out").glob("sts-b*seed-1-fold-*.json"))
@@ -91,3 +93,9 @@ def test_a_comparison_counts_the_pairs_that_only_one_gets_right(script):
     assert (found["better"], found["worse"], found["agree"]) == (5, 1, 0.25)
     assert found["p"] == pytest.approx(2 * (1 + 6) / 2**6)
     assert found["points"] == pytest.approx(0.5)
+
+
+def test_a_vote_is_what_two_of_three_say(script):
+    decided = {"tfidf": np.array([0, 1, 1]), "overlap": np.array([0, 0, 1]), "default": np.array([1, 1, 0])}
+    assert script.with_votes(decided)["vote of tfidf, overlap and default"].tolist() == [0, 1, 1]
+    assert script.with_votes({"default": decided["default"]}).keys() == {"default"}
