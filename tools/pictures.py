@@ -1,7 +1,7 @@
 """The pictures of the README and the docs, taken in Chromium: the page with the package's own model, reports of runs.
 
 python tools/pictures.py                (needs the serve extra, playwright and a Chromium)
-python tools/pictures.py --curves       only the curves of the Korean run
+python tools/pictures.py --curves       only the curves: those of the Korean run, and Figure 1
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 RUNS = sorted((ROOT / "docs/results/default-model").iterdir())
 KOREAN_RUN = ROOT / "docs/results/korean/first"
+REPRODUCTION = ROOT / "docs/results/reproduction/gpu-minutes"
 ADDRESS = "http://127.0.0.1:8765"
 
 
@@ -52,12 +53,16 @@ def main() -> None:
 
 
 def take_curves() -> None:
-    """Accuracy on training and held-out text, as the report of the Korean run draws it."""
+    """Accuracy of the Korean run on training and held-out text, and the paper's Figure 1, as the reports draw them."""
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1100, "height": 1180})
         page.goto(f"file://{write_report([KOREAN_RUN], Path(folder) / 'report.html')}")
         page.locator(".row", has_text="Masked words, accuracy").screenshot(path=IMAGES / "korean-curves.png")
+        copy = shutil.copytree(REPRODUCTION, Path(folder) / "reproduction")  # the page is written beside the results
+        subprocess.run([sys.executable, "-m", "litebert", "report", str(copy)], check=True)
+        page.goto(f"file://{copy / 'report.html'}")
+        page.locator(".row", has_text="L2 distance by layer").screenshot(path=IMAGES / "figure1.png")
         browser.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 
 from litebert.files import write_atomic
@@ -14,7 +13,7 @@ from litebert.report.figures import chart_data, draw_figures, make_axes
 from litebert.report.html import Markup, element
 from litebert.report.page import assemble_page, draw_header, draw_section, write_html
 from litebert.report.palette import swatch
-from litebert.report.runs import Run, read_run
+from litebert.report.runs import read_run
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.plot import draw_dots, draw_interval, draw_layers
 from litebert.reproduce.render import (
@@ -54,10 +53,12 @@ def draw_page(outcomes: Sequence[Outcome]) -> str:
     """The whole page as text."""
     title, style = _title(outcomes), files("litebert.reproduce").joinpath("page.css").read_text(encoding="utf-8")
     sections: list[Markup | None] = [_section(outcome) for outcome in outcomes]
-    data, runs = None, _runs(outcomes)
+    data, folders = None, _first_seeds(outcomes)
+    runs = [read_run(folder, name) for folder, name in list(folders.items())[:MOST_RUNS]]
     if runs:
         rows, axes = make_charts(runs), make_axes(runs)
-        sections.append(draw_section("Curves, first seed", draw_figures(rows, runs, axes)))
+        which = f", {len(runs)} of {len(folders)} runs" if len(runs) < len(folders) else ""
+        sections.append(draw_section(f"Curves, first seed{which}", draw_figures(rows, runs, axes)))
         data = chart_data(rows, runs, axes)
     return assemble_page(title, _header(outcomes, title), sections, data, style, "reproduction", LEGEND)
 
@@ -159,14 +160,11 @@ def _pictures(results: Results) -> Markup | None:
     return element("div", [element("div", pair, class_="row of-2") for pair in pairs]) if cards else None
 
 
-def _runs(outcomes: Sequence[Outcome]) -> list[Run]:
-    """The first seed of every row, each run once."""
-    found: dict[Path, Run] = {}
-    places = chain.from_iterable(
-        [(outcome.results.table, place, folder) for place, folder in outcome.results.runs.items()]
-        for outcome in outcomes
-    )
-    for table, place, folder in places:
-        if place.seed == 0 and folder not in found and len(found) < MOST_RUNS:
-            found[folder] = read_run(folder, place.row if len(outcomes) == 1 else f"{table.name} {place.row}")
-    return list(found.values())
+def _first_seeds(outcomes: Sequence[Outcome]) -> dict[Path, str]:
+    """The folders of the first seed of every row, each once, with the names of the rows."""
+    found: dict[Path, str] = {}
+    for results in (outcome.results for outcome in outcomes):
+        for place, folder in results.runs.items():
+            if place.seed == 0:
+                found.setdefault(folder, place.row if len(outcomes) == 1 else f"{results.table.name} {place.row}")
+    return found

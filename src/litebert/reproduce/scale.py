@@ -17,8 +17,8 @@ from litebert.model.config import ModelConfig, preset, vary
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.reproduce.table import Row
 
-# Wider stacks take lower rates: beyond this width the peak falls in proportion. With the square root of the width, three
-# shared layers of 1280 and 1920 collapsed in the first 300 steps (docs/results/reproduction.md).
+# Wider stacks take lower rates: beyond this width the peak falls in proportion. With the square root of the width,
+# three shared layers of 1280 and 1920 collapsed in the first 300 steps (docs/results/reproduction.md).
 FULL_RATE_WIDTH = 320
 
 
