@@ -64,6 +64,10 @@ def test_one_run_after_the_other(results):
     assert results["again"]["answers"] == [[2.0]] * 2
 
 
+def test_a_connection_after_one_that_never_came_about(results):
+    assert results["anew"]["answers"] == [[2.0]] * 2
+
+
 @pytest.mark.parametrize("scenario", ["dead", "hung"])
 def test_a_lost_process_is_an_error_and_not_a_hang(results, scenario):
     answer = results[scenario]["answers"][0]

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -96,6 +97,21 @@ def again(world: World) -> Any:
     return total
 
 
+def anew(world: World) -> Any:
+    """As `run` begins it: after a connection of process 1 that never came about."""
+    return sum_totals(torch.ones(1), world).tolist()
+
+
+def fail_to_connect() -> None:
+    """What is left of a partner that went away while both were connecting."""
+    store, limit = torch.distributed.HashStore(), timedelta(seconds=0.2)
+    try:
+        torch.distributed.init_process_group("gloo", store=store, rank=1, world_size=2, timeout=limit)
+    except RuntimeError:
+        return
+    raise AssertionError("nobody was there")
+
+
 def run(scenario: Callable[[World], Any], timeout: float) -> Any:
     """What process 0 and 1 answer, and how long process 0 took."""
     with socket.socket() as free:
@@ -110,6 +126,8 @@ def run(scenario: Callable[[World], Any], timeout: float) -> Any:
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
             os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             try:
+                if scenario is anew and rank == 1:
+                    fail_to_connect()
                 for _ in range(2 if scenario is again else 1):
                     with connect(world_from_environment(), "cpu", timeout=timeout) as world:
                         answer = scenario(world)
@@ -140,6 +158,7 @@ if __name__ == "__main__":
             (agreement, 30),
             (precise, 30),
             (again, 10),
+            (anew, 10),
             (dead, 20),
             (hung, 1.0),
         ]

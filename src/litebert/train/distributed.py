@@ -22,6 +22,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -81,6 +82,7 @@ def connect(world: World, device: torch.device | str, timeout: float = 600.0) ->
     with _lost(world):
         place = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
         store = _meeting_place(place, world.rank, world.size, limit)
+        _forget_group_names()
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",
             store=PrefixStore(agree_on_attempt(store, world, timeout), store),
@@ -93,6 +95,16 @@ def connect(world: World, device: torch.device | str, timeout: float = 600.0) ->
         yield world
     finally:
         dist.destroy_process_group()
+
+
+def _forget_group_names() -> None:
+    """Begin with torch's first name for a group.
+
+    It numbers them, and begins anew only when a group ends. After one that never came about, this process would look
+    for the others under another name than theirs, and both would wait until the time is up.
+    """
+    if not dist.is_initialized():
+        distributed_c10d._world.group_count = 0
 
 
 @functools.cache
