@@ -6,14 +6,13 @@ them and tries other tiles.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from litebert.model.fast.plain_ops import Packing
-from litebert.model.fast.triton_ops import Blocks, attend_only
+from litebert.model.fast.triton_ops import Blocks, attend_only, launch_options
 from litebert.predict import small_kernels
 from litebert.predict.table import Table
 
@@ -224,14 +223,7 @@ def normalize(x: Rows, starts: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def _launch(device: torch.device) -> dict[str, Any]:
-    return {"PDL": True, "launch_pdl": True} if PDL and _is_hopper(device) else {"PDL": False}
-
-
-@functools.cache
-def _is_hopper(device: torch.device) -> bool:
-    """Whether a GPU has programmatic launches: NVIDIA's do, from Hopper on."""
-    is_nvidia = device.type == "cuda" and torch.version.hip is None
-    return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
+    return launch_options(PDL, device)
 
 
 def _tiles_of(rows: Rows) -> dict[str, int]:

@@ -70,9 +70,10 @@ def main() -> None:
     for width in (1024, 4096):
         kernel, sizes = pointwise_kernels.add_norm_kernel, dict(BLOCK_WIDTH=width)
         rows = max(1, triton_ops.ADD_NORM_ELEMENTS // width)
-        compile_kernel(kernel, triton_ops.ADD_NORM_WARPS, KEEP=True, BLOCK_ROWS=rows, **sizes)
+        compile_kernel(kernel, triton_ops.ADD_NORM_WARPS, KEEP=True, PDL=False, BLOCK_ROWS=rows, **sizes)
         rows, warps = max(1, triton_ops.ADD_NORM_ONLY_ELEMENTS // width), triton_ops.ADD_NORM_ONLY_WARPS
-        compile_kernel(kernel, warps, KEEP=False, BLOCK_ROWS=rows, **sizes)
+        for pdl in (False, True):
+            compile_kernel(kernel, warps, KEEP=False, PDL=pdl, BLOCK_ROWS=rows, **sizes)
         compile_kernel(pointwise_kernels.embed_norm_kernel, warps, BLOCK_ROWS=rows, **sizes)
         compile_kernel(pointwise_kernels.add_norm_backward_kernel, 8, TWO=True, BLOCK_ROWS=1, BLOCK_WIDTH=width)
     for tanh in (True, False):

@@ -46,10 +46,13 @@ def add_norm_kernel(
     width,
     eps,
     KEEP: tl.constexpr,  # whether a backward pass follows
+    PDL: tl.constexpr,  # whether it was launched while the kernel before still ran
     BLOCK_ROWS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ):
     """out = LayerNorm(residual + branch + bias)."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
     rows = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     columns = tl.arange(0, BLOCK_WIDTH)
     in_row = columns < width

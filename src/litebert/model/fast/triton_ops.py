@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,6 +63,9 @@ ADD_NORM_ELEMENTS = 8192  # of a block; its width is that of a row
 ADD_NORM_WARPS = 8
 ADD_NORM_ONLY_ELEMENTS = 2048  # where no backward pass follows
 ADD_NORM_ONLY_WARPS = 2
+# Whether a kernel without a backward pass is set up while the product before it still runs (programmatic launch), where
+# a GPU can. Off until `benchmarks/predict_pass.py --pdl` has been run on one.
+ONLY_PDL = False
 ADD_NORM_BACKWARD_ELEMENTS = 2048
 ADD_NORM_BACKWARD_WARPS = 4
 GELU = Blocks(1, 2048, 4)
@@ -118,7 +121,7 @@ def attend_only(
 ) -> Tensor:
     """`attend` where no backward pass follows: the context alone. `q_bias` [A D] is added to the queries."""
     blocks = blocks or ATTEND_ONLY[_table_width(q)]
-    return _attend(q, k, v, q_bias, packing, None, blocks, {"PDL": False} | launch)
+    return _attend(q, k, v, q_bias, packing, None, blocks, launch or launch_options(ONLY_PDL, q.device))
 
 
 def _attend(
@@ -308,8 +311,21 @@ def _add_norm(
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
         num_warps=warps,
+        **launch_options(ONLY_PDL and rstd is None, out.device),
     )
     return out
+
+
+def launch_options(programmatic: bool, device: torch.device) -> dict[str, Any]:
+    """How a kernel that knows both ways is launched: while the one before ends, or after it."""
+    return {"PDL": True, "launch_pdl": True} if programmatic and is_hopper(device) else {"PDL": False}
+
+
+@functools.cache
+def is_hopper(device: torch.device) -> bool:
+    """Whether a GPU has programmatic launches: NVIDIA's do, from Hopper on."""
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def embed_norm(

@@ -1,0 +1,203 @@
+"""Where the time of a recorded pass over many tokens goes on this GPU, and whether other blocks would be faster in it.
+
+    python benchmarks/predict_pass.py [--sequences 32 --length 128] [--tune] [--pdl] [--out result.json]
+    python benchmarks/predict_pass.py --device cpu --tune --pdl     (does the script work? a tiny model, interpreted)
+
+Kernels are timed by torch's profiler while the recorded pass is replayed: one by one on buffers of their own
+(predict_kernels.py) they find more in the GPU's cache. `--tune` records the pass anew with other blocks for attention
+and LayerNorm (those of src/litebert/model/fast/triton_ops.py), `--pdl` with programmatic launches, whose results have
+to be the same to the last bit in every replay. Passes are timed in turns, a few rounds of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+if "cpu" in sys.argv:
+    os.environ["TRITON_INTERPRET"] = "1"  # chosen when the kernels are first imported
+
+import torch
+
+from litebert.files import write_atomic
+from litebert.model.config import preset, vary
+from litebert.model.fast import triton_ops
+from litebert.model.fast.triton_ops import Blocks
+from litebert.model.heads import EncoderModel
+from litebert.predict.fused import FusedEncoder
+from litebert.predict.graphs import GraphedEncoder, difference, sample_table
+
+ROUNDS, REPLAYS = 7, 40
+NORMS = ((1024, 1), (1024, 2), (1024, 4), (2048, 4), (4096, 2), (4096, 4), (8192, 8))  # elements, warps
+ATTENDS = (Blocks(64, 128, 4, 1), Blocks(128, 64, 8, 2), Blocks(128, 128, 8, 1), Blocks(128, 64, 4, 2))
+
+Setting = tuple[int, int, Blocks, bool]  # elements and warps of LayerNorm, attention's blocks, programmatic launches
+Pass = Callable[[], Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="albert-base")
+    parser.add_argument("--sequences", type=int, default=32)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tune", action="store_true", help="try other blocks")
+    parser.add_argument("--pdl", action="store_true", help="try programmatic launches (Hopper and newer)")
+    parser.add_argument("--out", type=Path, help="write JSON here")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    config = preset(options.preset)
+    if device.type == "cpu":
+        size = dict(hidden_size=64, num_attention_heads=1, intermediate_size=128, num_hidden_layers=2, vocab_size=100)
+        config, options.sequences, options.length = vary(config, embedding_size=16, **size), 2, 16
+    torch.manual_seed(0)
+    model = EncoderModel(config).eval().requires_grad_(False).to(device)
+    model = model.to(torch.bfloat16) if device.type == "cuda" else model
+    place = (options.sequences * options.length, options.sequences, options.length)
+    with torch.inference_mode():
+        found = measure(model, place, device, options)
+    name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU, interpreted"
+    found = {"device": name, "torch": torch.__version__, "shape": place, **found}
+    if options.out:
+        write_atomic(options.out, json.dumps(found, indent=1) + "\n")
+
+
+def measure(
+    model: EncoderModel, place: tuple[int, int, int], device: torch.device, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The kernels of the pass as it is, then other settings beside it."""
+    now = read_setting()
+    run, states = record(model, place, device)
+    kernels = profile(run) if device.type == "cuda" else []
+    for row in kernels:
+        print(f"{row['microseconds']:8.1f} us  {row['times']:5.1f} x {row['each']:6.2f}  {row['kernel'][:100]}")
+    expected = states().clone()
+    tried = []
+    for setting in settings(now, options):
+        write_setting(setting)
+        try:
+            other, other_states = record(model, place, device)
+            again = [other_states().clone() for _ in range(20 if setting[3] else 1)]
+            times = in_turns(run, other, device)
+        except Exception as error:  # what a GPU cannot do: too much memory for a block, for example
+            print(f"{show(setting)}: {type(error).__name__} {str(error).splitlines()[0][:80]}")
+            continue
+        finally:
+            write_setting(now)
+        off = difference(again[0], expected)
+        unsteady = max(difference(each, again[0]) for each in again)
+        ratio = times[0] / times[1]
+        said = f"{times[1]:.1f} us, {ratio:.4f}x of {times[0]:.1f}, {off:.0e} off, {unsteady:.0e} unsteady"
+        print(f"{show(setting)}: {said}", flush=True)
+        tried.append({"setting": show(setting), "microseconds": times, "off": off, "unsteady": unsteady})
+    return {"kernels": kernels, "tried": tried}
+
+
+def settings(now: Setting, options: argparse.Namespace) -> Iterator[Setting]:
+    """One change at a time."""
+    elements, warps, blocks, _ = now
+    if options.tune:
+        yield from ((*norm, blocks, False) for norm in NORMS if norm != (elements, warps))
+        yield from ((elements, warps, other, False) for other in ATTENDS if other != blocks)
+    if options.pdl:
+        yield (elements, warps, blocks, True)
+
+
+def read_setting() -> Setting:
+    return (
+        triton_ops.ADD_NORM_ONLY_ELEMENTS,
+        triton_ops.ADD_NORM_ONLY_WARPS,
+        triton_ops.ATTEND_ONLY[64],
+        triton_ops.ONLY_PDL,
+    )
+
+
+def write_setting(setting: Setting) -> None:
+    triton_ops.ADD_NORM_ONLY_ELEMENTS, triton_ops.ADD_NORM_ONLY_WARPS = setting[:2]
+    triton_ops.ATTEND_ONLY[64], triton_ops.ONLY_PDL = setting[2:]
+
+
+def show(setting: Setting) -> str:
+    """(2048, 2, Blocks(64, 64, 4, 2), True) -> "norm 2048 / 2, attention 64 64 4 2, programmatic"."""
+    blocks = " ".join(map(str, setting[2]))
+    return f"norm {setting[0]} / {setting[1]}, attention {blocks}" + (", programmatic" if setting[3] else "")
+
+
+def record(model: EncoderModel, place: tuple[int, int, int], device: torch.device) -> tuple[Pass, Pass]:
+    """A pass over a sample batch, recorded where there is a GPU; and the same with its states returned."""
+    table = sample_table(place, model.config).to(device)
+    places = (table.ids, table.segments, table.positions, table.starts, table.longest)
+    if device.type == "cpu":
+        plain = FusedEncoder(model.encoder, triton=True)
+        return lambda: plain.encode(*places), lambda: plain.encode(*places).hidden
+    encoder = GraphedEncoder(model.encoder, triton=True)
+    encoder.encode(*places)  # records
+    [graph] = [graph for graph in encoder._graphs.values() if graph is not None]
+
+    def states() -> torch.Tensor:
+        graph.graph.replay()
+        return graph.output.hidden
+
+    return graph.graph.replay, states
+
+
+def in_turns(run: Pass, other: Pass, device: torch.device) -> tuple[float, float]:
+    """Microseconds of each, medians over rounds that take turns."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS if device.type == "cuda" else 1):
+        for each, times in zip((run, other), took, strict=True):
+            times.append(clock(each, device))
+    return statistics.median(took[0]), statistics.median(took[1])
+
+
+def clock(run: Pass, device: torch.device) -> float:
+    if device.type == "cpu":
+        began = time.perf_counter()
+        run()
+        return 1e6 * (time.perf_counter() - began)
+    began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    run()
+    began.record()
+    for _ in range(REPLAYS):
+        run()
+    ended.record()
+    ended.synchronize()
+    return 1e3 * began.elapsed_time(ended) / REPLAYS
+
+
+def profile(run: Pass, passes: int = 10) -> list[dict[str, Any]]:
+    """Microseconds of each kernel in a pass, the longest first, and of the gaps between them."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        for _ in range(passes):
+            run()
+        torch.cuda.synchronize()
+    events = [event for event in profiler.events() if event.device_type.name == "CUDA"]
+    events.sort(key=lambda event: event.time_range.start)
+    taken: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        taken[event.name].append(event.time_range.elapsed_us())
+    between = sorted(b.time_range.start - a.time_range.end for a, b in pairwise(events))
+    taken["(between kernels)"] = between[: len(between) - passes]  # without those between passes
+    rows = [
+        {
+            "kernel": name,
+            "microseconds": sum(times) / passes,
+            "times": len(times) / passes,
+            "each": statistics.mean(times),
+        }
+        for name, times in taken.items()
+    ]
+    return sorted(rows, key=lambda row: -row["microseconds"])
+
+
+if __name__ == "__main__":
+    main()
