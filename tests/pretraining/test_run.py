@@ -21,6 +21,7 @@ from litebert.config import write_yaml
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
+from litebert.pretraining import plateau
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config
 from litebert.pretraining.dry_run import describe_run
@@ -328,6 +329,18 @@ def test_a_nan_step_rolls_back_and_leaves_the_batch_out(corpus, tmp_path, monkey
     messages = [line["message"] for line in lines(tmp_path, "event")]
     assert sum("back to the last checkpoint" in message for message in messages) == 1
     assert [line["step"] for line in lines(tmp_path, "train")] == [1, 2, 3, 4, 5, 7, 8]  # batch 5 was left out
+
+
+def test_a_run_that_does_not_begin_to_read_says_so_once(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(plateau, "PATIENCE", 0)
+    log = {"evaluate_every": 2, "evaluate_batches": 40}
+    pretrain(tiny_config(corpus, optim={"lr": 1e-9, "warmup_steps": 1}, log=log), tmp_path / "stuck")
+    [said] = [line["message"] for line in lines(tmp_path / "stuck", "event") if "commonest token" in line["message"]]
+    assert said.startswith(
+        "since step 2 masked words are guessed no better than by always answering the commonest token ("
+    )
+    assert "Lower optim.lr (1e-09), lengthen optim.warmup_steps (1)" in said
+    assert capsys.readouterr().out.count("has collapsed") == 1
 
 
 def test_a_run_that_cannot_be_saved_stops_with_advice(corpus, tmp_path, monkeypatch):

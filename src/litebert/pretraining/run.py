@@ -28,6 +28,8 @@ from litebert.errors import CheckpointError, ConfigError, LitebertError
 from litebert.files import write_atomic
 from litebert.model.count import count_parameters
 from litebert.model.hub import save_model
+from litebert.pretraining.assembly import Batch
+from litebert.pretraining.batches import Batches
 from litebert.pretraining.card import write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
 from litebert.pretraining.data import Data, load_tokenizer, settle
@@ -35,6 +37,7 @@ from litebert.pretraining.evaluate import Scores, evaluate_batches
 from litebert.pretraining.feed import Feed
 from litebert.pretraining.meter import Meter, StepTotals
 from litebert.pretraining.objective import scorer
+from litebert.pretraining.plateau import PlateauWatch, commonest_share
 from litebert.pretraining.samples import fill_samples
 from litebert.pretraining.setup import make_model, make_optimizer
 from litebert.pretraining.steps import GraphStep, PlainStep
@@ -143,6 +146,8 @@ class Run:
         self.step, self.tokens, self.seconds = 0, 0, 0.0
         self.depth, self.length = self._stage_values()
         self._evaluated: tuple[int, Scores] | None = None
+        self._plateau = PlateauWatch(self.schedule.warmup_steps)
+        self._floors: dict[int, float] = {}  # by length
         if resuming:
             self._load(checkpoint.load(folder), resumed=True)
         check_same_step(self.step, world, device.device)
@@ -302,7 +307,24 @@ class Run:
             if scores.sentence_accuracy is not None:
                 parts.append(f"order {100 * scores.sentence_accuracy:.1f} %")
             self.progress.note(f"step {self.step:,}  {'  '.join(parts)}  ({time.monotonic() - started:.1f} s)", "cyan")
+            if scores.mlm_accuracy is not None:
+                self._watch_plateau(scores.mlm_accuracy, held_out, count)
         return scores
+
+    def _watch_plateau(self, accuracy: float, held_out: Batches, count: int) -> None:
+        """Say so where a calm loss hides that nothing is learned."""
+        if self.length not in self._floors:
+            batches = (batch for batch in map(held_out.batch, range(count)) if isinstance(batch, Batch))
+            self._floors[self.length] = commonest_share(batches)
+        floor = self._floors[self.length]
+        since = self._plateau.look(self.step, accuracy, floor)
+        if since is not None:
+            self._event(
+                f"since step {since:,} masked words are guessed no better than by always answering the commonest token "
+                f"({100 * floor:.1f} %): the model has not begun to read, or has collapsed. Lower optim.lr "
+                f"({self.schedule.peak:g}), lengthen optim.warmup_steps ({self.schedule.warmup_steps:,}), or begin "
+                "with fewer layers (depth); docs/howto/not-learning.md has more"
+            )
 
     def save(self, must: bool = False) -> None:
         """Write a checkpoint; a full disk ends the run only where it must not be lost now."""

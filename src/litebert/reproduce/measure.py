@@ -19,6 +19,7 @@ from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.evaluate import count_batches
 from litebert.pretraining.objective import Inputs, run_model, to_device
+from litebert.pretraining.plateau import commonest_share
 from litebert.train.device import Device
 
 Floats = npt.NDArray[np.float64]
@@ -53,9 +54,7 @@ def walk(batches: Batches, num_tokens: int, device: Device) -> Iterator[tuple[Ba
 
 def mlm_floor(batches: Batches, num_tokens: int) -> float:
     """MLM accuracy, in percent, of always answering the commonest token: all that can be had without reading."""
-    labels = np.concatenate([batch.labels for batch in first_batches(batches, num_tokens)])
-    counts = np.bincount(labels[labels >= 0])
-    return 100 * float(counts.max() / counts.sum())
+    return 100 * commonest_share(first_batches(batches, num_tokens))
 
 
 @torch.inference_mode()
