@@ -76,7 +76,8 @@ def prepare(folder: Path) -> None:
     for split in ("train", "dev"):
         write_sst2(folder / f"{split}.csv", folder / "glue" / "SST-2" / f"{split}.tsv")
     write_with_transformers(folder / "albert" / "albert-base-v2", folder / "vocab")
-    for name, target in (("mymodel", "albert/albert-base-v2"), ("wiki", "store"), ("books", "store")):
+    links = {"mymodel": "albert/albert-base-v2", "wiki": "store", "books": "store", "reviews.txt": "mytext.txt"}
+    for name, target in links.items():
         (folder / name).symlink_to(target)
 
 
