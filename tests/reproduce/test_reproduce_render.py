@@ -109,6 +109,12 @@ def test_what_is_missing_is_said(table5):
     facts = {"steps": 500, "tokens": 511_234, "device": "CPU"}
     ran = outcome_of("table7", {}, facts={Place("base", 0): facts, Place("more", 0): {**facts, "steps": 700}})
     assert "Each of our runs: 500 to 700 steps, 511k tokens, on CPU." in notes_of(ran.results)
+    sizes = [{"steps": 2000, "parameters": 2_797_696, "rate": 1e-3}, {"parameters": 49_490_496, "rate": 1.67e-4}]
+    wide = {Place(row, 0): {**facts, **size} for row, size in zip(("hidden-1024", "hidden-6144"), sizes, strict=True)}
+    told = notes_of(outcome_of("table12", {}, facts=wide).results)
+    trained = "500 to 2,000 steps, 511k tokens, 2.80M to 49.5M parameters, a peak rate of 1.67e-4 to 1e-3, on CPU."
+    assert f"Each of our runs: {trained}" in told
+    assert any("params is about the paper's shapes" in note for note in told)
     asked = outcome_of("table7", {"base": {"squad2_f1": {0: 70.0}, "squad2_em": {0: 65.0}}})
     assert any("no-answer threshold that is best on dev" in note for note in notes_of(asked.results))
     assert not any("threshold" in note for note in notes_of(nothing.results))
@@ -151,6 +157,14 @@ def test_dots_stand_where_their_values_are(table5):
     assert high[0] - high[1] == pytest.approx(high[1] - high[2], abs=0.2)
     assert drawn.count('class="printed"') == 2
     assert draw_dots(table5.results, "nsp") is None  # one row alone compares nothing
+
+
+def test_long_names_below_dots_take_two_lines():
+    speeds = {row: {"speed": {0: 100.0 + len(row)}} for row in load_table("table2").rows}
+    drawn = draw_dots(outcome_of("table2", speeds).results, "speed")
+    words = dict(re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*>(albert-|xxlarge|bert-base)<', drawn))
+    assert {word: float(y) for y, word in words.items()} == {"albert-": 215.0, "bert-base": 221.0, "xxlarge": 227.0}
+    assert "…" not in drawn
 
 
 def test_an_interval_lies_on_the_side_of_its_verdict(table5):

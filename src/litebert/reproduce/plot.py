@@ -25,7 +25,11 @@ def _frame(axis: Axis, labels: Sequence[tuple[float, str]], *inside: object, tit
         )
         for tick, label in axis.ticks
     ]
-    names = [element("text", label, x=round(x, 1), y=HEIGHT - 9, text_anchor="middle") for x, label in labels]
+    names = [
+        element("text", line, x=round(x, 1), y=HEIGHT - 9 + below, text_anchor="middle")
+        for x, label in labels
+        for line, below in zip(label.split("\n"), (-6, 6) if "\n" in label else (0,), strict=True)
+    ]
     return element(
         "svg",
         element("title", title),
@@ -57,7 +61,7 @@ def draw_dots(results: Results, metric: str) -> Markup | None:
     for place, row in enumerate(rows):
         x = LEFT + step * (place + 0.5)
         number = list(results.table.rows).index(row)  # a row has its colour in every picture
-        labels.append((x, row if len(row) <= room else row[: room - 1] + "…"))
+        labels.append((x, _fit(row, room)))
         mean = _y(axis, statistics.fmean(values[row]))
         marks.append(element("line", x1=x - 16, x2=x + 16, y1=mean, y2=mean, class_=f"mean {color_of(number)}"))
         for seed, value in enumerate(values[row]):
@@ -70,6 +74,15 @@ def draw_dots(results: Results, metric: str) -> Markup | None:
             y = _y(axis, printed)
             marks.append(element("path", d=f"M{x - 6} {y}l6 -6 6 6 -6 6z", class_="printed"))
     return _frame(axis, labels, marks, title=f"{METRICS[metric].title} by row")
+
+
+def _fit(name: str, room: int) -> str:
+    """A row's name in `room` letters, on two lines if need be: ("768-attention", 9) -> "768-\\nattention"."""
+    if len(name) <= room:
+        return name
+    head, dash, tail = name.rpartition("-")
+    lines = [head + dash, tail] if head else [name]
+    return "\n".join(line if len(line) <= room else line[: room - 1] + "…" for line in lines)
 
 
 def draw_layers(results: Results, which: str) -> Markup | None:

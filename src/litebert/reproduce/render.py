@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -11,7 +11,7 @@ from rich.table import Table as ScreenTable
 from rich.text import Text
 
 from litebert.config import to_dict
-from litebert.report.numbers import count
+from litebert.report.numbers import count, tick_labels
 from litebert.reproduce.learned import describe_unlearned, find_unlearned
 from litebert.reproduce.metrics import METRICS, PAIRS
 from litebert.reproduce.reproduction import Outcome
@@ -99,19 +99,30 @@ def notes_of(results: Results) -> list[str]:
         notes.append("SQuAD 2.0 is scored at the no-answer threshold that is best on dev, as the paper's is.")
     facts = [facts for facts in results.facts.values() if facts]
     if facts:
-        steps, tokens = (sorted({one[name] for one in facts}) for name in ("steps", "tokens"))
         devices = ", ".join(sorted({str(one["device"]) for one in facts}))
-        notes.append(f"Each of our runs: {_range(steps)} steps, {_range(tokens)} tokens, on {devices}.")
+        notes.append(f"Each of our runs: {', '.join(_describe_runs(facts))}, on {devices}.")
+        if "params" in columns_of(results) and results.scale != "paper":
+            notes.append("The column params is about the paper's shapes, not about the smaller models of these runs.")
     if unlearned := find_unlearned(results):
         notes.append(f"{describe_unlearned(unlearned)}; nothing can be told from them.")
     notes += [f"{row}, seed {seed}: {problem}" for (row, seed), problem in results.problems.items()]
     return notes
 
 
-def _range(values: Sequence[int]) -> str:
-    """[500] -> "500", [500, 700, 1200] -> "500 to 1.20k"."""
-    ends = dict.fromkeys(count(value) for value in (values[0], values[-1]))
-    return " to ".join(ends)
+def _describe_runs(facts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is known of all runs: ["500 to 1,200 steps", "511k tokens", "1.59M parameters", "a peak rate of 1e-3"]."""
+    texts: dict[str, tuple[Callable[[float], str], str]] = {
+        "steps": ("{:,}".format, "{} steps"),
+        "tokens": (count, "{} tokens"),
+        "parameters": (count, "{} parameters"),
+        "rate": (lambda rate: tick_labels([rate], "rate")[0], "a peak rate of {}"),
+    }
+    described = []
+    for name, (show, text) in texts.items():
+        values = [one[name] for one in facts if name in one]
+        if values:
+            described.append(text.format(" to ".join(dict.fromkeys(show(end) for end in (min(values), max(values))))))
+    return described
 
 
 def verdict_title(verdict: Verdict) -> str:

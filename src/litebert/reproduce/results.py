@@ -77,7 +77,7 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
         found["examples"][place] = read_examples(folder)
         found["spreads"][place] = result["tasks"].get("spread", {})
         missing_tasks |= set(result["tasks"].get("missing", ()))
-        found["facts"][place] = result["facts"]
+        found["facts"][place] = {**result["facts"], "rate": cell.run.optim.lr} if result["facts"] else {}
         if result["layers"]:
             found["layers"][place] = result["layers"]
         if (folder / "run" / "metrics.jsonl").exists():
