@@ -148,6 +148,7 @@ def test_a_row_that_begins_with_a_failed_one_is_not_tried(tiny_scale, corpus, tm
     plan = make_plan(table, tiny_scale, corpus, tmp_path, Options(seeds=1), vocabulary=300)
     deep = plan.cells["deep", 0]
     assert deep.after == plan.cells["shallow", 0].name
+    assert (deep.seed, deep.run.seed, deep.name.split("-")[-2]) == (0, 1000, "seed0")  # other batches, same questions
     original = cell_module.pretrain
     monkeypatch.setattr(cell_module, "pretrain", fail_for("sop", original))
     assert work(plan, said)[deep.name] == f"begins with the model of {deep.after}, which failed"

@@ -23,6 +23,8 @@ from litebert.reproduce.table import Row, Table
 
 # Settings that change nothing about what is learned, so that they do not make another cell.
 FREE = ("device", "log", "guard", "micro_batch_tokens")
+# Between a run and the one that it begins with: with the same seed it would read the same batches again, by heart.
+SEEDS_APART = 1000
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def _make_cell(
     minutes = minutes_per_run(table, scale, options) if table.budget == "time" else None
     run = scale.run_of(
         row,
-        seed=seed,
+        seed=before.run.seed + SEEDS_APART if before else seed,
         steps=options.steps or steps,
         minutes=minutes,
         data=corpus.data_of(row.data),
@@ -101,7 +103,7 @@ def _make_cell(
     timed_scale = load_scale("paper") if scale.speed_of_paper_shapes else scale
     speed_run = _speed_run(timed_scale, row, run) if "speed" in wanted else None
     return Cell(
-        name=_cell_name(row, run, corpus, before),
+        name=_cell_name(row, run, seed, corpus, before),
         run=run,
         wanted=wanted,
         evaluation_tokens=scale.evaluation_tokens,
@@ -119,7 +121,7 @@ def _speed_run(scale: Scale, row: Row, run: RunConfig) -> RunConfig:
     return replace(timed, batch_tokens=timed.micro_batch_tokens, device=run.device)
 
 
-def _cell_name(row: Row, run: RunConfig, corpus: Corpus, before: Cell | None) -> str:
+def _cell_name(row: Row, run: RunConfig, seed: int, corpus: Corpus, before: Cell | None) -> str:
     """What a person can read, and a hash of everything that decides what is learned: the same run, the same name."""
     content: dict[str, Any] = {key: value for key, value in to_dict(run).items() if key not in FREE}
     content["data"] = {
@@ -134,4 +136,4 @@ def _cell_name(row: Row, run: RunConfig, corpus: Corpus, before: Cell | None) ->
     shape = (
         f"{model.model_type}-h{model.hidden_size}-l{model.num_hidden_layers}-e{model.embedding_size}-{model.sharing}"
     )
-    return f"{shape}-{run.recipe.objective}-seed{run.seed}-{digest}"
+    return f"{shape}-{run.recipe.objective}-seed{seed}-{digest}"
