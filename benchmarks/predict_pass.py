@@ -6,7 +6,8 @@
 Kernels are timed by torch's profiler while the recorded pass is replayed: one by one on buffers of their own
 (predict_kernels.py) they find more in the GPU's cache. `--tune` records the pass anew with other blocks for attention
 and LayerNorm (those of src/litebert/model/fast/triton_ops.py), `--pdl` with programmatic launches, whose results have
-to be the same to the last bit in every replay. Passes are timed in turns, a few rounds of each.
+to be the same to the last bit in every replay, `--bias` with the queries' bias added by the product instead of the
+attention kernel. Passes are timed in turns, a few rounds of each.
 """
 
 from __future__ import annotations
@@ -21,26 +22,38 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if "cpu" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # chosen when the kernels are first imported
 
 import torch
+from torch import Tensor
 
 from litebert.files import write_atomic
 from litebert.model.config import preset, vary
 from litebert.model.fast import triton_ops
+from litebert.model.fast.plain_ops import Packing
 from litebert.model.fast.triton_ops import Blocks
 from litebert.model.heads import EncoderModel
-from litebert.predict.fused import FusedEncoder
+from litebert.predict.fused import Attend, FusedAttention, FusedEncoder
 from litebert.predict.graphs import GraphedEncoder, difference, sample_table
 
 ROUNDS, REPLAYS = 7, 40
 NORMS = ((1024, 1), (1024, 2), (1024, 4), (2048, 4), (4096, 2), (4096, 4), (8192, 8))  # elements, warps
 ATTENDS = (Blocks(64, 128, 4, 1), Blocks(128, 64, 8, 2), Blocks(128, 128, 8, 1), Blocks(128, 64, 4, 2))
 
-Setting = tuple[int, int, Blocks, bool]  # elements and warps of LayerNorm, attention's blocks, programmatic launches
+
+class Setting(NamedTuple):
+    """What may differ between two passes."""
+
+    elements: int  # of a block of LayerNorm
+    warps: int
+    attend: Blocks
+    programmatic: bool = False
+    bias_in_product: bool = False
+
+
 Pass = Callable[[], Any]
 
 
@@ -52,6 +65,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tune", action="store_true", help="try other blocks")
     parser.add_argument("--pdl", action="store_true", help="try programmatic launches (Hopper and newer)")
+    parser.add_argument("--bias", action="store_true", help="try the bias of the queries in their product")
     parser.add_argument("--out", type=Path, help="write JSON here")
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -61,6 +75,9 @@ def main() -> None:
         config, options.sequences, options.length = vary(config, embedding_size=16, **size), 2, 16
     torch.manual_seed(0)
     model = EncoderModel(config).eval().requires_grad_(False).to(device)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:  # biases begin at 0, where a mistake would not show
+            parameter += 0.1 * torch.randn_like(parameter)
     model = model.to(torch.bfloat16) if device.type == "cuda" else model
     place = (options.sequences * options.length, options.sequences, options.length)
     with torch.inference_mode():
@@ -76,7 +93,7 @@ def measure(
 ) -> dict[str, Any]:
     """The kernels of the pass as it is, then other settings beside it."""
     now = read_setting()
-    run, states = record(model, place, device)
+    run, states = record(model, place, device, now)
     kernels = profile(run) if device.type == "cuda" else []
     for row in kernels:
         print(f"{row['microseconds']:8.1f} us  {row['times']:5.1f} x {row['each']:6.2f}  {row['kernel'][:100]}")
@@ -85,8 +102,8 @@ def measure(
     for setting in settings(now, options):
         write_setting(setting)
         try:
-            other, other_states = record(model, place, device)
-            again = [other_states().clone() for _ in range(20 if setting[3] else 1)]
+            other, other_states = record(model, place, device, setting)
+            again = [other_states().clone() for _ in range(20 if setting.programmatic else 1)]
             times = in_turns(run, other, device)
         except Exception as error:  # what a GPU cannot do: too much memory for a block, for example
             print(f"{show(setting)}: {type(error).__name__} {str(error).splitlines()[0][:80]}")
@@ -104,46 +121,67 @@ def measure(
 
 def settings(now: Setting, options: argparse.Namespace) -> Iterator[Setting]:
     """One change at a time."""
-    elements, warps, blocks, _ = now
     if options.tune:
-        yield from ((*norm, blocks, False) for norm in NORMS if norm != (elements, warps))
-        yield from ((elements, warps, other, False) for other in ATTENDS if other != blocks)
+        yield from (now._replace(elements=elements, warps=warps) for elements, warps in NORMS)
+        yield from (now._replace(attend=blocks) for blocks in ATTENDS)
     if options.pdl:
-        yield (elements, warps, blocks, True)
+        yield now._replace(programmatic=True)
+    if options.bias:
+        yield now._replace(bias_in_product=True)
+    if options.pdl and options.bias:
+        yield now._replace(programmatic=True, bias_in_product=True)
 
 
 def read_setting() -> Setting:
-    return (
-        triton_ops.ADD_NORM_ONLY_ELEMENTS,
-        triton_ops.ADD_NORM_ONLY_WARPS,
-        triton_ops.ATTEND_ONLY[64],
-        triton_ops.ONLY_PDL,
+    blocks = triton_ops.ATTEND_ONLY[64]
+    return Setting(
+        triton_ops.ADD_NORM_ONLY_ELEMENTS, triton_ops.ADD_NORM_ONLY_WARPS, blocks, programmatic=triton_ops.ONLY_PDL
     )
 
 
 def write_setting(setting: Setting) -> None:
-    triton_ops.ADD_NORM_ONLY_ELEMENTS, triton_ops.ADD_NORM_ONLY_WARPS = setting[:2]
-    triton_ops.ATTEND_ONLY[64], triton_ops.ONLY_PDL = setting[2:]
+    triton_ops.ADD_NORM_ONLY_ELEMENTS, triton_ops.ADD_NORM_ONLY_WARPS = setting.elements, setting.warps
+    triton_ops.ATTEND_ONLY[64], triton_ops.ONLY_PDL = setting.attend, setting.programmatic
 
 
 def show(setting: Setting) -> str:
-    """(2048, 2, Blocks(64, 64, 4, 2), True) -> "norm 2048 / 2, attention 64 64 4 2, programmatic"."""
-    blocks = " ".join(map(str, setting[2]))
-    return f"norm {setting[0]} / {setting[1]}, attention {blocks}" + (", programmatic" if setting[3] else "")
+    """Setting(2048, 2, Blocks(64, 64, 4, 2), True) -> "norm 2048 / 2, attention 64 64 4 2, programmatic"."""
+    said = [f"norm {setting.elements} / {setting.warps}", f"attention {' '.join(map(str, setting.attend))}"]
+    said += ["programmatic"] * setting.programmatic + ["bias in the product"] * setting.bias_in_product
+    return ", ".join(said)
 
 
-def record(model: EncoderModel, place: tuple[int, int, int], device: torch.device) -> tuple[Pass, Pass]:
+class BiasInProduct(FusedEncoder):
+    """All three biases are added by the product that makes queries, keys and values."""
+
+    def _attention(self, hidden: Tensor, starts: Tensor, max_length: int) -> Attend:
+        packing, heads = Packing(starts, starts, max_length, max_length), self.config.num_attention_heads
+
+        def attend(block: FusedAttention, hidden: Tensor) -> tuple[Tensor, Tensor]:
+            q, k, v = block.project(hidden).unflatten(-1, (3, heads, -1)).unbind(1)
+            return triton_ops.attend_only(q, k, v, packing).flatten(-2), block.merge.bias
+
+        return attend
+
+
+class GraphedBiasInProduct(BiasInProduct, GraphedEncoder):
+    """The same, recorded."""
+
+
+def record(
+    model: EncoderModel, place: tuple[int, int, int], device: torch.device, setting: Setting
+) -> tuple[Pass, Pass]:
     """A pass over a sample batch, recorded where there is a GPU; and the same with its states returned."""
     table = sample_table(place, model.config).to(device)
     places = (table.ids, table.segments, table.positions, table.starts, table.longest)
     if device.type == "cpu":
-        plain = FusedEncoder(model.encoder, triton=True)
+        plain = (BiasInProduct if setting.bias_in_product else FusedEncoder)(model.encoder, triton=True)
         return lambda: plain.encode(*places), lambda: plain.encode(*places).hidden
-    encoder = GraphedEncoder(model.encoder, triton=True)
+    encoder = (GraphedBiasInProduct if setting.bias_in_product else GraphedEncoder)(model.encoder, triton=True)
     encoder.encode(*places)  # records
     [graph] = [graph for graph in encoder._graphs.values() if graph is not None]
 
-    def states() -> torch.Tensor:
+    def states() -> Tensor:
         graph.graph.replay()
         return graph.output.hidden
 
@@ -161,9 +199,9 @@ def in_turns(run: Pass, other: Pass, device: torch.device) -> tuple[float, float
 
 def clock(run: Pass, device: torch.device) -> float:
     if device.type == "cpu":
-        began = time.perf_counter()
+        start = time.perf_counter()
         run()
-        return 1e6 * (time.perf_counter() - began)
+        return 1e6 * (time.perf_counter() - start)
     began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     run()
     began.record()
