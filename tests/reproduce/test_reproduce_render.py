@@ -84,7 +84,7 @@ def test_json_holds_every_seed_and_test(table5):
     data = json.loads(json.dumps(to_json(table5)))
     assert data["rows"]["sop"]["ours"]["sop"] == [80.0, 82.0, 84.0]
     assert data["rows"]["sop"]["paper"]["nsp"] == 78.9
-    verdict = next(v for v in data["verdicts"] if v["claim"] == "Trained on SOP, a model solves SOP")
+    verdict = next(v for v in data["verdicts"] if v["claim"] == "Trained on SOP, a model solves SOP (over 55 %)")
     assert verdict["answer"] == "holds"
     assert verdict["test"]["low"] < 32 < verdict["test"]["high"]
     assert verdict["test"]["least_seen"] > 0
