@@ -86,7 +86,7 @@ def test_json_holds_every_seed_and_test(table5):
     assert data["rows"]["sop"]["paper"]["nsp"] == 78.9
     verdict = next(v for v in data["verdicts"] if v["claim"] == "Trained on SOP, a model solves SOP (over 55 %)")
     assert verdict["answer"] == "holds"
-    assert verdict["test"]["low"] < 32 < verdict["test"]["high"]
+    assert verdict["test"]["low"] < 82 - 55 < verdict["test"]["high"]
     assert verdict["test"]["least_seen"] > 0
 
 
