@@ -88,11 +88,12 @@ def main() -> None:
     sentences = {key for pair in [*labelled, *pairs_of(data.test.get("test", []))] for key in keys_of(pair)}
     pairs = labelled[: options.limit or None]
     folds = cut_folds(pairs, options.folds)
+    known = count_known(options.data, pairs_of(data.dev["dev"]))
     for contender in options.contenders:
         run_contender(options, contender, data.task, pairs, folds, sentences)
-        write_report(options.out, data.task, pairs, folds, len(data.train))
+        write_report(options.out, data.task, pairs, folds, len(data.train), known)
     if not options.contenders:
-        write_report(options.out, data.task, pairs, folds, len(data.train))
+        write_report(options.out, data.task, pairs, folds, len(data.train), known)
     print((options.out / "FOLDS.md").read_text(encoding="utf-8"))
 
 
@@ -135,6 +136,15 @@ def group_rows(pairs: Pairs) -> list[list[int]]:
         for each in merged:
             group_of.update(dict.fromkeys(keys_of(pairs[each]), merged))
     return list({id(group): group for group in group_of.values()}.values())
+
+
+def count_known(data: Path, dev: Pairs) -> int | None:
+    """How many of dev's pairs stand in STS-B's training file, with a similarity; None where that is not at hand."""
+    folder = data / TASKS["sts-b"][0]
+    if not folder.exists():
+        return None
+    learnt = {frozenset(keys_of(pair)) for pair in pairs_of(read_task("sts-b", folder=folder).train)}
+    return sum(frozenset(keys_of(pair)) in learnt for pair in dev)
 
 
 def keys_of(pair: TextExample) -> tuple[str, str]:
@@ -301,7 +311,9 @@ def ask_model(config: FinetuneConfig, task: Task, learnt: Pairs, asked: Pairs) -
 # The report
 
 
-def write_report(out: Path, task: Task, pairs: Pairs, folds: list[list[int]], num_train: int) -> None:
+def write_report(
+    out: Path, task: Task, pairs: Pairs, folds: list[list[int]], num_train: int, known: int | None
+) -> None:
     """FOLDS.json and FOLDS.md about all contenders that are complete; from `num_train` on, pairs are those of dev."""
     gathered = gather(out, folds)
     complete = {name: said for name, said in gathered.items() if not np.isnan(said).any()}
@@ -323,6 +335,7 @@ def write_report(out: Path, task: Task, pairs: Pairs, folds: list[list[int]], nu
         "paraphrases": float(gold.mean()),
         "dev_pairs": len(pairs[dev]),
         "dev_pairs_with_a_sentence_of_train": sum(not learnt.isdisjoint(keys_of(pair)) for pair in pairs[dev]),
+        "dev_pairs_in_sts_b": known,
     }
     unfinished = sorted(set(gathered) - set(complete))
     found = {**facts, "unfinished": unfinished, "quintiles": quintiles, "rows": rows}
@@ -410,7 +423,8 @@ def markdown(found: dict[str, Any]) -> str:
     lines = [
         f"{found['pairs']:,} pairs in {len(sizes)} folds of {min(sizes)} to {max(sizes)}, "
         f"{100 * found['paraphrases']:.1f} % paraphrases; 95 % bootstrap intervals; p is McNemar's, exact. "
-        f"Of dev's {found['dev_pairs']:,} pairs {shared} have a sentence that train has too.",
+        f"Of dev's {found['dev_pairs']:,} pairs {shared} have a sentence that train has too, and "
+        f"{found['dev_pairs_in_sts_b']} stand in STS-B's training file.",
         "",
         "| " + " | ".join(header) + " |",
         "|---" * len(header) + "|",

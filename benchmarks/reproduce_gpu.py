@@ -77,6 +77,8 @@ def options(arguments: argparse.Namespace, part: str) -> list[str]:
     chosen += ["--seeds", str(seeds)] if seeds else []
     if arguments.smoke:
         return [*chosen, "--scale", "cpu", "--steps", str(arguments.steps or 2)]
+    if not (arguments.work / "vocabulary.txt").exists():
+        raise SystemExit(f"{arguments.work}: no corpus there; call the part corpus with --text and --vocabulary first")
     vocabulary = (arguments.work / "vocabulary.txt").read_text().strip()
     chosen += ["--scale", "gpu-minutes", "--data", str(arguments.work / "store"), "--tokenizer", vocabulary]
     steps = arguments.steps or STEPS.get(part)

@@ -41,7 +41,8 @@ def glue(tmp_path):
     rows = [(n % 2, n, n, *pair) for n, pair in enumerate(texts)]
     write_table(tmp_path / "glue" / "MRPC", "train", rows[:30])
     write_table(tmp_path / "glue" / "MRPC", "dev", rows[30:])
-    known = [(n, texts[n][0].upper(), "we saw it .", 2.5) for n in (0, 5, 35)]
+    known = [(n, texts[n][0].upper(), "we saw it .", 2.5) for n in (0, 5)]
+    known += [(35, texts[35][1], texts[35][0].upper(), 2.5)]  # a pair of dev, the other way round
     unknown = [(n, f"film {n} was good", f"film {n} was bad", n % 5) for n in range(10, 30)]
     write_table(tmp_path / "glue" / "STS-B", "train", known + unknown)
     return tmp_path
@@ -63,6 +64,7 @@ def test_every_pair_is_scored_once_by_what_has_not_seen_it(script, monkeypatch, 
     assert [row["sure"] is None for row in found["rows"]] == [True] * 3 + [False] * 3 + [True] * 3
     assert found["rows"][0]["scores"]["accuracy"]["value"] == 0.5
     assert found["dev_pairs_with_a_sentence_of_train"] == 2
+    assert found["dev_pairs_in_sts_b"] == 1
     files = sorted((glue / "out").glob("sts-b*seed-1-fold-*.json"))
     results = [json.loads(path.read_text()) for path in files]
     assert sorted(row for result in results for row in result["rows"]) == list(range(40))

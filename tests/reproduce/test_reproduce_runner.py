@@ -100,19 +100,24 @@ def test_a_cell_is_measured_again_only_for_what_is_new(plan, said, tiny_table, t
 TABLE = {"title": "t", "varies": "v", "measure": ["mlm"], "rows": {"sop": {"model": "albert-base"}}}
 
 
-def test_a_broken_cell_goes_on_to_the_same_numbers(plan, said, monkeypatch, tmp_path, tiny_table, tiny_scale, corpus):
-    whole = make_plan(tiny_table, tiny_scale, corpus, tmp_path / "whole", Options(seeds=1), vocabulary=300)
-    work(whole, said)
-
+def break_evaluation(monkeypatch, number):
+    """Ctrl-C during the evaluation of that number, once."""
     calls, original = [], pretraining_run.evaluate_batches
 
     def broken(*arguments):
         calls.append(1)
-        if len(calls) == 2:  # at the end of the first run, after the checkpoint of step 4
+        if len(calls) == number:
             raise KeyboardInterrupt
         return original(*arguments)
 
     monkeypatch.setattr(pretraining_run, "evaluate_batches", broken)
+
+
+def test_a_broken_cell_goes_on_to_the_same_numbers(plan, said, monkeypatch, tmp_path, tiny_table, tiny_scale, corpus):
+    whole = make_plan(tiny_table, tiny_scale, corpus, tmp_path / "whole", Options(seeds=1), vocabulary=300)
+    work(whole, said)
+
+    break_evaluation(monkeypatch, 2)  # at the end of the first run, after the checkpoint of step 4
     with pytest.raises(KeyboardInterrupt):
         work(plan, said)
     first = plan.cell_folder(plan.cells["nsp", 0])
@@ -189,15 +194,7 @@ def test_a_cell_whose_run_is_gone_begins_anew_and_one_that_was_stopped_goes_on(
     table = make_table("table11", {**TABLE, "row": {"model": "albert-large"}, "rows": rows})
     plan = make_plan(table, tiny_scale, corpus, tmp_path, Options(seeds=1), vocabulary=300)
     one, two = (plan.cell_folder(plan.cells[row, 0]) for row in rows)
-    calls, original = [], pretraining_run.evaluate_batches
-
-    def broken(*arguments):
-        calls.append(1)
-        if len(calls) == 4:  # at the end of the second run, after the checkpoint of step 4
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    monkeypatch.setattr(pretraining_run, "evaluate_batches", broken)
+    break_evaluation(monkeypatch, 4)  # at the end of the second run, after the checkpoint of step 4
     with pytest.raises(KeyboardInterrupt):
         work(plan, said)
     shutil.rmtree(one / "run" / "model")

@@ -323,7 +323,7 @@ class Run:
                 f"since step {since:,} masked words are guessed no better than by always answering the commonest token "
                 f"({100 * floor:.1f} %): the model has not begun to read, or has collapsed. Lower optim.lr "
                 f"({self.schedule.peak:g}), lengthen optim.warmup_steps ({self.schedule.warmup_steps:,}), or begin "
-                "with fewer layers (depth); docs/howto/not-learning.md has more"
+                "with fewer layers (depth). More under 'Fix a run that does not learn' in the docs"
             )
 
     def save(self, must: bool = False) -> None:

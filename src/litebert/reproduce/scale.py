@@ -18,7 +18,7 @@ from litebert.pretraining.config import RunConfig, run_config
 from litebert.reproduce.table import Row
 
 # Wider stacks take lower rates: beyond this width the peak falls in proportion. With the square root of the width,
-# three shared layers of 1280 and 1920 collapsed in the first 300 steps (docs/results/reproduction.md).
+# three shared layers of 1280 and 1920 collapsed in the first 400 steps (docs/results/reproduction.md).
 FULL_RATE_WIDTH = 320
 
 
