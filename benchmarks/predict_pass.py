@@ -5,9 +5,9 @@
 
 Kernels are timed by torch's profiler while the recorded pass is replayed: one by one on buffers of their own
 (predict_kernels.py) they find more in the GPU's cache. `--tune` records the pass anew with other blocks for attention
-and LayerNorm (those of src/litebert/model/fast/triton_ops.py), `--pdl` with programmatic launches, whose results have
-to be the same to the last bit in every replay, `--bias` with the queries' bias added by the product instead of the
-attention kernel. Passes are timed in turns, a few rounds of each.
+and LayerNorm (those of src/litebert/model/fast/triton_ops.py), and first with the same, to show what chance does;
+`--pdl` with programmatic launches, whose results have to be the same to the last bit in every replay; `--bias` with the
+queries' bias added by the product instead of the attention kernel. Passes are timed in turns, a few rounds of each.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from litebert.predict.fused import Attend, FusedAttention, FusedEncoder
 from litebert.predict.graphs import GraphedEncoder, difference, sample_table
 
 ROUNDS, REPLAYS = 7, 40
-NORMS = ((1024, 1), (1024, 2), (1024, 4), (2048, 4), (4096, 2), (4096, 4), (8192, 8))  # elements, warps
-ATTENDS = (Blocks(64, 128, 4, 1), Blocks(128, 64, 8, 2), Blocks(128, 128, 8, 1), Blocks(128, 64, 4, 2))
+NORMS = ((1024, 1), (1024, 2), (1024, 4), (2048, 2), (2048, 4), (4096, 2), (4096, 8), (8192, 8))  # elements, warps
+ATTENDS = (Blocks(64, 64, 4, 2), Blocks(128, 64, 8, 2), Blocks(128, 128, 8, 1), Blocks(128, 64, 4, 2))
 
 
 class Setting(NamedTuple):
@@ -122,6 +122,7 @@ def measure(
 def settings(now: Setting, options: argparse.Namespace) -> Iterator[Setting]:
     """One change at a time."""
     if options.tune:
+        yield now
         yield from (now._replace(elements=elements, warps=warps) for elements, warps in NORMS)
         yield from (now._replace(attend=blocks) for blocks in ATTENDS)
     if options.pdl:
@@ -133,15 +134,14 @@ def settings(now: Setting, options: argparse.Namespace) -> Iterator[Setting]:
 
 
 def read_setting() -> Setting:
-    blocks = triton_ops.ATTEND_ONLY[64]
-    return Setting(
-        triton_ops.ADD_NORM_ONLY_ELEMENTS, triton_ops.ADD_NORM_ONLY_WARPS, blocks, programmatic=triton_ops.ONLY_PDL
-    )
+    norm = (triton_ops.ADD_NORM_ONLY_ELEMENTS, triton_ops.ADD_NORM_ONLY_WARPS)
+    return Setting(*norm, triton_ops.ATTEND_ONLY_WHOLE[64], programmatic=triton_ops.ONLY_PDL)
 
 
 def write_setting(setting: Setting) -> None:
     triton_ops.ADD_NORM_ONLY_ELEMENTS, triton_ops.ADD_NORM_ONLY_WARPS = setting.elements, setting.warps
-    triton_ops.ATTEND_ONLY[64], triton_ops.ONLY_PDL = setting.attend, setting.programmatic
+    triton_ops.ATTEND_ONLY_WHOLE[64] = triton_ops.ATTEND_ONLY[64] = setting.attend
+    triton_ops.ONLY_PDL = setting.programmatic
 
 
 def show(setting: Setting) -> str:

@@ -84,7 +84,9 @@ def main() -> None:
     for width in (64, 128):
         blocks = small_ops.ATTEND
         sizes = dict(D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
-        compile_kernel(forward_kernel, blocks.warps, blocks.stages, KEEP=False, BIAS=False, PDL=False, **sizes)
+        for whole in (False, True):
+            ways = dict(KEEP=False, BIAS=False, PDL=False, WHOLE=whole)
+            compile_kernel(forward_kernel, blocks.warps, blocks.stages, **ways, **sizes)
     print("all right")
 
 

@@ -30,14 +30,15 @@ class Replayed(GraphedEncoder):
 
     def __init__(self, encoder, small=None, took=(1.0,)):
         super().__init__(encoder, small=small)
-        self.captured, self.took = [], list(took)
+        self.captured, self.took, self.replays = [], list(took), 0
 
     def _capture(self, run, table):
-        sample = run()
+        sample, encoder = run(), self
         output = Encoded(*(torch.zeros_like(place) for place in sample))
 
         class Recording:
             def replay(recording):
+                encoder.replays += 1
                 assert (table.starts.diff() >= 0).all()
                 assert int(table.starts.diff().max()) <= table.longest
                 found, real = run(), table.starts.diff() > 0
@@ -93,6 +94,28 @@ def test_a_table_is_laid_into_the_recording_itself():
         torch.testing.assert_close(found.hidden, expected.hidden, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(found.pooled, expected.pooled, rtol=1e-4, atol=1e-5)
     assert len(graphed.captured) == 1
+
+
+@torch.inference_mode()
+def test_a_pass_begins_when_its_table_is_taken():
+    fused, graphed = FusedEncoder(small_model("encoder").encoder), Replayed(small_model("encoder").encoder)
+    rng = np.random.default_rng(0)
+    tables = []
+    for lengths in ([9, 5, 9], [7, 12]):
+        ids = [rng.integers(5, 100, length) for length in lengths]
+        tables.append(lay_out(ids, [np.zeros_like(row) for row in ids], graphed.room(sum(lengths), len(ids), 12)))
+    first, second = (fused(**table.inputs()).hidden for table in tables)
+    taken = graphed.take(tables[0])
+    assert graphed.replays == 1
+    for replays in (1, 2):  # asked for again, it runs again
+        torch.testing.assert_close(graphed(**taken.inputs()).hidden, first, rtol=1e-4, atol=1e-5)
+        assert graphed.replays == replays
+    # One that was never asked for is not taken for the next.
+    graphed.take(tables[0])
+    torch.testing.assert_close(graphed(**tables[1].inputs()).hidden, second, rtol=1e-4, atol=1e-5)
+    taken = graphed.take(tables[1])
+    torch.testing.assert_close(graphed(**taken.inputs()).hidden, second, rtol=1e-4, atol=1e-5)
+    assert graphed.replays == 5
 
 
 def test_what_is_recorded_with_is_a_batch_of_that_shape():

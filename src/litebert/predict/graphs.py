@@ -61,11 +61,13 @@ class Graph:
     table: Table
     output: Encoded  # of all places
 
+    def holds(self, ids: Tensor) -> bool:
+        """Whether a batch lies in the table already."""
+        return ids.data_ptr() == self.table.whole.data_ptr()
+
     def fill(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor) -> None:
-        """Copy a batch into the table, unless it lies there already."""
+        """Copy a batch into the table."""
         table, size = self.table, len(ids)
-        if ids.data_ptr() == table.whole.data_ptr():
-            return
         places = [table.ids[:size], table.segments[:size], table.positions[:size]]
         torch._foreach_copy_(places, [ids, segments, positions])  # one kernel for the three
         table.starts[: len(starts)].copy_(starts)
@@ -75,6 +77,10 @@ class Graph:
     def replay(self, tokens: int, sequences: int) -> Encoded:
         """The output of the batch in the table; it holds until the next replay."""
         self.graph.replay()
+        return self.result(tokens, sequences)
+
+    def result(self, tokens: int, sequences: int) -> Encoded:
+        """The output of the last replay."""
         hidden, first, pooled = self.output
         return Encoded(hidden[:tokens], first[:sequences], None if pooled is None else pooled[:sequences])
 
@@ -87,6 +93,7 @@ class GraphedEncoder(FusedEncoder):
         super().__init__(encoder, triton)
         self._small = small
         self._graphs: dict[Shape, Graph | None] = {}
+        self._ahead: Graph | None = None  # it was started when its table was filled, and nobody has asked for it yet
         self._memory: Any = None  # one memory for all graphs, since one runs at a time
         self._stream: Any = None  # to record on; torch's own is on whatever GPU was first used
         self._records = True
@@ -97,11 +104,16 @@ class GraphedEncoder(FusedEncoder):
         return super().room(tokens, sequences, length) if graph is None else graph.table.room
 
     def take(self, table: Table) -> Table:
-        """Into the graph's own table, if the batch has one."""
+        """Into the graph's own table, if the batch has one; the pass starts at once.
+
+        On the way to `encode` Python needs longer than a GPU should wait: 0.07 of 1.6 ms for 32 x 128.
+        """
         graph = self._graph(*table.used, table.longest)
         if graph is None or graph.table.room != table.room:
             return super().take(table)
         graph.table.whole.copy_(table.whole, non_blocking=True)
+        graph.graph.replay()
+        self._ahead = graph
         return table.moved(graph.table.whole)
 
     def encode(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, max_length: int) -> Encoded:
@@ -109,7 +121,12 @@ class GraphedEncoder(FusedEncoder):
         graph = self._graph(len(ids), len(starts) - 1, max_length)
         if graph is None:
             return super().encode(ids, segments, positions, starts, max_length)
-        graph.fill(ids, segments, positions, starts)
+        started, self._ahead = graph is self._ahead, None
+        if graph.holds(ids):
+            if started:
+                return graph.result(len(ids), len(starts) - 1)
+        else:
+            graph.fill(ids, segments, positions, starts)
         return graph.replay(len(ids), len(starts) - 1)
 
     def _graph(self, tokens: int, sequences: int, length: int) -> Graph | None:

@@ -6,7 +6,6 @@ unused sequences are empty.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +67,7 @@ class Table:
 
     def moved(self, whole: Tensor) -> Table:
         """The same table elsewhere."""
-        return dataclasses.replace(self, whole=whole)
+        return Table(whole, self.room, self.used, self.longest)
 
 
 def lay_out(

@@ -46,10 +46,14 @@ def compile_kernel(kernel, warps, stages=2, others=None, gpu=90, **constants):
 
 def main() -> None:
     for width in (64, 128):
-        for keep, table in ((True, triton_ops.ATTEND), (False, triton_ops.ATTEND_ONLY)):
-            blocks = table[width]
+        for keep, whole, table in (
+            (True, False, triton_ops.ATTEND),
+            (False, False, triton_ops.ATTEND_ONLY),
+            (False, True, triton_ops.ATTEND_ONLY_WHOLE),
+        ):
+            blocks = table.get(width, triton_ops.ATTEND_ONLY[width])
             sizes = dict(D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
-            ways = dict(KEEP=keep, BIAS=not keep, PDL=not keep)
+            ways = dict(KEEP=keep, BIAS=not keep, PDL=not keep, WHOLE=whole)
             compile_kernel(attention_kernels.forward_kernel, blocks.warps, blocks.stages, **ways, **sizes)
         for kernel, table in (
             (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY),
@@ -57,8 +61,9 @@ def main() -> None:
         ):
             blocks = table[width]
             compile_kernel(kernel, blocks.warps, blocks.stages, D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
+    forward = {"KEEP": True, "BIAS": False, "PDL": False, "WHOLE": False}
     for kernel, table, more in (
-        (attention_kernels.forward_kernel, triton_ops.ATTEND, {"KEEP": True, "BIAS": False, "PDL": False}),
+        (attention_kernels.forward_kernel, triton_ops.ATTEND, forward),
         (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY, {}),
         (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY, {}),
     ):

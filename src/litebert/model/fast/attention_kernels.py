@@ -33,6 +33,13 @@ def store_rows(pointer, tile, first, rows, length, stride, head, D: tl.constexpr
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def score(q_tile, k_tile, columns, k_length, scale_log2):
+    """The scores of a tile of queries for some keys; those beyond the sequence's end have none."""
+    scores = tl.dot(q_tile, tl.trans(k_tile)) * scale_log2
+    return tl.where((columns < k_length)[None, :], scores, float("-inf"))
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def add_to(where, values):
     """where += values."""
     tl.store(where, tl.load(where) + values)
@@ -56,6 +63,7 @@ def forward_kernel(
     BIAS: tl.constexpr,
     KEEP: tl.constexpr,  # whether a backward pass follows
     PDL: tl.constexpr,  # whether it was launched while the kernel before still ran
+    WHOLE: tl.constexpr,  # whether no sequence has more keys than a block
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -75,21 +83,30 @@ def forward_kernel(
     q_tile = load_rows(q, q_first, rows, q_length, q_stride, head, D)
     if BIAS:
         q_tile = (q_tile + tl.load(q_bias + head * D + tl.arange(0, D))[None, :]).to(q_tile.dtype)
-    top = tl.full([BLOCK_Q], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_Q], tl.float32)
-    context = tl.zeros([BLOCK_Q, D], tl.float32)
-    for start in range(0, k_length, BLOCK_K):
-        columns = start + tl.arange(0, BLOCK_K)
+    if WHOLE:
+        columns = tl.arange(0, BLOCK_K)
         k_tile = load_rows(k, k_first, columns, k_length, k_stride, head, D)
         v_tile = load_rows(v, k_first, columns, k_length, k_stride, head, D)
-        scores = tl.dot(q_tile, tl.trans(k_tile)) * scale_log2
-        scores = tl.where((columns < k_length)[None, :], scores, float("-inf"))
-        new_top = tl.maximum(top, tl.max(scores, 1))
-        powers = tl.exp2(scores - new_top[:, None])
-        shrink = tl.exp2(top - new_top)
-        total = total * shrink + tl.sum(powers, 1)
-        context = context * shrink[:, None] + tl.dot(powers.to(v_tile.dtype), v_tile)
-        top = new_top
+        scores = score(q_tile, k_tile, columns, k_length, scale_log2)
+        top = tl.max(scores, 1)
+        powers = tl.exp2(scores - top[:, None])
+        total = tl.sum(powers, 1)
+        context = tl.dot(powers.to(v_tile.dtype), v_tile)
+    else:
+        top = tl.full([BLOCK_Q], float("-inf"), tl.float32)
+        total = tl.zeros([BLOCK_Q], tl.float32)
+        context = tl.zeros([BLOCK_Q, D], tl.float32)
+        for start in range(0, k_length, BLOCK_K):
+            columns = start + tl.arange(0, BLOCK_K)
+            k_tile = load_rows(k, k_first, columns, k_length, k_stride, head, D)
+            v_tile = load_rows(v, k_first, columns, k_length, k_stride, head, D)
+            scores = score(q_tile, k_tile, columns, k_length, scale_log2)
+            new_top = tl.maximum(top, tl.max(scores, 1))
+            powers = tl.exp2(scores - new_top[:, None])
+            shrink = tl.exp2(top - new_top)
+            total = total * shrink + tl.sum(powers, 1)
+            context = context * shrink[:, None] + tl.dot(powers.to(v_tile.dtype), v_tile)
+            top = new_top
     store_rows(out, context / total[:, None], q_first, rows, q_length, out_stride, head, D)
     if KEEP:
         tl.store(lse + head * lse_stride + q_first + rows, top + tl.log2(total), mask=rows < q_length)

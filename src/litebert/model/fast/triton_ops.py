@@ -54,6 +54,7 @@ class Blocks(NamedTuple):
 # By head width. Blocks shrink to the longest sequence of a batch, and to a small GPU's memory; see `_fitted`.
 ATTEND = {64: Blocks(64, 64, 4, 3), 128: Blocks(64, 64, 4, 3)}
 ATTEND_ONLY = {64: Blocks(64, 64, 4, 2), 128: Blocks(64, 64, 4, 3)}  # where no backward pass follows
+ATTEND_ONLY_WHOLE = {64: Blocks(64, 128, 4, 1)}  # nor a second block of keys
 ATTEND_BACKWARD_QUERY = {64: Blocks(128, 64, 8, 3), 128: Blocks(128, 64, 8, 3)}
 ATTEND_BACKWARD_KEY = {64: Blocks(128, 64, 4), 128: Blocks(64, 64, 4)}
 SMALL_GPU_STAGES = 2
@@ -61,10 +62,10 @@ WHOLE_WARPS = 8  # of the backward pass of sequences that fit into one block
 WHOLE_MAX = 128
 ADD_NORM_ELEMENTS = 8192  # of a block; its width is that of a row
 ADD_NORM_WARPS = 8
-ADD_NORM_ONLY_ELEMENTS = 2048  # where no backward pass follows
-ADD_NORM_ONLY_WARPS = 2
+ADD_NORM_ONLY_ELEMENTS = 4096  # where no backward pass follows
+ADD_NORM_ONLY_WARPS = 4
 # Whether a kernel without a backward pass is set up while the product before it still runs (programmatic launch), where
-# a GPU can. Off until `benchmarks/predict_pass.py --pdl` has been run on one.
+# a GPU can. Off: on an H200 nothing is gained (benchmarks/predict_pass.py --pdl).
 ONLY_PDL = False
 ADD_NORM_BACKWARD_ELEMENTS = 2048
 ADD_NORM_BACKWARD_WARPS = 4
@@ -120,7 +121,10 @@ def attend_only(
     **launch: bool,
 ) -> Tensor:
     """`attend` where no backward pass follows: the context alone. `q_bias` [A D] is added to the queries."""
-    blocks = blocks or ATTEND_ONLY[_table_width(q)]
+    if blocks is None:
+        width = _table_width(q)
+        whole = ATTEND_ONLY_WHOLE.get(width)
+        blocks = whole if whole is not None and packing.max_k <= whole.columns else ATTEND_ONLY[width]
     return _attend(q, k, v, q_bias, packing, None, blocks, launch or launch_options(ONLY_PDL, q.device))
 
 
@@ -156,6 +160,7 @@ def _attend(
         math.log2(math.e) / math.sqrt(width),
         BIAS=q_bias is not None,
         KEEP=lse is not None,
+        WHOLE=packing.max_k <= blocks.columns,
         D=width,
         BLOCK_Q=blocks.rows,
         BLOCK_K=blocks.columns,
