@@ -85,8 +85,9 @@ def _search(
     inputs: Inputs, ids: Ids, places: NDArray[np.int64], beams: int, first: NDArray[np.float32]
 ) -> Steps[list[tuple[list[int], float]]]:
     """The best fills from left to right: each mask given those before it, the later ones still masked."""
-    log_probs = _log_probs(first, inputs.tokenizer)
-    found = [([piece], float(log_probs[piece])) for piece in best_of(log_probs, beams)]
+    tokenizer = inputs.tokenizer
+    log_probs = _log_probs(first, tokenizer)
+    found = [([piece], float(log_probs[piece])) for piece in _best_words(log_probs, beams, tokenizer)]
     for step in range(1, len(places)):
         requests = []
         for pieces, _ in found:
@@ -96,8 +97,9 @@ def _search(
         outputs = yield requests
         longer = []
         for (pieces, score), output in zip(found, outputs, strict=True):
-            log_probs = _log_probs(output["masked_lm"][0], inputs.tokenizer)
-            longer += [([*pieces, piece], score + float(log_probs[piece])) for piece in best_of(log_probs, beams)]
+            log_probs = _log_probs(output["masked_lm"][0], tokenizer)
+            best = _best_words(log_probs, beams, tokenizer)
+            longer += [([*pieces, piece], score + float(log_probs[piece])) for piece in best]
         found = sorted(longer, key=lambda beam: -beam[1])[:beams]
     return found
 
