@@ -11,6 +11,7 @@ from small_vocabularies import english, wordpiece
 
 from litebert.errors import InputError
 from litebert.predict.masks import MOST_CHARACTERS, _fill, _nearby
+from litebert.predict.runtime import TorchRuntime
 
 
 @torch.inference_mode()
@@ -69,6 +70,19 @@ def _probabilities(predictor, rows, place):
     tokenizer = english()
     ids = torch.tensor([[tokenizer.cls_id, *row, tokenizer.sep_id] for row in rows])
     return small_model("pretraining", seed=1)(ids).masked_lm[:, place + 1].softmax(-1).numpy()
+
+
+def test_a_joint_fill_says_beforehand_what_it_costs(monkeypatch):
+    """A server refuses by this number: one text would otherwise keep it busy for as long as hundreds."""
+    monkeypatch.setattr("litebert.predict.job.MOST_NUMBERS", 8 * (english().vocab_size + 8 * 8))
+    predictor, run, passes = predictor_of("pretraining"), TorchRuntime.run, []
+    monkeypatch.setattr(
+        predictor.runtime, "run", lambda r: passes.append(list(map(len, r))) or run(predictor.runtime, r)
+    )
+    jobs = [predictor.job("fill_mask", text="[MASK] anna [MASK] [MASK]", top=6, joint=True) for _ in range(4)]
+    assert all(len(result.joint) == 6 for result in predictor.run(jobs))
+    assert sum(job.tokens for job in jobs) == sum(map(sum, passes)) == 4 * (1 + 2 * 6) * passes[0][0]
+    assert max(map(len, passes)) <= 8, "the outputs of later passes are held within bounds too"
 
 
 def test_a_long_text_is_read_around_each_mask():

@@ -114,7 +114,7 @@ def test_jobs_of_all_abilities_run_together():
     names = [*predictor.abilities, "fill_mask"]
     arguments = [*(ARGUMENTS[name] for name in predictor.abilities), {"text": "[MASK] [MASK]", "joint": True}]
     jobs = [predictor.job(name, **a) for name, a in zip(names, arguments, strict=True)]
-    assert all(job.tokens == sum(map(len, job._requests)) > 0 for job in jobs)
+    assert all(job.tokens == sum(map(len, job._requests)) > 0 for job in jobs[:-1]), "the joint fill has later passes"
     together = predictor.run(jobs)
     for name, a, result in zip(names, arguments, together, strict=True):
         (alone,) = predictor.run([predictor.job(name, **a)])

@@ -168,6 +168,14 @@ def test_a_few_bytes_cannot_ask_for_megabytes(tiny_server):
     assert len(answer.content) < 5_000_000
 
 
+def test_a_few_bytes_cannot_ask_for_hours(tiny_server):
+    body = {"text": "[MASK] " * 16, "top": 100, "joint": True}
+    answer = tiny_server.post("/fill-mask", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_tokens")
+    assert "smaller `top`" in answer.json()["error"]["message"]
+    assert tiny_server.post("/fill-mask", json={**body, "top": 3}).status_code == 200
+
+
 def test_large_answers_are_written_beside_the_loop():
     def filled(masks, top):
         candidates = (results.Candidate("a", "a", 0.5, "a text"),) * top

@@ -30,16 +30,17 @@ class Inputs:
             raise InputError(f"{name}: holds nothing that the vocabulary can read (spaces or control characters only)")
         return ids
 
-    def request(self, *segments: Ids, want: Iterable[str], positions: NDArray[np.int64] | None = None) -> Request:
+    def request(
+        self, *segments: Ids, want: Iterable[str], positions: NDArray[np.int64] | None = None, later: int = 0
+    ) -> Request:
         """[CLS] A [SEP] or [CLS] A [SEP] B [SEP]; `positions` count from the first token of A."""
         cls, sep = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
         ids = np.concatenate([cls, *(part for segment in segments for part in (segment, sep))])
         sizes = [len(segment) + 1 for segment in segments]
         types = np.repeat(np.arange(len(segments)), [1 + sizes[0], *sizes[1:]])
         assert len(ids) <= self.max_length, (len(ids), self.max_length)
-        return Request(
-            ids.astype(np.int32), types.astype(np.int8), frozenset(want), None if positions is None else positions + 1
-        )
+        places = None if positions is None else positions + 1
+        return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later)
 
     def windows(self, ids: Ids) -> list[Ids]:
         """The ids cut into as few stretches as fit the model, as even as can be: 700 of at most 510 -> 350 + 350."""

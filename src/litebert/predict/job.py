@@ -23,7 +23,7 @@ Steps = Generator[list[Request], list[Outputs], R]
 
 
 class Job:
-    """One piece of work for one result, ready to run once; `tokens` is what its next pass costs.
+    """One piece of work for one result, ready to run once; `tokens` is what all its passes cost at most.
 
     `masks` is how many tokens it wants predicted.
     """
@@ -32,7 +32,7 @@ class Job:
         self.ability = ability
         self._steps = steps
         self._requests: list[Request] = next(steps)
-        self.tokens = sum(map(len, self._requests))
+        self.tokens = sum(len(each) * (1 + each.later) for each in self._requests)
         self.masks = sum(len(each.positions) for each in self._requests if each.positions is not None)
         self.result: Result | Exception | None = None
 
@@ -45,8 +45,9 @@ def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
     for group in _groups(runtime.config, jobs):
         active = [job for job in group if job.result is None]
         while active:
-            for job, outputs in zip(active, _outputs_of(runtime, active), strict=True):
-                _advance(job, outputs)
+            for part in _groups(runtime.config, active):  # a later step may ask for more than the first
+                for job, outputs in zip(part, _outputs_of(runtime, part), strict=True):
+                    _advance(job, outputs)
             active = [job for job in active if job.result is None]
     results = [job.result for job in jobs]
     assert all(result is not None for result in results)
@@ -96,7 +97,6 @@ def _advance(job: Job, outputs: list[Outputs] | Exception) -> None:
         return
     try:
         job._requests = job._steps.send(outputs)
-        job.tokens = sum(map(len, job._requests))
     except StopIteration as stop:
         job.result = stop.value
         job._requests = []

@@ -50,7 +50,8 @@ def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> S
     windows = _windows_around(ids, places, inputs.max_length - 2)
     if joint and len(windows) > 1:
         raise InputError("joint: the masks lie too far apart for the model to see them at once")
-    outputs = yield [_request(inputs, ids[begin:end], places[group] - begin) for begin, end, group in windows]
+    later = top * (len(places) - 1) if joint else 0  # a sequence per beam for each mask after the first
+    outputs = yield [_request(inputs, ids[begin:end], places[group] - begin, later) for begin, end, group in windows]
     room = _room(len(text), len(places) * top)
     masks: list[Mask] = []
     for (_, _, group), output in zip(windows, outputs, strict=True):
@@ -116,8 +117,8 @@ def _best_words(log_probs: NDArray[np.float64], top: int, tokenizer: Tokenizer) 
     return [piece for piece in best if tokenizer.piece(piece) not in silent][:top]
 
 
-def _request(inputs: Inputs, ids: Ids, places: NDArray[np.int64]) -> Request:
-    return inputs.request(ids, want=("masked_lm",), positions=places)
+def _request(inputs: Inputs, ids: Ids, places: NDArray[np.int64], later: int = 0) -> Request:
+    return inputs.request(ids, want=("masked_lm",), positions=places, later=later)
 
 
 def _windows_around(ids: Ids, places: NDArray[np.int64], most: int) -> list[tuple[int, int, NDArray[np.int64]]]:

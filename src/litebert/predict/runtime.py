@@ -57,6 +57,7 @@ class Request:
     want: frozenset[str]
     positions: NDArray[np.int64] | None = None  # of the tokens to predict, for "masked_lm"
     outside: NDArray[np.bool_] | None = None  # where no answer can lie, for the answer head
+    later: int = 0  # sequences of its length that may be asked for once its outputs are known
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -72,6 +72,8 @@ class Service:
             limit = self.settings.request_tokens
             if exchange.tokens > limit:
                 message = f"{exchange.tokens:,} tokens, but a request may have at most {limit:,}; send less text"
+                if isinstance(body, FillMask) and body.joint:  # which reads the text once for each guess and mask
+                    message += " or fewer masks, or ask for a smaller `top`"
                 raise Refusal(413, "too_many_tokens", message)
             self._check_candidates(jobs, body)
             ticket = batcher.accept(jobs)
