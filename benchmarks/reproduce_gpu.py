@@ -10,6 +10,7 @@ Each part can be stopped (--limit seconds, Ctrl-C) and called again: finished ru
     speed      Table 2: training steps of the paper's full shapes, twice in turn
     sharing    Tables 3, 4 and 5: 42 runs of 6 x 256, many of them shared by two tables
     depth      Table 11: 18 runs of up to 24 x 320, in chains of six
+    same-depth the same chains with three layers in every row, into WORK/same-depth: what longer training does alone
     width      Table 12: 12 runs of up to 3 x 1920
     layers     Figure 1: 6 runs of 12 x 320
 
@@ -33,13 +34,14 @@ PARTS: dict[str, list[str]] = {
     "sharing": ["table5", "table4", "table3"],
     # At the scale's rate of 1e-3 one of three chains collapsed when it came to twelve layers.
     "depth": ["table11", "--set", "optim.lr=5e-4"],
+    "same-depth": ["table11", "--set", "optim.lr=5e-4", "--set", "model.num_hidden_layers=3"],
     "width": ["table12"],
     # Twelve shared layers that begin at random collapse at the scale's rate of 1e-3 (docs/results/reproduction.md).
     "layers": ["figure1", "--set", "optim.lr=3e-4", "--set", "optim.warmup_steps=400"],
 }
 # Where the scale's 2,000 are too few: before that many, deep or wide models that begin at random, or learn at a low
 # rate, know little but word frequencies.
-STEPS = {"sharing": 6000, "depth": 3000, "width": 4000, "layers": 3000}
+STEPS = {"sharing": 6000, "depth": 3000, "same-depth": 3000, "width": 4000, "layers": 3000}
 SPEED_SEEDS = 2  # timed twice
 # Everything that shows a result, and nothing that only a further run needs.
 PACKED = (".json", ".jsonl", ".yaml", ".txt", ".npz", ".md", ".tex", ".html")
@@ -73,8 +75,9 @@ def main() -> None:
 
 def options(arguments: argparse.Namespace, part: str) -> list[str]:
     """What all parts have in common; one folder, so that tables share their runs."""
+    folder = "same-depth" if part == "same-depth" else "results"  # its rows are not the table's
     seeds = arguments.seeds or (SPEED_SEEDS if part == "speed" else 1 if arguments.smoke else None)
-    chosen = ["--out", str(arguments.work / "results"), "--jobs", str(arguments.jobs)]
+    chosen = ["--out", str(arguments.work / folder), "--jobs", str(arguments.jobs)]
     chosen += ["--seeds", str(seeds)] if seeds else []
     if arguments.smoke:
         return [*chosen, "--scale", "cpu", "--steps", str(arguments.steps or 2)]
@@ -103,9 +106,9 @@ def run(command: list[str], deadline: float) -> None:
 def pack(work: Path, target: Path) -> None:
     """Results, logs and configs of all runs in one archive."""
     with tarfile.open(target, "w:gz") as archive:
-        for path in sorted((work / "results").rglob("*")):
-            inside = path.relative_to(work / "results")
-            if path.suffix in PACKED and not {"model", "corpus", "checkpoints"} & set(inside.parts):
+        for path in sorted(work.glob("*/**/*")):
+            inside = path.relative_to(work)
+            if path.suffix in PACKED and not {"model", "corpus", "store", "checkpoints"} & set(inside.parts):
                 archive.add(path, inside)
     print(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
 
