@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import ConfigError
-from litebert.text.normalize import Normalization, collapse_whitespace
+from litebert.text.normalize import Normalization, collapse_whitespace, normal_form
 
 GOOGLE = Normalization.named("google")
 MULTILINGUAL = Normalization.named("multilingual", lower=True)
@@ -114,6 +115,27 @@ def test_half_a_surrogate_pair_is_replaced_everywhere():
 @given(st.text(st.sampled_from(" \t\n\r\x0b\x0c\x1c\x85\xa0\u2028\u3000ab\u200b\u00ad"), max_size=12))
 def test_whitespace_is_what_python_calls_whitespace(text):
     assert collapse_whitespace(text) == " ".join(text.split())
+
+
+# Marks of several classes, characters that are made of marks alone (by one of the two decompositions, or both), and
+# letters that end a run.
+MARKS = "\u0301\u0327\u0344\u0f71\u0f72\u0f73\u0f81\uff9e\u3099\U0001e944\U0001d165aéかｶ한क"
+
+
+@given(st.lists(st.tuples(st.sampled_from(MARKS), st.integers(1, 60)), min_size=1, max_size=40), st.integers(1, 3))
+@settings(deadline=None)
+def test_runs_of_marks_are_brought_into_order_as_unicode_says(parts, times):
+    text = "".join(character * count for character, count in parts) * times + "." * 4096
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert normal_form(form, text) == unicodedata.normalize(form, text)
+
+
+def test_a_long_run_of_marks_takes_no_longer_than_other_text():
+    """Python's own takes seconds for these, and minutes for the megabyte that a server may be sent."""
+    began = time.perf_counter()
+    assert GOOGLE("a" + "\u0301\u0327" * 40_000) == "a"
+    assert MULTILINGUAL("a" + "\u0f73" * 40_000) == "a" + "\u0f71" * 40_000 + "\u0f72" * 40_000
+    assert time.perf_counter() - began < 2
 
 
 def test_unknown_rules_are_refused():

@@ -65,11 +65,11 @@ class Normalization:
         text = collapse_whitespace(text)
         if not text.isascii():
             if self.rule == "multilingual":
-                text = unicodedata.normalize("NFKC", text)
+                text = normal_form("NFKC", text)
                 if self.strip_accents:
                     text = _LATIN_ACCENT.sub(_without_accent, text)
             elif self.strip_accents:
-                text = drop_marks(unicodedata.normalize("NFKD", text))
+                text = drop_marks(normal_form("NFKD", text))
         return text.lower() if self.lower else text
 
     def align(self, text: str) -> Alignment:
@@ -122,6 +122,22 @@ def collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
+def normal_form(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+    """As `unicodedata.normalize`, in a time that grows with the length of the text.
+
+    Python's own brings a run of marks into order by insertion: half a million of them, a megabyte, take minutes.
+    """
+    if len(text) >= _LONG and not text.isascii():
+        decomposition: Literal["NFD", "NFKD"] = "NFKD" if "K" in form else "NFD"
+
+        def order(run: re.Match[str]) -> str:
+            parts = {ord(character): unicodedata.normalize(decomposition, character) for character in set(run[0])}
+            return "".join(sorted(run[0].translate(parts), key=unicodedata.combining))
+
+        text = _many_marks(decomposition, ASTRAL.search(text) is not None).sub(order, text)
+    return unicodedata.normalize(form, text)
+
+
 def drop_marks(text: str) -> str:
     """Without combining marks: "e\\u0301" -> "e"."""
     text = _MARK.sub("", text)
@@ -169,8 +185,19 @@ def _starts_segment(before: str, character: str) -> bool:
         return True
     if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
         return False
-    normal = unicodedata.normalize
-    return normal("NFKC", before + character) == normal("NFKC", before) + normal("NFKC", character)
+    composed = normal_form("NFKC", before + character)
+    return composed == normal_form("NFKC", before) + normal_form("NFKC", character)
+
+
+@functools.cache
+def _many_marks(decomposition: Literal["NFD", "NFKD"], astral: bool) -> re.Pattern[str]:
+    """A long run of marks, and of the few characters that are made of nothing but marks."""
+
+    def is_marks(character: str) -> bool:
+        return all(map(unicodedata.combining, unicodedata.normalize(decomposition, character)))
+
+    marks = character_class(is_marks, 0x300, 0x10000)
+    return re.compile(f"(?:{marks}|{_astral_mark().pattern}){{64,}}" if astral else f"{marks}{{64,}}")
 
 
 @functools.cache
@@ -178,6 +205,7 @@ def _astral_mark() -> re.Pattern[str]:
     return re.compile(character_class(unicodedata.combining, 0x10000, 0x1F000))
 
 
+_LONG = 4096  # characters; up to here Python's own is fast, whatever they are
 _IS_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])  # U+3000 is the last
 _SURROGATE = re.compile("[\ud800-\udfff]")
 ASTRAL = re.compile("[\U00010000-\U0010ffff]")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.text.normalize import ASTRAL, Normalization, character_class
+from litebert.text.normalize import ASTRAL, Normalization, character_class, normal_form
 from litebert.text.tokenizer import Specials, Tokenizer, check_texts
 
 CONTINUES = "##"
@@ -94,7 +94,7 @@ class WordPieceTokenizer(Tokenizer):
     def _decode(self, ids: list[int]) -> str:
         text = " ".join(self.pieces[number] for number in ids).replace(" " + CONTINUES, "")
         # With accents stripped, Hangul was taken apart into jamo.
-        return unicodedata.normalize("NFC", text)
+        return normal_form("NFC", text)
 
     def _decisive(self) -> tuple[Mapping[str, Any], bytes]:
         return {"kind": self.kind, "rule": RULE_VERSION, **asdict(self.rule)}, "\n".join(self.pieces).encode("utf-8")
@@ -105,7 +105,7 @@ class WordPieceTokenizer(Tokenizer):
         if self.rule.lower:
             text = text.lower()
         if self.rule.strip_accents and not text.isascii():
-            text = _drop_nonspacing(unicodedata.normalize("NFD", text))
+            text = _drop_nonspacing(normal_form("NFD", text))
         return text
 
     def _word_pattern(self, text: str) -> re.Pattern[str]:

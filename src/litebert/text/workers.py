@@ -12,7 +12,6 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-import unicodedata
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -27,6 +26,7 @@ import numpy.typing as npt
 
 from litebert.errors import LitebertError
 from litebert.text.blocks import Block, Format
+from litebert.text.normalize import normal_form
 from litebert.text.readers import Document, Problem, parse_block
 from litebert.text.sentences import split_sentences
 from litebert.text.store_writer import token_dtype
@@ -117,7 +117,7 @@ def tokenize_block(block: Block, tokenizer: BatchEncoder, options: BuildOptions)
 
 def hash_document(document: Document) -> bytes:
     """Equal for documents with the same text, however it is spaced, broken into lines or composed."""
-    text = unicodedata.normalize("NFC", " ".join(" ".join(document.lines).split()))
+    text = normal_form("NFC", " ".join(" ".join(document.lines).split()))
     return hashlib.blake2b(text.encode("utf-8"), digest_size=HASH_BYTES).digest()
 
 
