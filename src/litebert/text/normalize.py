@@ -174,17 +174,19 @@ def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut a word into stretches that Unicode normalises independently: a letter and the marks on it."""
     begin = start
     for position in range(start + 1, end):
-        if _starts_segment(text[begin:position], text[position]):
+        if _starts_segment(text, begin, position):
             yield begin, position
             begin = position
     yield begin, end
 
 
-def _starts_segment(before: str, character: str) -> bool:
+def _starts_segment(text: str, begin: int, position: int) -> bool:
+    character = text[position]
     if character < "\u0300":  # nothing below composes with what stands before it
         return True
     if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
         return False
+    before = text[begin:position]
     composed = normal_form("NFKC", before + character)
     return composed == normal_form("NFKC", before) + normal_form("NFKC", character)
 
