@@ -44,6 +44,13 @@ def test_texts_are_not_cached_and_the_page_is_revalidated(client):
     assert client.get("/page.css", headers={"If-None-Match": page.headers["etag"]}).status_code == 304
 
 
+@pytest.mark.parametrize("path", ["/", "/health", "/ready", "/docs", "/models", "/nothing", "/embed"])
+def test_head_is_get_without_the_body(client, path):
+    whole, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers["content-length"] == str(len(whole.content))
+
+
 @pytest.mark.parametrize("size", [3000, 10_000_000])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large_is_413(client, size, chunked):

@@ -230,6 +230,7 @@ def test_multiple_choice(tiny_server, open_page):
     page = open_page(tiny_server, "choose")
     assert page.locator("#choose .bar").count() == 4
     page.click('button[aria-label="Remove option B"]')
+    until(page, lambda: page.locator("#choose .bar").count() == 3)
     page.click("#add-option")
     page.keyboard.type("<i>A farmer</i>")
     ask(page, "choose")
@@ -319,6 +320,11 @@ def test_on_a_phone_nothing_sticks_out_and_everything_can_be_touched(tiny_server
         tab = page.locator(f"#tab-{ability}").bounding_box()
         assert tab["x"] >= 0, "the open tab is in view"
         assert tab["x"] + tab["width"] <= 360
+        if ability == "sentence_order":
+            hidden = page.locator("#sentences textarea").evaluate_all(
+                "areas => areas.filter(area => area.scrollHeight > area.clientHeight).map(area => area.value)"
+            )
+            assert hidden == [], "a sentence is seen whole"
 
 
 def test_sentences_are_dragged_with_a_finger(tiny_server, open_page):
@@ -395,6 +401,41 @@ def test_mistakes_are_said_where_the_answer_would_stand(tiny_server, open_page):
     page.fill("#embed-text", "one line")
     page.click("#embed .go")
     assert "two lines" in page.locator("#embed [role=alert]").inner_text()
+    page.click("#tab-sentence_order")
+    page.wait_for_selector("#sentence_order .meta")
+    page.fill("#order-b", " ")
+    page.click("#sentence_order .go")
+    assert "both fields" in page.locator("#sentence_order [role=alert]").inner_text()
+
+
+def test_a_mistake_while_the_model_works_is_shown_at_once(open_page):
+    fake = FakePredictor(abilities=("embed",))
+    with running({"fake": fake}) as client:
+        page = open_page(client, "embed")
+        fake.go.clear()
+        page.click("#embed .go")
+        page.wait_for_selector("#embed .result[aria-busy]")
+        page.fill("#embed-text", "one line")
+        page.click("#embed .go")
+        assert "two lines" in page.locator("#embed [role=alert]").inner_text()
+        assert page.locator("#embed .result[aria-busy]").count() == 0, "nothing is waited for"
+
+
+def test_each_line_runs_as_its_letters_do(tiny_server, open_page):
+    """Of a right-to-left sentence the full stop stands at the left, in the form and in the answer."""
+    page = open_page(tiny_server, "coherence")
+    ask(page, "coherence", text="مرحبا بالعالم. وعدنا إلى البيت.")
+    for selector in ("#coherence-text", "#coherence .link >> nth=0"):
+        assert page.locator(selector).evaluate("node => getComputedStyle(node).unicodeBidi") == "plaintext"
+    edges = page.locator("#coherence .link >> nth=0").evaluate(
+        """node => [0, node.firstChild.length - 1].map(at => {
+            const range = document.createRange();
+            range.setStart(node.firstChild, at);
+            range.setEnd(node.firstChild, at + 1);
+            return range.getBoundingClientRect().x;
+        })"""
+    )
+    assert edges[1] < edges[0]
 
 
 def test_a_busy_a_failing_and_a_missing_server(open_page):
@@ -421,6 +462,10 @@ def test_a_server_with_a_key_asks_for_it(open_page):
         page.fill("#key", "wrong")
         page.keyboard.press("Enter")
         page.wait_for_selector("#trouble:visible")
+        assert "does not fit" in page.locator("#trouble").inner_text()
+        page.fill("#key", "열려라")  # an input method that was left on: no header can carry this
+        page.keyboard.press("Enter")
+        until(page, lambda: page.locator("#key").input_value() == "")
         assert "does not fit" in page.locator("#trouble").inner_text()
         page.fill("#key", "open sesame")
         page.keyboard.press("Enter")

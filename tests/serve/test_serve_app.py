@@ -128,6 +128,7 @@ def test_asking_a_model_for_what_it_cannot_do_names_the_command(tiny_server):
     assert "litebert pretrain" in answer.json()["error"]["message"]
     answer = tiny_server.post("/tag", json={"text": "a", "model": "pretraining"})
     assert "litebert finetune" in answer.json()["error"]["message"]
+    assert answer.json()["error"]["message"].startswith("pretraining: "), "by its name, not by the folder it lies in"
 
 
 def test_an_unknown_model_is_404_with_a_hint(tiny_server):
@@ -243,9 +244,23 @@ def test_the_examples_of_the_documentation_work(tiny_server, ability):
 def test_the_documentation_needs_no_network(tiny_server):
     page = tiny_server.get("/docs").text
     assert "<script" not in page
-    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "http" not in page.replace(str(tiny_server.base_url), "")
     for ability in schemas.REQUESTS:
         assert f"</small> {schemas.path_of(ability)}</h2>" in page
+
+
+def test_the_commands_of_the_documentation_go_to_this_server(tiny_server, fake):
+    page = tiny_server.get("/docs").text
+    for ability in schemas.REQUESTS:
+        assert f"curl -s {tiny_server.base_url}{schemas.path_of(ability)} " in page
+    assert "Bearer" not in page
+    elsewhere = tiny_server.get("/docs", headers={"Host": "<b>.example"})
+    assert elsewhere.status_code == 200
+    assert "<b>" not in elsewhere.text
+    with running({"fake": fake}, api_key="sesame") as client:
+        page = client.get("/docs").text
+        assert "Bearer $LITEBERT_API_KEY" in page
+        assert "sesame" not in page
 
 
 def test_answers_have_the_promised_form(tiny_server):

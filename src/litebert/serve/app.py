@@ -166,10 +166,14 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
     app.state.service = service
     app.include_router(abilities)
     app.include_router(operations)
-    docs = docs_page(app.openapi())
+
+    async def docs(request: HttpRequest) -> Response:
+        page = docs_page(app.openapi(), str(request.base_url).rstrip("/"), bool(settings.api_key))
+        return await page_response("docs.html", page)(request)
+
     for path, name in PAGE_FILES.items():
         app.get(path, include_in_schema=False)(page_response(name))
-    app.get("/docs", include_in_schema=False)(page_response("docs.html", docs))
+    app.get("/docs", include_in_schema=False)(docs)
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_fields)
     app.add_exception_handler(HTTPException, _refuse_http)

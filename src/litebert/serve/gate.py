@@ -84,6 +84,8 @@ class Gate:
                 }
                 if b"cache-control" not in names:
                     message["headers"].append((b"cache-control", b"no-store"))
+            elif method == "HEAD":  # what GET would give, without the body
+                message = {**message, "body": b""}
             await send(message)
 
         try:
@@ -123,6 +125,8 @@ class Gate:
         async def replay() -> Message:
             return messages.pop() if messages else await receive()
 
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         await self._app(scope, replay, answer)
 
     def _has_key(self, headers: dict[bytes, bytes]) -> bool:

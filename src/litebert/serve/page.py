@@ -37,13 +37,14 @@ def read_page(name: str) -> bytes:
     return colors + package.joinpath("serve", "page", name).read_bytes()
 
 
-def docs_page(openapi: dict[str, Any]) -> str:
-    """Every endpoint with its fields and a command to try it, from the OpenAPI description."""
+def docs_page(openapi: dict[str, Any], origin: str, wants_key: bool = False) -> str:
+    """Every endpoint with its fields and a command to try it at `origin`, from the OpenAPI description."""
+    key = ' -H "Authorization: Bearer $LITEBERT_API_KEY"' if wants_key else ""
     schemas = openapi["components"]["schemas"]
     sections = []
     for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
-            sections.append(_endpoint(path, method.upper(), operation, schemas))
+            sections.append(_endpoint(path, method.upper(), operation, schemas, origin, key))
     about = "".join(f"<p>{_code(part)}</p>" for part in openapi["info"]["description"].strip().split("\n\n"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -58,14 +59,14 @@ def docs_page(openapi: dict[str, Any]) -> str:
     )
 
 
-def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
+def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], origin: str, key: str) -> str:
     parts = [f"<h2><small>{method}</small> {escape(path)}</h2><p>{_code(operation.get('description', ''))}</p>"]
     if "requestBody" in operation:
         reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         schema = schemas[reference.rsplit("/", 1)[1]]
         example = json.dumps(schema["examples"][0])
         parts.append(
-            f'<pre tabindex="0">curl -s localhost:8000{escape(path)} -H "Content-Type: application/json" \\\n'
+            f'<pre tabindex="0">curl -s {escape(origin + path)} -H "Content-Type: application/json"{escape(key)} \\\n'
             f"  -d {escape(repr(example))}</pre>"
         )
         fields = sorted(schema["properties"].items(), key=lambda item: item[0] == "model")  # last: it is seldom given

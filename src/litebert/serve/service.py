@@ -122,7 +122,9 @@ class Service:
                     jobs.append(batcher.predictor.job(ability, **arguments))
                 except InputError as error:
                     if ability not in batcher.predictor.abilities:
-                        raise Refusal(400, "no_such_ability", str(error)) from None
+                        # Clients know the model by the name it is served under, and not where its folder lies.
+                        reason = str(error).removeprefix(f"{batcher.predictor.name}: ")
+                        raise Refusal(400, "no_such_ability", f"{batcher.name}: {reason}") from None
                     raise self._mistake(error, index, len(inputs)) from None
             return jobs
 

@@ -155,6 +155,7 @@
 
   const sentenceOrder = {
     body: (form) => ({ a: field(form, "a"), b: field(form, "b"), symmetric: true }),
+    check: (body) => (body.a.trim() && body.b.trim() ? "" : "Write a sentence in both fields."),
     draw([result]) {
       const p = result.probability;
       const verdict = p >= 0.6 ? "This order fits." : p > 0.4 ? "Either order could be." : "The other order would fit better.";
@@ -437,7 +438,7 @@
         $("add-option").hidden = rows.length >= 8;
       };
       const row = h("div", { class: "option" }, h("span", { class: "letter", "aria-hidden": "true" }), h("input", {}),
-        h("button", { type: "button", onclick: () => { row.remove(); number(); $("add-option").focus(); } }, "×"));
+        h("button", { type: "button", onclick: () => { row.remove(); number(); $("add-option").focus(); box.dispatchEvent(new Event("input", { bubbles: true })); } }, "×"));
       row.querySelector("input").value = text;
       box.append(row);
       number();
@@ -640,6 +641,7 @@
       running?.abort();
       const mine = (running = new AbortController());
       if (mistake) {
+        result.removeAttribute("aria-busy"); // of the request that was just given up
         result.replaceChildren(problem(new Trouble(422, "invalid_input", mistake)));
         return;
       }
@@ -691,9 +693,16 @@
   $("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     key = $("key").value.trim();
+    if (!/^[ -~]+$/.test(key)) return keyDoesNotFit(); // keys are ASCII, and no header could carry anything else
     sessionStorage.setItem("litebert-key", key);
-    location.reload(); // every panel begins anew
+    return location.reload(); // every panel begins anew
   });
+
+  function keyDoesNotFit() {
+    $("trouble").hidden = false;
+    $("trouble").replaceChildren(h("strong", {}, "That key does not fit."));
+    askForKey();
+  }
 
   async function begin() {
     $("trouble").hidden = true;
@@ -702,11 +711,7 @@
       answer = await ask("models");
     } catch (error) {
       if (error.status === 401) {
-        if (key) {
-          $("trouble").hidden = false;
-          $("trouble").replaceChildren(h("strong", {}, "That key does not fit."));
-        }
-        return askForKey();
+        return key ? keyDoesNotFit() : askForKey();
       }
       $("trouble").hidden = false;
       $("trouble").replaceChildren(...problem(error, begin).childNodes);
