@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -115,6 +116,9 @@ def test_what_is_missing_is_said(table5):
     trained = "500 to 2,000 steps, 511k tokens, 2.80M to 49.5M parameters, a peak rate of 1.67e-4 to 1e-3, on CPU."
     assert f"Each of our runs: {trained}" in told
     assert any("params is about the paper's shapes" in note for note in told)
+    assert not any("Set for all rows" in note for note in told)
+    changed = replace(nothing.results, settings=("model.num_hidden_layers=3", "optim.lr=5e-4"))
+    assert "Set for all rows, whatever they are called: model.num_hidden_layers=3, optim.lr=5e-4." in notes_of(changed)
     asked = outcome_of("table7", {"base": {"squad2_f1": {0: 70.0}, "squad2_em": {0: 65.0}}})
     assert any("no-answer threshold that is best on dev" in note for note in notes_of(asked.results))
     assert not any("threshold" in note for note in notes_of(nothing.results))

@@ -37,6 +37,8 @@ class Plan:
     out: Path
     cells: dict[tuple[str, int], Cell] = field(default_factory=dict)
     tasks: Path | None = None
+    #: What was set for all rows (key=value).
+    settings: tuple[str, ...] = ()
 
     def cell_folder(self, cell: Cell) -> Path:
         """Where a cell is worked on; tables of one reproduction share their cells."""
@@ -73,7 +75,7 @@ def make_plan(
         raise ConfigError(
             f"{table.name}: row {needs_more[0]} trains on additional data: name stores with --more-data STORE"
         )
-    plan = Plan(table, scale, num_seeds(table, options), Path(out), tasks=options.tasks)
+    plan = Plan(table, scale, num_seeds(table, options), Path(out), tasks=options.tasks, settings=options.settings)
     wanted = wanted_metrics(table, options)
     for seed in range(plan.seeds if wanted else 0):
         for name, row in table.rows.items():

@@ -103,6 +103,8 @@ def notes_of(results: Results) -> list[str]:
         notes.append(f"Each of our runs: {', '.join(_describe_runs(facts))}, on {devices}.")
         if "params" in columns_of(results) and results.scale != "paper":
             notes.append("The column params is about the paper's shapes, not about the smaller models of these runs.")
+    if results.settings:
+        notes.append(f"Set for all rows, whatever they are called: {', '.join(results.settings)}.")
     if unlearned := find_unlearned(results):
         notes.append(f"{describe_unlearned(unlearned)}; nothing can be told from them.")
     notes += [f"{row}, seed {seed}: {problem}" for (row, seed), problem in results.problems.items()]

@@ -155,7 +155,8 @@ def load_plans(out: Path | str) -> list[Plan]:
             if (out / "cells" / cell / "cell.json").exists()
         }
         tasks = Path(entry["tasks"]) if entry["tasks"] else None
-        plans.append(Plan(load_table(name), load_scale(entry["scale"]), entry["seeds"], out, cells, tasks))
+        table, scale, settings = load_table(name), load_scale(entry["scale"]), tuple(entry["settings"])
+        plans.append(Plan(table, scale, entry["seeds"], out, cells, tasks, settings))
     return plans
 
 

@@ -54,6 +54,8 @@ class Results:
     gains: Mapping[str, Mapping[str, Gain]] = field(default_factory=dict)
     #: The run folder of every trained cell.
     runs: Mapping[Place, Path] = field(default_factory=dict)
+    #: What was set for all rows.
+    settings: tuple[str, ...] = ()
 
     def of(self, row: str, metric: str) -> Mapping[int, float]:
         """A metric of a row by seed."""
@@ -97,6 +99,7 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
         values,
         missing_tasks=tuple(sorted(missing_tasks)),
         gains=gains,
+        settings=plan.settings,
         **found,
     )
 
