@@ -19,6 +19,7 @@ from litebert.ladder.words import choose_analysis, split_words, word_spans
         ("これはペンです", list("これはペンです")),
         ("이 영화 정말 재밌다", ["이", "영화", "정말", "재밌다"]),
         ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("ꯃꯤꯇꯩ می\u200cخواهم", ["ꯃꯤꯇꯩ", "می\u200cخواهم"]),
         ("abc中文def", ["abc", "中", "文", "def"]),
         ("  \n ", []),
     ],

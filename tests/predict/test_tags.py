@@ -59,6 +59,31 @@ def test_ideographs_are_words():
     assert [word.text for word in result.words] == ["他", "去", "New", "York", "了", "。"]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("हिन्दी भाषा।", ["हिन्दी", "भाषा", "।"]),
+        ("Jose\u0301's cafe\u0301, slept", ["Jose\u0301's", "cafe\u0301", ",", "slept"]),
+        ("مُحَمَّد", ["مُحَمَّد"]),
+        ("می\u200cخواهم", ["می\u200cخواهم"]),
+        ("क्\u200dष", ["क्\u200dष"]),
+        ("葛\U000e0100城", ["葛\U000e0100", "城"]),
+        ("I \u2764\ufe0f you", ["I", "\u2764\ufe0f", "you"]),
+    ],
+)
+def test_marks_and_joiners_belong_to_the_word(text, words):
+    result = predictor_of("token-classification", labels=LABELS).tag(text)
+    assert [word.text for word in result.words] == words
+
+
+def test_every_word_that_was_apart_comes_back():
+    predictor = predictor_of("token-classification", labels=LABELS)
+    result = predictor.tag("anna \u200b slept", split="spaces")
+    assert [word.text for word in result.words] == ["anna", "\u200b", "slept"]
+    assert result.words[1].tag == "O"
+    assert [word.text for word in predictor.tag("anna \u200b slept").words] == ["anna", "slept"]
+
+
 def entities(tags, labels=LABELS):
     words, text = [], ""
     for number, tag in enumerate(tags):

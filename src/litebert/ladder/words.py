@@ -9,14 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from litebert.text.marks import MARKS
+
 # Scripts without spaces between words (Han, kana, Thai, Lao, Burmese, Khmer): each character is taken as a word.
 _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
-# Vowel signs and other marks are not \w to Python, but they do not end a word.
-_MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0980-\u0dff"
-_LETTER = rf"(?:(?![{_SPACELESS}])[\w{_MARKS}])"
+_LETTER = rf"(?:(?![{_SPACELESS}])[\w{MARKS}])"
 _WORD = re.compile(rf"[{_SPACELESS}]|{_LETTER}+(?:['’]{_LETTER}+)*|[^\w\s]")
 _SAMPLE = 2000  # texts that are looked at to tell the script
 _SHARE = 0.2  # a text in another script may hold some English

@@ -5,43 +5,43 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
 from litebert.errors import InputError, check_choice
 from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Entity, TaggedWord, Tagging
 from litebert.predict.runtime import Request
+from litebert.tasks.decode import word_probabilities
 from litebert.tasks.features import tag_windows
-from litebert.tasks.logits import softmax
 from litebert.tasks.task import Task
+from litebert.text.marks import MARKS
 
 # Words as tagged corpora have them: punctuation stands alone, "didn't", "U.S" and "well-known" do not fall apart, and
-# an ideograph is a word of its own.
+# an ideograph is a word of its own. Marks stay with what they stand on: "हिन्दी", "José" in five characters.
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+(?:[-'’.&][^\W{_HAN}]+)*|[^\w\s]")
+_LETTERS = rf"[^\W{_HAN}](?:[^\W{_HAN}]++|[{MARKS}]++)*+"
+_WORD = re.compile(rf"{_LETTERS}(?:[-'’.&]{_LETTERS})*+|(?:[{_HAN}]|[^\w\s])[{MARKS}]*+")
 _SPACED = re.compile(r"\S+")
 
 
 def tag(inputs: Inputs, task: Task, text: str, split: str = "words") -> Steps[Tagging]:
-    """The tag of each word; `split` "spaces" takes the text for words that are already apart."""
+    """The tag of each word; `split` "spaces" takes the text for words that are already apart.
+
+    Those all come back: one that the vocabulary reads nothing of (a zero-width space) is "O", or has the first tag.
+    """
     check_text(text)
     check_choice("split", split, ("words", "spaces"), InputError)
     spans = [match.span() for match in (_WORD if split == "words" else _SPACED).finditer(text)]
     windows = tag_windows(inputs.tokenizer, [text[begin:end] for begin, end in spans], inputs.max_length)
-    if not any((window.words >= 0).any() for window in windows if window.words is not None):
+    read = {int(word) for window in windows if window.words is not None for word in window.words if word >= 0}
+    if not read:
         raise InputError("text: holds no word that the vocabulary can read")
     outputs = yield [Request(window.ids, window.segments, frozenset({"logits"})) for window in windows]
     words: list[TaggedWord] = []
-    for window, output in zip(windows, outputs, strict=True):
-        assert window.words is not None
-        places = np.flatnonzero(window.words >= 0)
-        probabilities = softmax(output["logits"][places])
-        for word, row in zip(window.words[places], probabilities, strict=True):
-            begin, end = spans[word]
+    for number, row in enumerate(word_probabilities(task, len(spans), windows, outputs)):
+        if number in read or split == "spaces":
+            begin, end = spans[number]
             best = int(row.argmax())
             words.append(TaggedWord(text[begin:end], begin, end, task.labels[best], float(row[best])))
-    words.sort(key=lambda word: word.start)
     return Tagging(text, tuple(words), tuple(merge_entities(text, words, task.labels)))
 
 

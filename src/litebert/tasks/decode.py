@@ -47,7 +47,7 @@ def decode(
             predictions.append(answer(task, best_spans(windows, raw, example.context, max_answer=task.max_answer)))
         elif task.kind == "token-classification":
             assert isinstance(example, TagExample)
-            predictions.append(_decided(task, _word_probabilities(task, len(example.words), windows, raw)))
+            predictions.append(_decided(task, word_probabilities(task, len(example.words), windows, raw)))
         elif task.kind == "multiple-choice":
             predictions.append(_decided(task, softmax(np.array([np.ravel(each["logits"])[0] for each in raw]))))
         elif task.kind == "regression":
@@ -67,6 +67,19 @@ def average(task: Task, models: Sequence[Sequence[Prediction]]) -> list[Predicti
 def answer(task: Task, answers: Answers) -> Prediction:
     """The best answer; with the head for it, none where the no-answer score is above the task's threshold."""
     return Prediction(answers.best(task.null_threshold if task.answerable_head else None), answers=answers)
+
+
+def word_probabilities(
+    task: Task, num_words: int, windows: Sequence[Feature], outputs: Sequence[Outputs]
+) -> NDArray[np.float64]:
+    """[words, labels]; a word without any piece (an invisible character) counts as "O", or as the first tag."""
+    probabilities = np.zeros((num_words, len(task.labels)))
+    probabilities[:, task.labels.index("O") if "O" in task.labels else 0] = 1
+    for window, output in zip(windows, outputs, strict=True):
+        assert window.words is not None
+        decided = np.flatnonzero(window.words >= 0)
+        probabilities[window.words[decided]] = softmax(output["logits"][decided])
+    return probabilities
 
 
 def _by_example(
@@ -89,19 +102,6 @@ def _decided(task: Task, probabilities: NDArray[np.float64]) -> Prediction:
     if task.kind == "token-classification":
         return Prediction(tuple(probabilities.argmax(1).tolist()), probabilities)
     return Prediction(int(probabilities.argmax()), probabilities)
-
-
-def _word_probabilities(
-    task: Task, num_words: int, windows: Sequence[Feature], outputs: Sequence[Outputs]
-) -> NDArray[np.float64]:
-    """[words, labels]; a word without any piece (an invisible character) counts as "O", or as the first tag."""
-    probabilities = np.zeros((num_words, len(task.labels)))
-    probabilities[:, task.labels.index("O") if "O" in task.labels else 0] = 1
-    for window, output in zip(windows, outputs, strict=True):
-        assert window.words is not None
-        decided = np.flatnonzero(window.words >= 0)
-        probabilities[window.words[decided]] = softmax(output["logits"][decided])
-    return probabilities
 
 
 def _average(task: Task, votes: Sequence[Prediction]) -> Prediction:
