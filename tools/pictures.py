@@ -6,6 +6,7 @@ python tools/pictures.py --curves       only the curves: those of the Korean run
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -27,9 +28,12 @@ ADDRESS = "http://127.0.0.1:8765"
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--curves", action="store_true", help="only the curves")
+    only_curves = parser.parse_args().curves
     IMAGES.mkdir(exist_ok=True)
     take_curves()
-    if sys.argv[1:] == ["--curves"]:
+    if only_curves:
         return
     server = subprocess.Popen([sys.executable, "-m", "litebert", "serve", "default", "--port", "8765"])
     try:
