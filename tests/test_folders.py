@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from litebert.folders import folder_hint
+from litebert.folders import beside, folder_hint
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,18 @@ def test_what_a_folder_is(tmp_path, files, hint):
     found = folder_hint(tmp_path)
     assert found.startswith(hint.format(folder=tmp_path))
     assert bool(found) == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("here", "name", "neighbour"),
+    [
+        (".", "runs/a", "runs/a-x"),
+        ("runs/a", ".", "runs/a-x"),
+        ("runs/a", "..", "runs-x"),
+        (".", "runs/a/..", "runs-x"),
+    ],
+)
+def test_the_neighbour_of_a_folder(tmp_path, monkeypatch, here, name, neighbour):
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / here)
+    assert beside(Path(name), "-x").resolve() == tmp_path / neighbour

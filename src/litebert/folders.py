@@ -1,4 +1,4 @@
-"""Which of our folders a folder is, for messages: a run is easily named where its model is wanted."""
+"""Which of our folders a folder is, for messages (a run is easily named where its model is wanted); what lies beside."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def folder_hint(folder: Path) -> str:
     if (folder / "tokenizer_config.json").is_file():
         return "; it is a tokenizer"
     return ""
+
+
+def beside(folder: Path, suffix: str) -> Path:
+    """The neighbour named after a folder: ("runs/a", "-onnx") -> runs/a-onnx; "." and ".." go by their real names."""
+    named = folder.resolve() if folder.name in ("", "..") else folder
+    return named.parent / f"{named.name}{suffix}"

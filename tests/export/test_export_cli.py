@@ -25,6 +25,13 @@ def test_export_writes_beside_the_model_and_says_what(cli, folder):
     assert lines[5].startswith(f"next: litebert serve {folder.parent / 'model-onnx'} --runtime onnx-int8 ")
 
 
+def test_export_of_the_folder_where_one_stands(cli, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    result = cli("export", ".", "--to", "torch-export")
+    assert result.code == 0, result
+    assert (folder.parent / "model-torch" / "model.pt2").is_file()
+
+
 def test_export_as_json(cli, folder, tmp_path):
     result = cli("export", folder, "--to", "onnx", "--out", tmp_path / "x", "--json")
     assert result.code == 0, result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,6 +134,16 @@ def test_only_an_export_of_these_very_weights_counts(folder, monkeypatch):
     assert find_export(folder) is None
     shutil.rmtree(beside)
     assert find_export(folder) is None
+
+
+@pytest.mark.parametrize(("here", "name"), [(".", "."), (".", "./"), ("inner", ".."), ("..", "model/")])
+def test_a_model_by_any_name_of_its_folder(folder, monkeypatch, here, name):
+    (folder / "inner").mkdir()
+    monkeypatch.chdir(folder / here)
+    found = find_export(Path(name))
+    assert found is not None
+    assert found.samefile(folder.with_name("model-onnx"))
+    assert Predictor(name, device="cpu", threads=1).embed("anna").tokens == 1
 
 
 @pytest.mark.parametrize("choice", ["torch", "onnx-fp32"])

@@ -105,6 +105,9 @@ def test_many_inputs_come_back_in_order():
     assert len(predictor.sentence_order("Anna slept.", ["Ben slept.", "The rain fell."])) == 2
     with pytest.raises(InputError, match="different lengths: a 1, b 2"):
         predictor.sentence_order(["a"], ["b", "c"])
+    for text in (b"x", bytearray(b"x")):
+        with pytest.raises(InputError, match=r"^text: expected a str, got byte.*; decode it first"):
+            predictor.embed(text)
     with pytest.raises(InputError, match="input 1: text: is empty"):
         predictor.embed(["a", ""])
 

@@ -128,6 +128,9 @@ def test_bad_questions():
     ):
         with pytest.raises(InputError, match=message):
             predictor.answer(*arguments)
+    for threshold in ("0", True, float("nan")):
+        with pytest.raises(InputError, match=r"threshold: must be a number, such as 0\.0, not"):
+            predictor.answer(QUESTION, CONTEXT, threshold=threshold)
     predictor = predictor_of("multiple-choice")
     for options in ([], ["one"], "two", None):
         with pytest.raises(InputError, match="options: expected a list of two or more"):

@@ -12,6 +12,7 @@ from litebert.cli import app
 from litebert.cli.early import check_files, check_models, check_out_folder
 from litebert.cli.options import Json
 from litebert.errors import ConfigError, check_choice
+from litebert.folders import beside
 
 if TYPE_CHECKING:
     from litebert.export.folder import ExportedFile, ExportReport
@@ -66,7 +67,7 @@ def _beside(model: str, to: str) -> Path:
     """Where an export goes: runs/mine/model -> runs/mine/model-onnx, albert/albert-base-v2 -> albert-base-v2-onnx."""
     path = Path(model)
     suffix = "-onnx" if to == "onnx" else "-torch"
-    return path.with_name(f"{path.resolve().name}{suffix}") if path.is_dir() else Path(f"{path.name}{suffix}")
+    return beside(path, suffix) if path.is_dir() else Path(f"{path.name}{suffix}")
 
 
 def _print(model: str, report: ExportReport) -> None:

@@ -23,6 +23,7 @@ import litebert
 from litebert.errors import CheckpointError
 from litebert.extras import require
 from litebert.files import write_atomic
+from litebert.folders import beside
 from litebert.model.config import ModelConfig
 from litebert.predict.exported import ONNX_FILES, read_manifest, source_checksums
 from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request, Runtime
@@ -43,7 +44,7 @@ def find_export(folder: Path) -> Path | None:
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     sources = None
-    for place in (folder, folder.with_name(f"{folder.name}-onnx")):
+    for place in (folder, beside(folder, "-onnx")):
         try:
             manifest = read_manifest(place)
         except CheckpointError:

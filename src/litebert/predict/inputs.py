@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,8 @@ class Inputs:
 def check_text(text: object, name: str = "text") -> None:
     """Refuse what is no text or holds none."""
     if not isinstance(text, str):
-        raise InputError(f"{name}: expected a str, got {type(text).__name__}")
+        hint = f"; decode it first: {name}.decode('utf-8')" if isinstance(text, (bytes, bytearray)) else ""
+        raise InputError(f"{name}: expected a str, got {type(text).__name__}{hint}")
     if not text.strip():
         raise InputError(f"{name}: is empty")
     try:
@@ -66,3 +69,9 @@ def check_count(value: object, name: str) -> None:
     """Refuse what is not a whole number from 1 on."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name}: must be a whole number from 1 on, not {value!r}")
+
+
+def check_number(value: object, name: str) -> None:
+    """Refuse what is not a number; infinities are."""
+    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
+        raise InputError(f"{name}: must be a number, such as 0.0, not {value!r}")

@@ -191,8 +191,9 @@ class Predictor:
 
     def _each(self, ability: str, inputs: dict[str, Any], whole: tuple[str, ...] = (), **options: Any) -> Any:
         """One result for plain inputs; for lists a list, where a plain input stands beside each of theirs."""
+        plain = (str, bytes, bytearray)  # sequences too, but one input each
         lists = {
-            n: v for n, v in inputs.items() if n not in whole and isinstance(v, Sequence) and not isinstance(v, str)
+            n: v for n, v in inputs.items() if n not in whole and isinstance(v, Sequence) and not isinstance(v, plain)
         }
         if not lists:
             return self._finish([self.job(ability, **inputs, **options)])[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from litebert.errors import InputError
-from litebert.predict.inputs import Inputs, check_count, check_text
+from litebert.predict.inputs import Inputs, check_count, check_number, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Answer, AnswerSpan
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
@@ -26,6 +26,8 @@ def answer(
     check_text(question, "question")
     check_text(context, "context")
     check_count(top, "top")
+    if threshold is not None:
+        check_number(threshold, "threshold")
     windows = question_windows(
         inputs.tokenizer, question, context, inputs.max_length, min(task.stride, inputs.max_length), task.max_question
     )
