@@ -1,4 +1,4 @@
-"""Which of our folders a folder is, for messages (a run is easily named where its model is wanted); what lies beside."""
+"""Which of our folders a folder is, for messages (a run is easily named where its model is wanted); what is beside."""
 
 from __future__ import annotations
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+import unicodedata
 
 import pytest
 from small_models import LABELS, small_model
 from small_vocabularies import english
 
 import litebert.default
+from litebert.cli import main
 from litebert.cli.predict_input import _read_lines
 from litebert.errors import InputError
 from litebert.model.hub import save_model
@@ -203,3 +205,44 @@ def test_text_of_a_language_that_the_model_does_not_know(ask):
     assert done.code == 0, done
     assert "tokens are unknown to the vocabulary of the model" in done.err
     assert "unknown" not in ask("pretraining", "fill-mask", "anna [MASK]", "--json").err
+
+
+CONTROLS = "\x1b]0;title\x07 anna\x9b31m \x7f\x00"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_control_characters_of_a_text_do_nothing_to_the_terminal(ask, command):
+    head, given, *_ = COMMANDS[command]
+    arguments = [argument if argument.startswith("-") else f"{CONTROLS} {argument}" for argument in given]
+    done = ask(head, command, *arguments)
+    assert done.code == 0, done
+    as_json = ask(head, command, *arguments, "--json")
+    assert as_json.code == 0, as_json
+    assert {c for c in done.out + as_json.out if unicodedata.category(c) == "Cc"} == {"\n"}
+
+
+def test_json_keeps_control_characters(ask):
+    text = f"{CONTROLS} [MASK]"
+    assert json.loads(ask("pretraining", "fill-mask", text, "--json").out)["text"] == text
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_output_in_an_encoding_without_the_characters(folder, monkeypatch, more):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    text = "anna é 😀 [MASK]"
+    with pytest.raises(SystemExit) as stop:
+        main(["predict", "fill-mask", text, "--model", str(folder("pretraining")), "--device", "cpu", *more])
+    assert stop.value.code == 0
+    out.flush()
+    shown = out.buffer.getvalue().decode("ascii")
+    assert "anna \\u00e9 \\ud83d\\ude00 [MASK]" in shown
+    assert "\\u2588" not in shown  # bars are drawn with what there is
+    if more:
+        assert json.loads(shown)["text"] == text
+
+
+def test_a_mistake_with_control_characters_in_it(cli):
+    done = cli("predict", "embed", "anna", "--model", "./\x1b[31mx")
+    assert done.code == 2
+    assert "./␛[31mx: no such folder" in done.err

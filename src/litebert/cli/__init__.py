@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import litebert
+from litebert.cli.terminal import escape_what_stdout_lacks, visible
 from litebert.errors import LitebertError
 
 app = typer.Typer(
@@ -67,6 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
     if "--debug" in arguments[:end]:
         arguments.remove("--debug")
         debug = True
+    escape_what_stdout_lacks()
     try:
         status = app(args=arguments, prog_name="litebert", standalone_mode=True)
     except LitebertError as error:
@@ -104,5 +106,5 @@ def _fail(message: str, debug: bool) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text.assemble(("error: ", "bold red"), message))
+    console.print(Text.assemble(("error: ", "bold red"), visible(message)))
     sys.exit(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from litebert.cli import app
 from litebert.cli.early import check_models
 from litebert.cli.predict_input import Row, read_rows
+from litebert.cli.terminal import one_line_json, visible
 from litebert.errors import InputError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def embed(
     if as_json:
         _answer("embed", rows, options, lambda row, result: "", settings, as_json)
     else:
-        _print(show_embeddings(list(_results("embed", rows, options, settings))))
+        _print(show_embeddings(visible(list(_results("embed", rows, options, settings)))))
 
 
 @predict_app.command()
@@ -243,9 +243,9 @@ def _answer(
     """Print the answer to each row as soon as its group is done."""
     for row, result in _results(ability, rows, options, settings):
         if as_json:
-            print(json.dumps(result.as_dict(), ensure_ascii=False), flush=True)
+            print(one_line_json(result.as_dict()), flush=True)
         else:
-            _print(show(row, result))
+            _print(show(visible(row), visible(result)))
 
 
 def _results(

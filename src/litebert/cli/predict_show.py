@@ -9,20 +9,25 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from litebert.cli.terminal import stdout_shows
 from litebert.errors import InputError
 
 if TYPE_CHECKING:
     from litebert.predict import results
 
 BAR = 24
+_EIGHTHS = "█▏▎▍▌▋▊▉"
 _SHADES = " ░▒▓█"
+_PLAIN_SHADES = " .:+#"
 
 
 def bar(share: float, width: int = BAR) -> Text:
-    """A share of 1 as a bar of eighths of a cell."""
+    """A share of 1 as a bar of eighths of a cell, or of "#" where the terminal has no such signs."""
+    if not stdout_shows(_EIGHTHS):
+        return Text(("#" * round(max(0.0, min(1.0, share)) * width)).ljust(width), style="cyan")
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     full, rest = divmod(eighths, 8)
-    return Text(("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width), style="cyan")
+    return Text(("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width), style="cyan")
 
 
 def show_masks(row: dict[str, Any], result: results.FilledMasks) -> RenderableType:
@@ -126,9 +131,10 @@ def show_attention(result: results.Attention, application: int, head: int | None
         raise InputError(f"--head: {head} is not one of the {heads} (0 to {heads - 1})")
     weights = result.weights[application].mean(0) if head is None else result.weights[application, head]
     width = max(map(len, result.pieces))
+    shades = _SHADES if stdout_shows(_SHADES) else _PLAIN_SHADES
     lines = []
     for piece, row in zip(result.pieces, weights, strict=True):
-        cells = "".join(_SHADES[min(4, int(weight / max(row.max(), 1e-9) * 4.999))] for weight in row)
+        cells = "".join(shades[min(4, int(weight / max(row.max(), 1e-9) * 4.999))] for weight in row)
         best = result.pieces[int(row.argmax())]
         lines.append(Text.assemble(piece.rjust(width), " ", (cells, "cyan"), f"  {best} {row.max():.0%}"))
     shown = "mean of all heads" if head is None else f"head {head}"
