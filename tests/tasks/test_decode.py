@@ -32,7 +32,7 @@ def test_classification_takes_the_largest():
 
 def test_regression_and_multi_label():
     assert [p.value for p in run(Task("t", "regression"), TEXTS, [4.5], [-1])] == [4.5, -1.0]
-    first, second = run(Task("t", "multi-label", ("a", "b")), TEXTS, [0.1, -0.1], [-5, -5])
+    first, second = run(Task("t", "multi-label", ("a", "b")), TEXTS, [0.0, -0.1], [-5, -5])  # 0.5 reaches
     assert (first.value, second.value) == ((0,), ())
     assert second.probabilities == pytest.approx([1 / (1 + np.exp(5))] * 2)
 

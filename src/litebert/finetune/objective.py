@@ -59,7 +59,7 @@ def batch_loss(
     if kind == "multi-label":
         # Mean over the labels, sum over the examples.
         loss = F.binary_cross_entropy_with_logits(logits, targets["values"], reduction="none").mean(-1)
-        right = ((logits > 0) == (targets["values"] > 0.5)).float().mean(-1)
+        right = ((logits >= 0) == (targets["values"] > 0.5)).float().mean(-1)  # a probability of 0.5 reaches
         return (loss * targets["used"]).sum(), (right * targets["used"]).sum()
     labels, logits = targets["labels"], logits.flatten(0, -2)  # [N] and [N, L], or flat and [flat, L]
     loss = F.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="sum")

@@ -11,6 +11,7 @@ from litebert.predict.inputs import Inputs, check_count
 from litebert.predict.job import Steps
 from litebert.predict.results import Attention, Classification, Embedding
 from litebert.predict.runtime import Request
+from litebert.tasks.decode import labels_reached
 from litebert.tasks.features import cut_pair
 from litebert.tasks.logits import sigmoid, softmax
 from litebert.tasks.task import Task
@@ -45,7 +46,7 @@ def classify(inputs: Inputs, task: Task, text: str, pair: str | None = None) -> 
         return Classification(None, {}, value=float(logits[0]), windows=windows)
     if task.kind == "multi-label":
         scores = [sigmoid(float(logit)) for logit in logits]
-        reached = tuple(label for label, score in zip(task.labels, scores, strict=True) if score >= 0.5)
+        reached = tuple(task.labels[number] for number in labels_reached(np.array(scores)))
     else:
         scores = softmax(logits).tolist()
         reached = ()

@@ -69,6 +69,11 @@ def answer(task: Task, answers: Answers) -> Prediction:
     return Prediction(answers.best(task.null_threshold if task.answerable_head else None), answers=answers)
 
 
+def labels_reached(probabilities: NDArray[np.float64]) -> tuple[int, ...]:
+    """The labels of a multi-label task that hold: all whose probability reaches 0.5, none perhaps."""
+    return tuple(np.flatnonzero(probabilities >= 0.5).tolist())
+
+
 def word_probabilities(
     task: Task, num_words: int, windows: Sequence[Feature], outputs: Sequence[Outputs]
 ) -> NDArray[np.float64]:
@@ -98,7 +103,7 @@ def _by_example(
 
 def _decided(task: Task, probabilities: NDArray[np.float64]) -> Prediction:
     if task.kind == "multi-label":
-        return Prediction(tuple(np.flatnonzero(probabilities > 0.5).tolist()), probabilities)
+        return Prediction(labels_reached(probabilities), probabilities)
     if task.kind == "token-classification":
         return Prediction(tuple(probabilities.argmax(1).tolist()), probabilities)
     return Prediction(int(probabilities.argmax()), probabilities)
