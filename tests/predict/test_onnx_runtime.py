@@ -16,6 +16,7 @@ from small_vocabularies import english
 
 from litebert.errors import CheckpointError, ConfigError, InputError, MissingExtraError
 from litebert.export.onnx_file import export_onnx
+from litebert.export.torch_package import export_torch
 from litebert.model.hub import save_model
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
@@ -151,6 +152,28 @@ def test_a_model_folder_is_not_an_export(tmp_path):
     save_model(small_model("encoder"), tmp_path)
     with pytest.raises(CheckpointError, match="litebert export"):
         OnnxRuntime(tmp_path)
+
+
+def test_the_advice_to_export_names_the_model_as_it_was_named(tmp_path, monkeypatch):
+    """Not the folder of the package or of the Hub's cache, beside which the export would be written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=r"^default: no export.json here.*`litebert export default --to onnx`$"):
+        Predictor("default", runtime="onnx")
+
+
+def test_a_model_that_was_exported_already_names_its_export(tmp_path):
+    model = shutil.copytree(folder_of("encoder").parent / "model", tmp_path / "model")
+    shutil.copytree(folder_of("encoder"), tmp_path / "model-onnx")
+    with pytest.raises(CheckpointError, match=r"its export is .*model-onnx$"):
+        Predictor(model, runtime="onnx")
+
+
+def test_an_export_asked_for_torch_and_a_package_say_what_to_use(copy):
+    with pytest.raises(CheckpointError, match="an export, without weights for torch; name the model folder"):
+        Predictor(copy, runtime="torch")
+    export_torch(folder_of("encoder").parent / "model", copy, overwrite=True)
+    with pytest.raises(CheckpointError, match=r"there is: model.pt2, for torch.export.load; litebert runs .*--to onnx"):
+        Predictor(copy)
 
 
 @pytest.mark.parametrize(

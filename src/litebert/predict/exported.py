@@ -10,6 +10,7 @@ from typing import Any
 
 from litebert.errors import CheckpointError
 from litebert.files import file_sha256
+from litebert.folders import beside
 from litebert.model.download import CONFIG_FILE
 from litebert.model.heads import MODELS
 
@@ -43,7 +44,10 @@ class Manifest:
         path = folder / name
         if name not in self.files or not path.is_file():
             there = [known for known in self.files if (folder / known).is_file()]
-            raise CheckpointError(f"{folder}: holds no {name}; there is: {', '.join(there) or 'none of its files'}")
+            advice = ", for torch.export.load; litebert runs what `--to onnx` writes" if there == [TORCH_FILE] else ""
+            raise CheckpointError(
+                f"{folder}: holds no {name}; there is: {', '.join(there) or 'none of its files'}{advice}"
+            )
         parts = [name, *(other for other in self.files if other.startswith(f"{name}."))]  # large weights lie beside
         for part in parts:
             if not (folder / part).is_file() or file_sha256(folder / part) != self.files[part]:
@@ -55,12 +59,8 @@ class Manifest:
 
 def read_manifest(folder: Path) -> Manifest:
     """Read `export.json`; a folder without one was not exported."""
+    check_exported(folder, folder)
     path = folder / MANIFEST_FILE
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder}: no {MANIFEST_FILE} here, so this is not an exported model; make one of a model folder with "
-            f"`litebert export {folder} --to onnx`"
-        )
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         assert data.pop("format") == FORMAT
@@ -73,6 +73,23 @@ def read_manifest(folder: Path) -> Manifest:
     if manifest.head not in MODELS or not isinstance(manifest.files, dict):
         raise CheckpointError(f"{path}: damaged: no readable head and files in it; export the model again")
     return manifest
+
+
+def check_exported(folder: Path, name: Path | str) -> None:
+    """A folder was exported; if not, say where its export is, or how to make it of the model as the user named it."""
+    if (folder / MANIFEST_FILE).is_file():
+        return
+    made = beside(Path(name), "-onnx")
+    advice = f"make one of a model folder with `litebert export {name} --to onnx`"
+    if (made / MANIFEST_FILE).is_file():
+        advice = f"its export is {made}"
+    raise CheckpointError(f"{name}: no {MANIFEST_FILE} here, so this is not an exported model; {advice}")
+
+
+def check_weights(folder: Path) -> None:
+    """A folder is more than an export: torch needs the weights themselves."""
+    if (folder / MANIFEST_FILE).is_file() and not weight_files(folder):
+        raise CheckpointError(f"{folder}: an export, without weights for torch; name the model folder it was made of")
 
 
 def weight_files(folder: Path) -> list[Path]:

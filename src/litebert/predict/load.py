@@ -9,7 +9,14 @@ from typing import Literal
 from litebert.errors import LitebertError, check_choice
 from litebert.model.folder import find_folder, load_config
 from litebert.model.hub import load_model
-from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, read_manifest, weight_files
+from litebert.predict.exported import (
+    MANIFEST_FILE,
+    ONNX_FILES,
+    check_exported,
+    check_weights,
+    read_manifest,
+    weight_files,
+)
 from litebert.predict.fastest import WithTorch, find_export, pick_fastest
 from litebert.predict.runtime import Runtime, TorchRuntime
 from litebert.tasks.task import Task, load_task
@@ -36,7 +43,9 @@ def load_parts(
     check_choice("runtime", runtime, ("auto", *RUNTIMES))
     precision = RUNTIMES[runtime]
     if precision is None:
+        check_weights(folder)
         return open_torch(folder, device, threads, max_tokens), tokenizer, task
+    check_exported(folder, model)
     return open_onnx(folder, threads, max_tokens, precision), tokenizer, task
 
 
