@@ -157,7 +157,8 @@ def test_a_model_folder_is_not_an_export(tmp_path):
 def test_the_advice_to_export_names_the_model_as_it_was_named(tmp_path, monkeypatch):
     """Not the folder of the package or of the Hub's cache, beside which the export would be written."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CheckpointError, match=r"^default: no export.json here.*`litebert export default --to onnx`$"):
+    advice = r"`litebert export default --to onnx --out FOLDER`, and name that FOLDER"
+    with pytest.raises(CheckpointError, match=rf"^default: no export.json here.*{advice}"):
         Predictor("default", runtime="onnx")
 
 

@@ -80,7 +80,7 @@ def check_exported(folder: Path, name: Path | str) -> None:
     if (folder / MANIFEST_FILE).is_file():
         return
     made = beside(Path(name), "-onnx")
-    advice = f"make one of a model folder with `litebert export {name} --to onnx`"
+    advice = f"make one with `litebert export {name} --to onnx --out FOLDER`, and name that FOLDER instead"
     if (made / MANIFEST_FILE).is_file():
         advice = f"its export is {made}"
     raise CheckpointError(f"{name}: no {MANIFEST_FILE} here, so this is not an exported model; {advice}")
