@@ -348,9 +348,15 @@ def test_sentences_are_dragged_with_a_finger(tiny_server, open_page):
 
 
 def luminance(colour):
-    channels = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    whole = 1 if colour.startswith("color(srgb") else 255  # mixed colours are given in parts of one
+    channels = [float(part) / whole for part in re.findall(r"\d[\d.e-]*", colour)[:3]]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(*colours):
+    dark, light = sorted(map(luminance, colours))
+    return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -374,8 +380,31 @@ def test_text_can_be_read_by_day_and_by_night(tiny_server, open_page, scheme):
                                    getComputedStyle(document.querySelector(ground)).backgroundColor]""",
             [text, ground],
         )
-        light, dark = sorted(map(luminance, colours), reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, colours)  # WCAG 2, AA
+        assert contrast(*colours) >= 4.5, (text, colours)  # WCAG 2, AA
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_number_of_the_similarity_map_can_be_read(tiny_server, open_page, scheme):
+    page = open_page(tiny_server, "embed", color_scheme=scheme)
+    colours = page.evaluate(
+        """() => { const button = document.querySelector("#embed .map td:not(.self) button");
+                   return [...Array(93).keys()].map((i) => {
+                       button.style.setProperty("--share", String(8 + i));
+                       const style = getComputedStyle(button);
+                       return [style.color, style.backgroundColor]; }); }"""
+    )
+    assert len({ground for _, ground in colours}) > 80
+    assert min(contrast(*pair) for pair in colours) >= 4.5  # WCAG 2, AA
+
+
+def test_the_axis_of_the_boundaries_can_be_read_on_a_phone(tiny_server, open_page):
+    page = open_page(tiny_server, "coherence", viewport={"width": 375, "height": 700}, is_mobile=True)
+    sizes = page.evaluate(
+        """() => [...document.querySelectorAll("#coherence .profile text")].map(
+            (text) => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)"""
+    )
+    assert len(sizes) == 3
+    assert min(sizes) >= 10
 
 
 def test_colours_follow_the_system_at_once(tiny_server, open_page):

@@ -290,7 +290,7 @@
     return h("svg", { class: "profile", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Boundaries: ${boundaries.map(percent).join(", ")}` },
       h("line", { x1: 30, x2: width, y1: y(0), y2: y(0) }), h("line", { x1: 30, x2: width, y1: y(1), y2: y(1) }),
       h("line", { class: "half", x1: 30, x2: width, y1: y(0.5), y2: y(0.5) }),
-      [0, 0.5, 1].map((p) => h("text", { x: 24, y: y(p) + 4, "text-anchor": "end" }, String(p))),
+      [0, 0.5, 1].map((p) => h("text", { x: 24, y: y(p), "text-anchor": "end" }, String(p))),
       h("polyline", { points: boundaries.map((p, i) => `${x(i)},${y(p)}`).join(" ") }),
       boundaries.map((p, i) => h("circle", { class: grade(p), cx: x(i), cy: y(p), r: 6 }, h("title", {}, `boundary ${i + 1}: ${percent(p)}`))));
   }
@@ -313,7 +313,7 @@
       };
       const cell = (i, j) => {
         const value = likeness[i][j];
-        const td = h("td", { class: i === j ? "self" : share(value) > 0.6 ? "strong" : "" },
+        const td = h("td", { class: i === j ? "self" : "" },
           h("button", { type: "button", "data-at": `${i} ${j}`, tabindex: i === 0 && j === 1 ? 0 : -1, "aria-label": i === j ? `sentence ${i + 1} with itself` : `sentences ${i + 1} and ${j + 1}: ${shown(value)}`, onclick: () => read(i, j), onmouseenter: () => read(i, j), onfocus: () => read(i, j) }, i === j ? "·" : shown(value)));
         td.firstChild.style.setProperty("--share", String(8 + 92 * share(value)));
         return td;
