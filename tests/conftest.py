@@ -8,6 +8,7 @@ import shutil
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("NO_COLOR", "1")
 os.environ.setdefault("COLUMNS", "200")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from types import ModuleType
 
 from litebert.errors import MissingExtraError
@@ -25,4 +26,7 @@ def require(module: str, what: str) -> ModuleType:
     extra = next(name for name, modules in EXTRAS.items() if top in modules)
     if importlib.util.find_spec(top) is None:
         raise MissingExtraError(what, extra)
+    if top == "onnxruntime":
+        # Official builds report to their makers, unless told not to before they are loaded; a user's own word counts.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     return importlib.import_module(module)
