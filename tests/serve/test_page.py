@@ -397,6 +397,18 @@ def test_every_number_of_the_similarity_map_can_be_read(tiny_server, open_page, 
     assert min(contrast(*pair) for pair in colours) >= 4.5  # WCAG 2, AA
 
 
+@pytest.mark.parametrize("width", [375, 1200])
+def test_the_outline_of_a_chosen_cell_is_whole_at_every_edge(tiny_server, open_page, width):
+    page = open_page(tiny_server, "embed", viewport={"width": width, "height": 800})
+    ask(page, "embed", text="Anna slept.\nBen read.\nAnna ate.")
+    frame = page.locator("#embed .scroll").bounding_box()
+    for at in ("0 1", "2 1", "0 2", "2 0"):
+        cell = page.locator(f'#embed [data-at="{at}"]').bounding_box()
+        for start, size in (("x", "width"), ("y", "height")):
+            assert cell[start] - 3 >= frame[start] - 0.01
+            assert cell[start] + cell[size] + 3 <= frame[start] + frame[size] + 0.01
+
+
 def test_the_axis_of_the_boundaries_can_be_read_on_a_phone(tiny_server, open_page):
     page = open_page(tiny_server, "coherence", viewport={"width": 375, "height": 700}, is_mobile=True)
     sizes = page.evaluate(
