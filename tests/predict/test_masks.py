@@ -23,7 +23,7 @@ def mask_probabilities(ids, place):
 
 
 def test_one_mask_against_the_plain_model():
-    result = predictor_of("pretraining").fill_mask("Anna bought [MASK] apples.", top=7)
+    result = predictor_of("pretraining").fill_mask("Anna bought [MASK] apples.", top=np.int64(7))
     tokenizer = english()
     before = tokenizer.encode("Anna bought")
     after = tokenizer.encode("x apples.")[len(tokenizer.encode("x")) :]

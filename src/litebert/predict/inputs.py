@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,8 +66,8 @@ def check_text(text: object, name: str = "text") -> None:
 
 
 def check_count(value: object, name: str) -> None:
-    """Refuse what is not a whole number from 1 on."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    """Refuse what is not a whole number from 1 on; numpy's are."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InputError(f"{name}: must be a whole number from 1 on, not {value!r}")
 
 

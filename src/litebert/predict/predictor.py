@@ -50,8 +50,9 @@ class Predictor:
         threads: int = 0,
         max_tokens: int = 8192,
     ):
-        if max_tokens < 1:
-            raise ConfigError(f"max_tokens: must be at least 1, not {max_tokens}")
+        for name, value, least in (("max_tokens", max_tokens, 1), ("threads", threads, 0)):
+            if not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name}: must be a whole number from {least} on, not {value!r}")
         self._set(*load_parts(model, runtime, device, threads, max_tokens), str(model))
 
     @classmethod
