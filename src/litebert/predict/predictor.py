@@ -11,6 +11,7 @@ Every method takes one input or a list of them, of any length, and answers in th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, cast, overload
 
@@ -51,7 +52,7 @@ class Predictor:
         max_tokens: int = 8192,
     ):
         for name, value, least in (("max_tokens", max_tokens, 1), ("threads", threads, 0)):
-            if not isinstance(value, int) or value < least:
+            if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number from {least} on, not {value!r}")
         self._set(*load_parts(model, runtime, device, threads, max_tokens), str(model))
 
