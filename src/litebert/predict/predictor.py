@@ -51,7 +51,8 @@ class Predictor:
         threads: int = 0,
         max_tokens: int = 8192,
     ):
-        for name, value, least in (("max_tokens", max_tokens, 1), ("threads", threads, 0)):
+        counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 1), ("threads", threads, 0))
+        for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number from {least} on, not {value!r}")
         self._set(*load_parts(model, runtime, device, threads, max_tokens), str(model))
