@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from litebert.files import write_atomic
-from litebert.finetune.config import finetune_config
-from litebert.finetune.results import Scores, show_interval, show_spread, show_value
-from litebert.finetune.study import Setting, run_study
+from litebert.finetuning.config import finetune_config
+from litebert.finetuning.results import Scores, show_interval, show_spread, show_value
+from litebert.finetuning.study import Setting, run_study
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model

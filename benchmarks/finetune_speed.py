@@ -26,9 +26,9 @@ import torch
 import transformers
 
 from litebert.files import write_atomic
-from litebert.finetune.config import FinetuneConfig, finetune_config
-from litebert.finetune.data import Data, open_tokenizer, read_data
-from litebert.finetune.run import Meter, Run
+from litebert.finetuning.config import FinetuneConfig, finetune_config
+from litebert.finetuning.data import Data, open_tokenizer, read_data
+from litebert.finetuning.run import Meter, Run
 from litebert.model.config import PRESETS, preset, vary
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import PretrainingModel

@@ -27,8 +27,8 @@ import numpy as np
 import torch
 
 from litebert.files import write_atomic
-from litebert.finetune.batches import Batch, Layout, Shape, make_batch
-from litebert.finetune.steps import GraphStep, PlainStep
+from litebert.finetuning.batches import Batch, Layout, Shape, make_batch
+from litebert.finetuning.steps import GraphStep, PlainStep
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.heads import MODELS, EncoderModel, Model, model_class
 from litebert.model.hub import load_model

@@ -32,10 +32,10 @@ import torch
 from finetune_scores import TASKS, make_random
 
 from litebert.files import write_atomic
-from litebert.finetune.config import FinetuneConfig, finetune_config
-from litebert.finetune.evaluate import evaluate_task
-from litebert.finetune.results import show_interval, show_value
-from litebert.finetune.run import FinetuneResult, finetune
+from litebert.finetuning.config import FinetuneConfig, finetune_config
+from litebert.finetuning.evaluate import evaluate_task
+from litebert.finetuning.results import show_interval, show_value
+from litebert.finetuning.run import FinetuneResult, finetune
 from litebert.ladder.encoders import make_encoder
 from litebert.ladder.linear import LinearModel
 from litebert.ladder.texts import guess_labels

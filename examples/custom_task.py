@@ -14,8 +14,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from litebert import Predictor, evaluate_task, finetune_config
-from litebert.finetune import finetune
+from litebert import Predictor, evaluate_task, finetune, finetune_config
 from litebert.tasks.examples import ChoiceExample
 from litebert.tasks.task import Task, TaskData
 from litebert.text.generate import generate_documents

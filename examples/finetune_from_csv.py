@@ -14,8 +14,7 @@ import argparse
 import csv
 from pathlib import Path
 
-from litebert import Predictor, evaluate_task, finetune_config
-from litebert.finetune import finetune
+from litebert import Predictor, evaluate_task, finetune, finetune_config
 from litebert.text.generate import generate_documents
 
 KINDS = ("baking", "repair", "growing")  # what the model of pretrain_on_text.py has read about

@@ -17,8 +17,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from litebert import Predictor, evaluate_task, finetune_config
-from litebert.finetune import finetune
+from litebert import Predictor, evaluate_task, finetune, finetune_config
 
 WORDINGS = """{PER} was born in {LOC} in {YEAR} .
 {PER} , a teacher from {LOC} , died in {YEAR} .

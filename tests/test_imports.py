@@ -24,9 +24,9 @@ ALLOWED = {
     "export": {"ground", "text", "model", "tasks", "train", "predict"},
     "serve": {"ground", "text", "predict"},
     "report": {"ground", "text", "model", "train", "pretraining"},
-    "finetune": {"ground", "text", "model", "tasks", "train", "predict", "report"},
+    "finetuning": {"ground", "text", "model", "tasks", "train", "predict", "report"},
     "bench": {"ground", "text", "model", "train", "pretraining"},
-    "reproduce": {"ground", "text", "model", "tasks", "train", "pretraining", "predict", "report", "finetune"},
+    "reproduce": {"ground", "text", "model", "tasks", "train", "pretraining", "predict", "report", "finetuning"},
     "quickstart": {"ground", "text", "model", "train", "pretraining", "predict", "report"},
 }
 ALLOWED["cli"] = set().union(*ALLOWED.values(), ALLOWED)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
-import importlib
 import inspect
 import re
 import sys
@@ -121,7 +120,7 @@ PARTS = {
     "text": "Text",
     "model": "Models",
     "pretraining": "Pretraining",
-    "finetune": "Fine-tuning",
+    "finetuning": "Fine-tuning",
     "predict": "Prediction",
     "export": "Export",
     "report": "Reports",
@@ -144,10 +143,6 @@ def api_page() -> str:
         lines += ["", f"## {heading}"]
         for name in by_part[part]:
             lines += ["", f"### {name}", "", *_name(name, shown)]
-        if part == "finetune":
-            function = importlib.import_module("litebert.finetune").finetune
-            lines += ["", "### finetune", "", *_function("finetune", function), ""]
-            lines += ["`from litebert.finetune import finetune`: `litebert.finetune` is the package."]
     return "\n".join(lines) + "\n"
 
 

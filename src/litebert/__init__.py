@@ -21,9 +21,10 @@ if TYPE_CHECKING:  # `as`: a type checker takes these for public names
     )
     from litebert.export.onnx_file import export_onnx as export_onnx
     from litebert.export.torch_package import export_torch as export_torch
-    from litebert.finetune.config import FinetuneConfig as FinetuneConfig, finetune_config as finetune_config
-    from litebert.finetune.evaluate import evaluate_task as evaluate_task
-    from litebert.finetune.study import run_study as run_study
+    from litebert.finetuning.config import FinetuneConfig as FinetuneConfig, finetune_config as finetune_config
+    from litebert.finetuning.evaluate import evaluate_task as evaluate_task
+    from litebert.finetuning.run import finetune as finetune
+    from litebert.finetuning.study import run_study as run_study
     from litebert.model.config import PRESETS as PRESETS, ModelConfig as ModelConfig, preset as preset
     from litebert.model.convert import convert_model as convert_model
     from litebert.model.count import count_parameters as count_parameters
@@ -67,10 +68,10 @@ _PUBLIC = {
         "LitebertError",
         "MissingExtraError",
     ),
-    # The function itself is litebert.finetune.finetune: its package has the name here.
-    "litebert.finetune.config": ("FinetuneConfig", "finetune_config"),
-    "litebert.finetune.evaluate": ("evaluate_task",),
-    "litebert.finetune.study": ("run_study",),
+    "litebert.finetuning.config": ("FinetuneConfig", "finetune_config"),
+    "litebert.finetuning.evaluate": ("evaluate_task",),
+    "litebert.finetuning.run": ("finetune",),
+    "litebert.finetuning.study": ("run_study",),
     "litebert.export.onnx_file": ("export_onnx",),
     "litebert.export.torch_package": ("export_torch",),
     "litebert.model.config": ("PRESETS", "ModelConfig", "preset"),

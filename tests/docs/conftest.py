@@ -39,8 +39,8 @@ def prepared(tmp_path_factory, worker_id) -> Path:
 
 def prepare(folder: Path) -> None:
     """Texts, a vocabulary, a store, a run, tables, a fine-tuned run, and stand-ins for what one would download."""
-    from litebert.finetune import finetune
-    from litebert.finetune.config import finetune_config
+    from litebert import finetune
+    from litebert.finetuning.config import finetune_config
     from litebert.pretraining.config import run_config
     from litebert.pretraining.run import pretrain
     from litebert.text.build import build_store

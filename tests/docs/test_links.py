@@ -56,7 +56,7 @@ def exists(name: str) -> bool:
 
 def test_names_are_looked_up():
     assert exists("litebert.model.sharing")
-    assert exists("litebert.finetune.finetune")
+    assert exists("litebert.finetune")
     assert not exists("litebert.model.no_such")
     assert not exists("litebert.load_model.x")
 

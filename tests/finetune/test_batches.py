@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.finetune.batches import Shape, make_batch
+from litebert.finetuning.batches import Shape, make_batch
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task
 

@@ -8,10 +8,10 @@ import re
 import pytest
 from toy_tasks import make_files, tiny_config
 
-from litebert.finetune.comparison import draw_groups, group_runs
-from litebert.finetune.results import Scores, show_interval, show_value, write_scores
-from litebert.finetune.run import finetune
-from litebert.finetune.study import run_study
+from litebert.finetuning.comparison import draw_groups, group_runs
+from litebert.finetuning.results import Scores, show_interval, show_value, write_scores
+from litebert.finetuning.run import finetune
+from litebert.finetuning.study import run_study
 from litebert.report.runs import read_runs
 from litebert.tasks.metrics import Metric
 

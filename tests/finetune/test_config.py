@@ -6,8 +6,8 @@ import pytest
 
 from litebert.config import build, read_yaml, write_yaml
 from litebert.errors import ConfigError
-from litebert.finetune.config import FinetuneConfig, finetune_config
-from litebert.finetune.recipes import RECIPES, find_recipe, pick_recipe
+from litebert.finetuning.config import FinetuneConfig, finetune_config
+from litebert.finetuning.recipes import RECIPES, find_recipe, pick_recipe
 
 # Table 14 of the paper, as printed: learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up, length.
 PRINTED = """

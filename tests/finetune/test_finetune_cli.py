@@ -8,10 +8,10 @@ import shutil
 import pytest
 from toy_tasks import make_files, make_model, rows_of, tiny_config, write_rows
 
-from litebert.finetune.config import finetune_config
-from litebert.finetune.data import open_tokenizer, read_data, unknown_share
-from litebert.finetune.flags import describe_length
-from litebert.finetune.results import read_scores
+from litebert.finetuning.config import finetune_config
+from litebert.finetuning.data import open_tokenizer, read_data, unknown_share
+from litebert.finetuning.flags import describe_length
+from litebert.finetuning.results import read_scores
 from litebert.model.folder import load_config
 
 SETTINGS = ("batch=8", "steps=6", "max_length=40", "optim.lr=0.01", "log.evaluate_every=3", "device.threads=1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.finetune.groups import freeze, learning_groups
+from litebert.finetuning.groups import freeze, learning_groups
 from litebert.model.config import ModelConfig
 from litebert.model.heads import ClassificationModel
 

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from toy_tasks import rows_of, write_rows
 
-from litebert.finetune.batches import Shape, make_batch
-from litebert.finetune.config import finetune_config
-from litebert.finetune.data import open_tokenizer, read_data
-from litebert.finetune.objective import batch_loss, row_logsumexp, to_device
-from litebert.finetune.order import group_units
-from litebert.finetune.setup import make_model as build
+from litebert.finetuning.batches import Shape, make_batch
+from litebert.finetuning.config import finetune_config
+from litebert.finetuning.data import open_tokenizer, read_data
+from litebert.finetuning.objective import batch_loss, row_logsumexp, to_device
+from litebert.finetuning.order import group_units
+from litebert.finetuning.setup import make_model as build
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.finetune.order import Order, cut_micro_batches, fitting_shape, group_units, pad_shapes, plan_shapes
+from litebert.finetuning.order import Order, cut_micro_batches, fitting_shape, group_units, pad_shapes, plan_shapes
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task
 

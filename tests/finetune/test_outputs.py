@@ -8,9 +8,9 @@ import torch
 import transformers
 from toy_tasks import make_files, tiny_config
 
-from litebert.finetune.data import open_tokenizer, read_data
-from litebert.finetune.outputs import run_sequences
-from litebert.finetune.run import finetune
+from litebert.finetuning.data import open_tokenizer, read_data
+from litebert.finetuning.outputs import run_sequences
+from litebert.finetuning.run import finetune
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.train.device import DeviceConfig, open_device

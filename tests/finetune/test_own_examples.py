@@ -7,9 +7,9 @@ import json
 import pytest
 from toy_tasks import make_model, rows_of, tiny_config, write_rows
 
+from litebert import finetune
 from litebert.errors import DataError
-from litebert.finetune import finetune
-from litebert.finetune.evaluate import evaluate_task
+from litebert.finetuning.evaluate import evaluate_task
 from litebert.predict.predictor import Predictor
 from litebert.tasks.examples import TextExample
 from litebert.tasks.task import Task, TaskData, load_task

@@ -11,11 +11,11 @@ import pytest
 from toy_tasks import KINDS, make_files, tiny_config, write_rows
 
 from litebert.errors import DataError
-from litebert.finetune.mistakes import count_confusions, draw_confusion, draw_worst
-from litebert.finetune.page import is_finetuning, write_report_of, write_run_page
-from litebert.finetune.predictions import read_predictions, worst
-from litebert.finetune.results import show_value
-from litebert.finetune.run import finetune
+from litebert.finetuning.mistakes import count_confusions, draw_confusion, draw_worst
+from litebert.finetuning.page import is_finetuning, write_report_of, write_run_page
+from litebert.finetuning.predictions import read_predictions, worst
+from litebert.finetuning.results import show_value
+from litebert.finetuning.run import finetune
 from litebert.tasks.task import Task, load_task
 
 VOID = {"meta", "br", "hr", "wbr"}

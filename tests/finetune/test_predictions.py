@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from litebert.finetune.predictions import describe, is_wrong
+from litebert.finetuning.predictions import describe, is_wrong
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.spans import Answers, Span

@@ -12,11 +12,11 @@ import torch
 from toy_tasks import make_files, make_model, tiny_config
 
 from litebert.errors import ConfigError, DataError
-from litebert.finetune import run as run_module
-from litebert.finetune.data import open_tokenizer, read_data
-from litebert.finetune.order import Order
-from litebert.finetune.run import FinetuningStoppedError, Run, finetune
-from litebert.finetune.setup import make_model as build_model
+from litebert.finetuning import run as run_module
+from litebert.finetuning.data import open_tokenizer, read_data
+from litebert.finetuning.order import Order
+from litebert.finetuning.run import FinetuningStoppedError, Run, finetune
+from litebert.finetuning.setup import make_model as build_model
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.tasks.task import load_task

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from toy_tasks import make_model
 
-from litebert.finetune import start
-from litebert.finetune.config import finetune_config
-from litebert.finetune.run import FinetuneResult
+from litebert.finetuning import start
+from litebert.finetuning.config import finetune_config
+from litebert.finetuning.run import FinetuneResult
 from litebert.tasks.glue import TASKS
 from litebert.tasks.task import save_task
 

@@ -9,9 +9,9 @@ import torch
 from eager_graphs import failing, stand_in
 from toy_tasks import make_files, tiny_config
 
-from litebert.finetune import run as run_module
-from litebert.finetune.run import Run, finetune
-from litebert.finetune.steps import GraphStep, PlainStep
+from litebert.finetuning import run as run_module
+from litebert.finetuning.run import Run, finetune
+from litebert.finetuning.steps import GraphStep, PlainStep
 from litebert.model.hub import load_model
 from litebert.train.device import DeviceConfig
 

@@ -13,11 +13,11 @@ from toy_tasks import make_files, tiny_config
 
 from litebert.errors import ConfigError
 from litebert.files import write_atomic
-from litebert.finetune import run as run_module
-from litebert.finetune.page import write_study_page
-from litebert.finetune.results import Scores
-from litebert.finetune.run import FinetuneResult, FinetuningStoppedError
-from litebert.finetune.study import Member, Study, print_study, run_study, write_summary
+from litebert.finetuning import run as run_module
+from litebert.finetuning.page import write_study_page
+from litebert.finetuning.results import Scores
+from litebert.finetuning.run import FinetuneResult, FinetuningStoppedError
+from litebert.finetuning.study import Member, Study, print_study, run_study, write_summary
 from litebert.tasks.metrics import Metric
 
 

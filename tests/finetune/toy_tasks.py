@@ -9,7 +9,7 @@ import string
 from pathlib import Path
 
 from litebert.config import merge
-from litebert.finetune.config import FinetuneConfig, finetune_config
+from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model

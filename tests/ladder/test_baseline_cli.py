@@ -10,10 +10,10 @@ from tiny_run import make_corpus
 from toy_tasks import KINDS as TASK_KINDS
 from toy_tasks import make_files, make_model, tiny_config
 
-from litebert.finetune.evaluate import evaluate_task
-from litebert.finetune.results import read_scores
-from litebert.finetune.run import finetune
-from litebert.finetune.study import run_study
+from litebert.finetuning.evaluate import evaluate_task
+from litebert.finetuning.results import read_scores
+from litebert.finetuning.run import finetune
+from litebert.finetuning.study import run_study
 from litebert.ladder.climb import APPLICABLE
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel

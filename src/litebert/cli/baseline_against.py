@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from litebert.errors import ConfigError, DataError
-from litebert.finetune.results import SCORES_FILE, is_study, read_scores, read_summary, show_spread, show_value
+from litebert.finetuning.results import SCORES_FILE, is_study, read_scores, read_summary, show_spread, show_value
 from litebert.ladder.climb import Rung
 from litebert.tasks.metrics import Metric
 from litebert.tasks.task import TaskData, load_task
@@ -85,7 +85,7 @@ def _medians(runs: Sequence[Mapping[str, Mapping[str, Metric]]]) -> dict[str, di
 
 def _check_examples(run: Path, data: TaskData) -> None:
     """Scores on other examples do not belong into one table."""
-    from litebert.finetune.predictions import read_predictions
+    from litebert.finetuning.predictions import read_predictions
 
     for split, examples in {**data.dev, **data.test}.items():
         path = run / "predictions" / f"{split}.jsonl"
@@ -96,7 +96,7 @@ def _check_examples(run: Path, data: TaskData) -> None:
 def _score(
     source: str, data: TaskData, scored_on: Path | str | None, columns: Mapping[str, str], encoding: str
 ) -> Rung:
-    from litebert.finetune.evaluate import evaluate_task
+    from litebert.finetuning.evaluate import evaluate_task
 
     if not (Path(source) / "config.json").is_file() and Path(source).is_dir():
         raise DataError(f"{source}: neither a finished run (scores.json) nor a model folder (config.json)")

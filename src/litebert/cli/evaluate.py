@@ -15,7 +15,7 @@ from litebert.cli.options import Columns, Encoding, Json, column_pairs
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
-    from litebert.finetune.evaluate import Scored
+    from litebert.finetuning.evaluate import Scored
 
 
 @app.command()
@@ -83,7 +83,7 @@ def _evaluate_task(
     check_data(data)
     check_models(*models)
     check_out_folder(predictions)
-    from litebert.finetune.evaluate import evaluate_task
+    from litebert.finetuning.evaluate import evaluate_task
 
     scored = evaluate_task(
         models,
@@ -119,7 +119,7 @@ def _print_scores(scored: list[Scored]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from litebert.finetune.results import show_interval, show_value
+    from litebert.finetuning.results import show_interval, show_value
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("model", "split", "metric", "score", "95 % interval", "examples"):

@@ -61,7 +61,7 @@ def finetune(
         "test": test,
         "columns": column_pairs(column or []),
     }
-    from litebert.finetune.flags import config_from
+    from litebert.finetuning.flags import config_from
     from litebert.tasks.read import check_task
 
     rates = _rates(lr)
@@ -71,7 +71,7 @@ def finetune(
     check_data(data)
     check_out_folder(out)
     made = config_from(flags, config, settings or [], rates)
-    from litebert.finetune import start
+    from litebert.finetuning import start
 
     out = out or Path("runs") / made.task
     result = start.run(made, out, seeds, rates, resume)  # type: ignore[arg-type]
@@ -96,9 +96,9 @@ def _print_recipes() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from litebert.finetune.config import finetune_config
-    from litebert.finetune.flags import describe_length
-    from litebert.finetune.recipes import RECIPES
+    from litebert.finetuning.config import finetune_config
+    from litebert.finetuning.flags import describe_length
+    from litebert.finetuning.recipes import RECIPES
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in ("recipe", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):

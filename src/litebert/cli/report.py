@@ -28,7 +28,7 @@ def report(
 
         _show(write_outcomes(runs[0], out), open_page)
         return
-    from litebert.finetune.page import is_finetuning, write_report_of
+    from litebert.finetuning.page import is_finetuning, write_report_of
 
     finetuned = [folder for folder in runs if is_finetuning(folder)]
     if len(runs) == len(finetuned) == 1:
@@ -56,8 +56,8 @@ def _report_pretraining(folders: list[Path], out: Path | None) -> Path:
 
 
 def _compare_finetuning(folders: list[Path], out: Path | None) -> Path:
-    from litebert.finetune.comparison import expand, group_runs, print_groups
-    from litebert.finetune.page import write_comparison_page
+    from litebert.finetuning.comparison import expand, group_runs, print_groups
+    from litebert.finetuning.page import write_comparison_page
     from litebert.report.runs import read_runs
 
     runs = read_runs(expand(folders))

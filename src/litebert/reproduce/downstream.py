@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import merge
-from litebert.finetune.config import finetune_config
-from litebert.finetune.recipes import pick_recipe
-from litebert.finetune.run import finetune
+from litebert.finetuning.config import finetune_config
+from litebert.finetuning.recipes import pick_recipe
+from litebert.finetuning.run import finetune
 from litebert.model.folder import load_config
 from litebert.reproduce.metrics import METRICS
 from litebert.reproduce.stop import CellStopped

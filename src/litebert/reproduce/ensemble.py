@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from litebert.config import build, read_yaml
-from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.data import Split, read_data
-from litebert.finetune.scoring import predict_split
+from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.data import Split, read_data
+from litebert.finetuning.scoring import predict_split
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.reproduce.downstream import SCORES, THRESHOLD_PREFIX, find_data_set

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from litebert.errors import DataError
-from litebert.finetune.results import goodness, show_value
+from litebert.finetuning.results import goodness, show_value
 from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example
 from litebert.tasks.metrics import score

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from litebert.finetune.predictions import is_wrong, worst
+from litebert.finetuning.predictions import is_wrong, worst
 from litebert.report.html import Child, Markup, element
 from litebert.tasks.task import Task
 

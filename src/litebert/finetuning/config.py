@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
-from litebert.finetune.recipes import AUTO, find_recipe
+from litebert.finetuning.recipes import AUTO, find_recipe
 from litebert.train.device_config import DeviceConfig
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from litebert.finetune.run import Run
+    from litebert.finetuning.run import Run
 
 
 class Meter:

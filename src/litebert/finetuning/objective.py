@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from litebert.finetune.batches import Batch
+from litebert.finetuning.batches import Batch
 from litebert.model.heads import AnswerOutput, Model
 from litebert.tasks.features import IGNORE
 from litebert.tasks.task import Kind

@@ -8,12 +8,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from litebert.finetune.comparison import draw_groups, group_runs
-from litebert.finetune.mistakes import draw_confusion, draw_worst
-from litebert.finetune.predictions import read_predictions
-from litebert.finetune.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
-from litebert.finetune.score_names import capital, is_detail, name_of
-from litebert.finetune.seeds import draw_seeds, draw_study_table
+from litebert.finetuning.comparison import draw_groups, group_runs
+from litebert.finetuning.mistakes import draw_confusion, draw_worst
+from litebert.finetuning.predictions import read_predictions
+from litebert.finetuning.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
+from litebert.finetuning.score_names import capital, is_detail, name_of
+from litebert.finetuning.seeds import draw_seeds, draw_study_table
 from litebert.report.charts import Metric, held_out, make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes
 from litebert.report.history import draw_events, draw_provenance
@@ -96,7 +96,7 @@ def write_comparison_page(runs: Sequence[Run], out: Path | str) -> Path:
 
 
 def _assemble(title: str, header: Markup, sections: Child, runs: Sequence[Run]) -> str:
-    style = files("litebert.finetune").joinpath("page.css").read_text(encoding="utf-8")
+    style = files("litebert.finetuning").joinpath("page.css").read_text(encoding="utf-8")
     axes = make_axes(runs)
     return assemble_page(title, header, sections, chart_data(make_charts(runs, _metrics(runs)), runs, axes), style)
 

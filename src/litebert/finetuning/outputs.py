@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from litebert.finetune.batches import Layout, Shape, make_batch
-from litebert.finetune.objective import run_model, to_device
+from litebert.finetuning.batches import Layout, Shape, make_batch
+from litebert.finetuning.objective import run_model, to_device
 from litebert.model.heads import Model, named_outputs
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task

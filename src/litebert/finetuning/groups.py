@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from litebert.errors import ConfigError
-from litebert.finetune.config import Freeze
+from litebert.finetuning.config import Freeze
 from litebert.model.heads import Model
 from litebert.train.optimizer import parameter_groups
 

@@ -21,7 +21,7 @@ from litebert.tasks.squad_metric import score_answer
 from litebert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from litebert.finetune.scoring import Evaluation
+    from litebert.finetuning.scoring import Evaluation
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:

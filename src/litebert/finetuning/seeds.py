@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from litebert.finetune.results import show_spread, show_value
+from litebert.finetuning.results import show_spread, show_value
 from litebert.report.axes import linear_axis
 from litebert.report.html import Markup, element
 from litebert.report.numbers import percent

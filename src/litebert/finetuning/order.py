@@ -12,9 +12,9 @@ from collections.abc import Sequence as Many
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.finetune.batches import Batch, Layout, Shape, make_batch
-from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.data import Data
+from litebert.finetuning.batches import Batch, Layout, Shape, make_batch
+from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.data import Data
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task
 

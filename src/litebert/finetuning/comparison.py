@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from litebert.finetune.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
-from litebert.finetune.score_names import capital, is_detail, name_of
+from litebert.finetuning.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
+from litebert.finetuning.score_names import capital, is_detail, name_of
 from litebert.report.html import Markup, element
 from litebert.report.numbers import duration
 from litebert.report.runs import Run, distinct_names

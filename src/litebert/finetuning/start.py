@@ -9,14 +9,14 @@ from pathlib import Path
 from rich.console import Console
 
 from litebert.errors import ConfigError
-from litebert.finetune.baselines import Baselines, print_constants, read_baselines
-from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.flags import describe
-from litebert.finetune.page import write_run_page, write_study_page
-from litebert.finetune.recipes import FROM_MNLI
-from litebert.finetune.results import Scores, explain_threshold, show_interval, show_value
-from litebert.finetune.run import finetune
-from litebert.finetune.study import print_study, run_study
+from litebert.finetuning.baselines import Baselines, print_constants, read_baselines
+from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.flags import describe
+from litebert.finetuning.page import write_run_page, write_study_page
+from litebert.finetuning.recipes import FROM_MNLI
+from litebert.finetuning.results import Scores, explain_threshold, show_interval, show_value
+from litebert.finetuning.run import finetune
+from litebert.finetuning.study import print_study, run_study
 from litebert.model.folder import find_folder
 from litebert.tasks.task import load_task
 from litebert.train.folder import Resume

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from litebert.errors import ConfigError, DataError, did_you_mean
-from litebert.finetune.config import FinetuneConfig
+from litebert.finetuning.config import FinetuneConfig
 from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig
 from litebert.model.folder import find_folder

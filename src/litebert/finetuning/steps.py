@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from litebert.finetune.batches import Batch
-from litebert.finetune.objective import Tensors, batch_loss, to_device
+from litebert.finetuning.batches import Batch
+from litebert.finetuning.objective import Tensors, batch_loss, to_device
 from litebert.model.heads import Model
 from litebert.tasks.task import Kind
 from litebert.train.device import Device

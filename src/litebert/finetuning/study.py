@@ -19,11 +19,11 @@ from rich.table import Table
 
 from litebert.errors import ConfigError
 from litebert.files import staged_folder, write_atomic
-from litebert.finetune.baselines import print_constants, read_baselines
-from litebert.finetune.config import FinetuneConfig, with_seed
-from litebert.finetune.data import open_tokenizer, read_data
-from litebert.finetune.results import SUMMARY_FILE, goodness, show_interval, show_spread, show_value
-from litebert.finetune.run import FinetuneResult, FinetuningStoppedError, finetune
+from litebert.finetuning.baselines import print_constants, read_baselines
+from litebert.finetuning.config import FinetuneConfig, with_seed
+from litebert.finetuning.data import open_tokenizer, read_data
+from litebert.finetuning.results import SUMMARY_FILE, goodness, show_interval, show_spread, show_value
+from litebert.finetuning.run import FinetuneResult, FinetuningStoppedError, finetune
 from litebert.model.folder import load_config
 from litebert.train.folder import Resume
 

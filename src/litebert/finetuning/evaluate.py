@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from litebert.errors import CheckpointError, ConfigError, DataError
-from litebert.finetune.data import Data, Split
-from litebert.finetune.predictions import write_predictions
-from litebert.finetune.scoring import Evaluation, predict_split, score_split
+from litebert.finetuning.data import Data, Split
+from litebert.finetuning.predictions import write_predictions
+from litebert.finetuning.scoring import Evaluation, predict_split, score_split
 from litebert.folders import folder_hint
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model

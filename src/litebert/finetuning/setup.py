@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from litebert.errors import ConfigError
-from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.groups import freeze, learning_groups
+from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.groups import freeze, learning_groups
 from litebert.model.config import vary
 from litebert.model.folder import load_config
 from litebert.model.heads import Model, model_class

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import merge
-from litebert.finetune.config import FinetuneConfig, finetune_config, read_settings
-from litebert.finetune.recipes import pick_recipe
+from litebert.finetuning.config import FinetuneConfig, finetune_config, read_settings
+from litebert.finetuning.recipes import pick_recipe
 from litebert.model.folder import load_config
 from litebert.tasks.read import check_task
 

@@ -29,17 +29,17 @@ from torch import Tensor
 from litebert.config import to_dict
 from litebert.errors import ConfigError, LitebertError
 from litebert.files import write_atomic
-from litebert.finetune.baselines import BASELINES_FILE, constant_scores
-from litebert.finetune.config import FREE_ON_RESUME, FinetuneConfig
-from litebert.finetune.data import Data, open_tokenizer, read_data
-from litebert.finetune.finish import finish_run
-from litebert.finetune.meter import Meter
-from litebert.finetune.order import TrainingBatches
-from litebert.finetune.outputs import layout_for
-from litebert.finetune.results import Scores, goodness, read_scores
-from litebert.finetune.scoring import predict_split, score_split
-from litebert.finetune.setup import make_model, make_optimizer
-from litebert.finetune.steps import GraphStep, PlainStep
+from litebert.finetuning.baselines import BASELINES_FILE, constant_scores
+from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig
+from litebert.finetuning.data import Data, open_tokenizer, read_data
+from litebert.finetuning.finish import finish_run
+from litebert.finetuning.meter import Meter
+from litebert.finetuning.order import TrainingBatches
+from litebert.finetuning.outputs import layout_for
+from litebert.finetuning.results import Scores, goodness, read_scores
+from litebert.finetuning.scoring import predict_split, score_split
+from litebert.finetuning.setup import make_model, make_optimizer
+from litebert.finetuning.steps import GraphStep, PlainStep
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
 from litebert.tasks.task import TaskData

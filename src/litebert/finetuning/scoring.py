@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from litebert.errors import DataError
-from litebert.finetune.data import Split
-from litebert.finetune.outputs import run_sequences
+from litebert.finetuning.data import Split
+from litebert.finetuning.outputs import run_sequences
 from litebert.model.heads import Model
 from litebert.tasks.decode import Prediction, decode
 from litebert.tasks.metrics import RESAMPLES, Metric, score

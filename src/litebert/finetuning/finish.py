@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from litebert.files import staged_folder
-from litebert.finetune.card import write_card
-from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.data import Data
-from litebert.finetune.predictions import write_predictions
-from litebert.finetune.results import Scores, write_scores
-from litebert.finetune.scoring import predict_split, score_split
+from litebert.finetuning.card import write_card
+from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.data import Data
+from litebert.finetuning.predictions import write_predictions
+from litebert.finetuning.results import Scores, write_scores
+from litebert.finetuning.scoring import predict_split, score_split
 from litebert.model.heads import Model
 from litebert.model.hub import save_model
 from litebert.tasks.submission import write_submission

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from litebert.finetune.config import FinetuneConfig
-from litebert.finetune.results import Scores, explain_threshold, show_interval, show_value
+from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.results import Scores, explain_threshold, show_interval, show_value
 from litebert.model.heads import Model
 from litebert.model.hub import ARCHITECTURES
 from litebert.tasks.task import Task
