@@ -1,8 +1,8 @@
-"""LAMB and AdamW as ALBERT's authors released them, and who is exempt from decay.
+"""LAMB and AdamW as ALBERT's authors released them, Muon, and which parameters each rule applies to.
 
-Both differ from the textbook: no bias correction, eps outside the root, and biases and LayerNorms outside
+LAMB and AdamW differ from the textbook: no bias correction, eps outside the root, and biases and LayerNorms outside
 decay *and* outside LAMB's adaptation. A shared layer is one tensor, so it has one trust ratio however often
-it is applied.
+it is applied. Muon orthogonalises the updates of the encoder's matrices and leaves everything else to AdamW.
 
     optimizer = Lamb(parameter_groups(model), lr=0.00176)
     norm = clip_gradients(model.parameters(), max_norm=1.0)
@@ -130,17 +130,82 @@ class Lamb(AdamW):
         torch._foreach_mul_(update, list(ratio.unbind()))
 
 
-def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
+# Newton-Schulz coefficients (Jordan et al. 2024): five rounds take any singular value in (0.01, 1] close to 1.
+QUINTIC = (3.4445, -4.7750, 2.0315)
+ROUNDS = 5
+
+
+class Muon(AdamW):
+    """Muon for groups marked `orthogonal`, AdamW for the rest (parameter_groups(..., muon=True) marks them).
+
+    The momentum of a matrix is replaced by the nearest orthogonal matrix, scaled so that its entries have the root
+    mean square of an Adam update (0.2): one learning rate then suits both rules. `torch.optim.Muon` computes the
+    same, but in bfloat16 on every device and for matrices only.
+    """
+
+    def __init__(self, params: Iterable[Any], momentum: float = 0.95, **settings: Any):
+        _check(0 <= momentum < 1, f"optim.momentum: must be in [0, 1), got {momentum}")
+        super().__init__(params, **settings)
+        for group in self.param_groups:
+            group.setdefault("orthogonal", False)
+            group["momentum"] = momentum
+
+    def _update(self, group: dict[str, Any], params: list[Tensor]) -> list[Tensor]:
+        if not group["orthogonal"]:
+            return super()._update(group, params)
+        grads = [param.grad for param in params if param.grad is not None]
+        m = [self.state[param].setdefault("m", torch.zeros_like(param)) for param in params]
+        torch._foreach_lerp_(m, grads, 1 - group["momentum"])
+        update = orthogonalize(list(torch._foreach_lerp(grads, m, group["momentum"])))  # Nesterov
+        torch._foreach_mul_(update, [0.2 * max(param.shape) ** 0.5 for param in params])
+        if group["weight_decay"]:
+            torch._foreach_add_(update, params, alpha=group["weight_decay"])
+        return update
+
+
+def orthogonalize(matrices: list[Tensor]) -> list[Tensor]:
+    """About U V^T for each matrix U S V^T, by Newton-Schulz iterations on stacks of equal shape.
+
+    In bfloat16 on a GPU, as the method tolerates; in the matrices' own precision elsewhere.
+    """
+    stacks: dict[tuple[int, ...], list[int]] = {}
+    for index, matrix in enumerate(matrices):
+        stacks.setdefault(tuple(sorted(matrix.shape)), []).append(index)
+    results = list(matrices)
+    a, b, c = QUINTIC
+    for indices in stacks.values():
+        # Wide, so that the products below are of the smaller side.
+        x = torch.stack([m.mT if m.shape[0] > m.shape[1] else m for m in (matrices[i] for i in indices)])
+        x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)  # singular values at most 1
+        if x.is_cuda:
+            x = x.bfloat16()
+        for _ in range(ROUNDS):
+            gram = x @ x.mT
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        for index, result in zip(indices, x, strict=True):
+            matrix = matrices[index]
+            results[index] = (result.mT if matrix.shape[0] > matrix.shape[1] else result).to(matrix.dtype)
+    return results
+
+
+def parameter_groups(model: nn.Module, weight_decay: float = 0.01, muon: bool = False) -> list[dict[str, Any]]:
     """A model's parameters by role: matrices, and biases and norms (without decay and adaptation).
 
+    `muon` sets the encoder's hidden matrices apart (attention, FFN, projection; neither embeddings nor heads).
     The groups carry the parameters' names, by which `moments` saves them.
     """
+    hidden = {
+        id(module.weight)
+        for path, module in model.named_modules()
+        if muon and isinstance(module, nn.Linear) and _is_hidden(path)
+    }
     exempt = {
         id(param)
         for module in model.modules()
         if isinstance(module, nn.LayerNorm) or type(module).__name__.endswith("Norm")
         for param in module.parameters(recurse=False)
     }
+    orthogonal: list[tuple[str, Tensor]] = []
     matrices: list[tuple[str, Tensor]] = []
     rest: list[tuple[str, Tensor]] = []
     for name, param in model.named_parameters():
@@ -148,12 +213,18 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[
             continue
         leaf = name.rpartition(".")[2]
         is_exempt = id(param) in exempt or leaf == "bias" or leaf.endswith("_bias")
-        (rest if is_exempt else matrices).append((name, param))
+        (rest if is_exempt else orthogonal if id(param) in hidden else matrices).append((name, param))
     groups: list[dict[str, Any]] = [
+        {"params": orthogonal, "weight_decay": weight_decay, "adapt": True, "orthogonal": True},
         {"params": matrices, "weight_decay": weight_decay, "adapt": True},
         {"params": rest, "weight_decay": 0.0, "adapt": False},
     ]
     return [group for group in groups if group["params"]]
+
+
+def _is_hidden(path: str) -> bool:
+    parts = path.split(".")
+    return "encoder" in parts and "pooler" not in parts
 
 
 @torch.no_grad()
@@ -201,8 +272,10 @@ def load_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
             raise CheckpointError(f"optimiser state: {key} {shapes}")
         place = {"device": "cpu"} if kind == "step" else {"device": param.device, "dtype": param.dtype}
         states.setdefault(name, {})[kind] = tensor.detach().to(**place, copy=True)
+    orthogonal = {id(param) for group in optimizer.param_groups if group.get("orthogonal") for param in group["params"]}
     for name, state in states.items():
-        if missing := {"m", "v"} - set(state):
+        needed = {"m"} if id(params[name]) in orthogonal else {"m", "v"}
+        if missing := needed - set(state):
             raise CheckpointError(f"optimiser state: {name} lacks {', '.join(sorted(missing))}")
     optimizer.state.clear()
     optimizer.state.update({params[name]: state for name, state in states.items()})
