@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from small_vocabularies import WORDPIECES, english, wordpiece
 
 from litebert.model.config import preset, vary
@@ -99,7 +100,8 @@ def test_dtype_and_head(cli, tmp_path):
     save_model(PretrainingModel(TINY), tmp_path / "a")
     assert cli("convert", tmp_path / "a", tmp_path / "b", "--dtype", "float16", "--head", "masked-lm").code == 0
     assert json.loads((tmp_path / "b" / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
-    assert json.loads((tmp_path / "b" / "config.json").read_text())["dtype"] == "float16"
+    assert {tensor.dtype for tensor in load_file(tmp_path / "b" / "model.safetensors").values()} == {torch.float16}
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["dtype"] == "float32"  # how it is opened
 
 
 @pytest.mark.parametrize(

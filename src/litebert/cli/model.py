@@ -44,7 +44,7 @@ def convert(
     ],
     target: Annotated[Path, typer.Argument(help="The model folder to write.")],
     head: Annotated[str | None, typer.Option(help="The head to keep; by default what the source holds.")] = None,
-    dtype: Annotated[str, typer.Option(help="float32, float16 or bfloat16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="Numbers in the file: float32, float16 or bfloat16.")] = "float32",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Correct the config: --set num_attention_heads=32.")
     ] = None,

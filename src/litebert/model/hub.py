@@ -222,7 +222,10 @@ def _is_identity(found: Mapping[str, str], tensors: Mapping[str, Tensor]) -> boo
 
 
 def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:
-    """Write a model folder as one step: the old one stays whole if anything fails."""
+    """Write a model folder as one step: the old one stays whole if anything fails.
+
+    `dtype` is that of the numbers in the file, a matter of size: every model is opened in float32.
+    """
     folder = Path(folder)
     head, config = model.head, _without_unused_labels(model.config, model.head)
     architecture = ARCHITECTURES[head][config.model_type == "bert"]
@@ -237,7 +240,8 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
             state[f"{_PROJECTION}.bias"] = torch.zeros(config.hidden_size, dtype=dtype)
         state = {_bare(names[name], head): tensor for name, tensor in state.items()}
     data = to_hub(config, architecture if not extension and architecture else _extension_architecture(head), extension)
-    data["dtype"] = str(dtype).removeprefix("torch.")
+    # Not the file's: transformers opens a model in what its config says, and float16 becomes NaN in an optimiser's step.
+    data["dtype"] = "float32"
     with staged_folder(folder, keep=lambda name: not _is_weights_file(name)) as staging:
         try:
             save_file(state, staging / WEIGHTS_FILE, metadata={"format": "pt"})
