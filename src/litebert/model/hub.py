@@ -240,7 +240,7 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
             state[f"{_PROJECTION}.bias"] = torch.zeros(config.hidden_size, dtype=dtype)
         state = {_bare(names[name], head): tensor for name, tensor in state.items()}
     data = to_hub(config, architecture if not extension and architecture else _extension_architecture(head), extension)
-    # Not the file's: transformers opens a model in what its config says, and float16 becomes NaN in an optimiser's step.
+    # Not the file's: transformers opens a model in this dtype, and AdamW turns float16 weights into NaN.
     data["dtype"] = "float32"
     with staged_folder(folder, keep=lambda name: not _is_weights_file(name)) as staging:
         try:
