@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from toy_tasks import rows_of, write_rows
+from toy_tasks import mixed_choices, rows_of, write_rows
 
 from litebert.finetuning.batches import Shape, make_batch
 from litebert.finetuning.config import finetune_config
@@ -23,6 +23,7 @@ CASES = {
     "multi-label": ("multi-label", 0),
     "tags": ("token-classification", 0),
     "choices": ("multiple-choice", 0),
+    "mixed choices": ("multiple-choice", 0),  # questions with two to four options
     "span": ("question-answering", 0),
     "answer": ("question-answering", 1),
 }
@@ -30,7 +31,8 @@ CASES = {
 
 def prepare(case, toy_model, tmp_path):
     kind, seed = CASES[case]
-    file = write_rows(tmp_path / "train.jsonl", rows_of(kind, 6, seed))
+    rows = mixed_choices(6, seed) if case == "mixed choices" else rows_of(kind, 6, seed)
+    file = write_rows(tmp_path / "train.jsonl", rows)
     config = finetune_config(
         {
             "task": kind,
@@ -87,7 +89,7 @@ def test_the_loss_is_the_sum_of_plain_losses_of_single_sequences(case, toy_model
     for sequence in data.train.features:
         ids, segments = (torch.from_numpy(x.astype(np.int64))[None] for x in (sequence.ids, sequence.segments))
         target = sequence.target
-        if case == "choices":
+        if "choices" in case:
             choices.setdefault(sequence.example, []).append((model(ids[None], segment_ids=segments[None]), target))
         elif case == "span":
             start, end = model(ids, segment_ids=segments)

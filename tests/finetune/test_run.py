@@ -9,16 +9,21 @@ import signal
 
 import pytest
 import torch
-from toy_tasks import make_files, make_model, tiny_config
+from toy_tasks import make_files, make_model, mixed_choices, tiny_config, write_rows
 
 from litebert.errors import ConfigError, DataError
+from litebert.export.check_data import read_check_data
 from litebert.finetuning import run as run_module
 from litebert.finetuning.data import open_tokenizer, read_data
+from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.order import Order
+from litebert.finetuning.page import write_run_page
+from litebert.finetuning.predictions import read_predictions
 from litebert.finetuning.run import FinetuningStoppedError, Run, finetune
 from litebert.finetuning.setup import make_model as build_model
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
+from litebert.predict.predictor import Predictor
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
 from litebert.train.log import read_metrics
@@ -81,6 +86,25 @@ def test_multiple_choice_is_learnt_from_shuffled_questions(toy_model, tmp_path):
     losses = [line["loss"] for line in lines(tmp_path / "run", "train")]
     assert losses[0] == pytest.approx(math.log(3), abs=0.1)  # every question counts, and nothing is known of it yet
     assert sum(losses[-8:]) / 8 < 0.1
+
+
+def test_questions_with_two_to_four_options_are_learnt_scored_and_answered(toy_model, tmp_path):
+    files = {}
+    for number, (split, count) in enumerate({"train": 60, "dev": 40}.items()):
+        files[split] = str(write_rows(tmp_path / f"{split}.jsonl", mixed_choices(count, number)))
+    config = tiny_config(toy_model, files, "multiple-choice", steps=24, seed=1, log={"evaluate_every": 24})
+    result = finetune(config, tmp_path / "run", quiet=True)
+    assert result.scores.value > 0.9
+    first, *_, ensemble = evaluate_task([result.model, result.model], data=files["dev"], device="cpu", threads=1)
+    assert ensemble.evaluations[0].scores == first.evaluations[0].scores == result.scores.splits["dev"]
+    said = read_predictions(tmp_path / "run" / "predictions" / "dev.jsonl")
+    assert {len(line["options"]) for line in said} == {2, 3, 4}
+    assert "The worst errors" in write_run_page(tmp_path / "run").read_text()
+    predictor = Predictor(result.model, device="cpu", threads=1)
+    for line in said[:6]:
+        assert predictor.choose(line["passage"], line["question"], line["options"]).option == line["prediction"]
+    exported = read_check_data(tmp_path / "dev.jsonl", result.model)
+    assert exported.check(predictor.runtime).scores["accuracy"] == (result.scores.value, result.scores.value)
 
 
 class KilledError(BaseException):

@@ -96,6 +96,17 @@ def rows_of(kind: str, count: int, seed: int = 0) -> list[dict]:
     return rows
 
 
+def mixed_choices(count: int, seed: int = 0) -> list[dict]:
+    """Questions with two, three or four options, by turns."""
+    rows = rows_of("multiple-choice", count, seed)
+    for number, row in enumerate(rows):
+        options, right = row["options"], row["options"][row.pop("label")]
+        wrong = [option for option in [*options, "dull"] if option not in GOOD]
+        options = [*wrong[: number % 3 + 1], right]
+        row |= {"options": options[number % 2 :] + options[: number % 2], "answer": right}
+    return rows
+
+
 def write_rows(path: Path, rows: list[dict]) -> Path:
     """Rows as JSONL, or as CSV where the name says so."""
     if path.suffix == ".csv":

@@ -52,6 +52,8 @@ def test_tags_and_choices():
     assert constant_values(task, train, dev) == ("always 'B-X'", [(1, 1), (1,)])
     choices = [ChoiceExample(str(i), "p", "q", ("a", "b", "c"), label, "f") for i, label in enumerate((2, 2, 0))]
     assert constant_values(Task("t", "multiple-choice"), choices, choices) == ("always option C", [2, 2, 2])
+    fewer = [ChoiceExample("0", "p", "q", ("a", "b"), 1, "f")]  # no C: the next most common
+    assert constant_values(Task("t", "multiple-choice"), choices, fewer) == ("always option C", [0])
 
 
 def test_questions():

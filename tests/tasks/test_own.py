@@ -316,6 +316,8 @@ RACE = '{"article": "p", "question": "%s", "options": ["x", "y"], "answer": "%s"
         ("c.csv", "지문,질문,보기1,보기2,정답\np,q,x,y,2\np,r,x,y,1\n"),
         ("d.jsonl", RACE % ("q", "y") + RACE % ("r", "x")),
         ("e.jsonl", ARC % ("q", "B") + ARC % ("r", "A")),
+        ("f.jsonl", RACE.replace("options", "choice") % ("q", "y") + RACE.replace("options", "choice") % ("r", "x")),
+        ("g.csv", "passage,question,A,B,choice\np,q,x,y,B\np,r,x,y,A\n"),  # beside A and B, "choice" is the answer
     ],
 )
 def test_multiple_choice(tmp_path, name, text):
@@ -330,10 +332,32 @@ def test_multiple_choice(tmp_path, name, text):
 
 def test_options_that_do_not_fit(tmp_path):
     rows = [{"question": "q", "options": ["x", "y"], "label": 0}, {"question": "q", "options": ["x"], "label": 0}]
-    with pytest.raises(DataError, match=r"a\.jsonl:2: 1 options where .* has 2"):
+    with pytest.raises(DataError, match=r"a\.jsonl:2: a question needs at least two options, got 1"):
         read_task("multiple-choice", train=write_jsonl(tmp_path, "a.jsonl", rows))
     with pytest.raises(DataError, match=r"b\.csv:2: 'z' is none of the 2 options"):
         read_task("multiple-choice", train=write(tmp_path, "b.csv", "question,A,B,answer\nq,xx,yy,z\n"))
+
+
+def test_questions_may_have_different_numbers_of_options(tmp_path):
+    """As in C3, where a sixth of the questions have three options and the rest four."""
+    rows = [
+        {"question": "q", "choice": ["x", "y", "z"], "answer": "z"},
+        {"question": "r", "choice": ["x", "y", "z", "u"], "answer": "x"},
+        {"question": "s", "choice": ["x", "y"], "answer": "y"},
+    ]
+    data = read_task("multiple-choice", train=write_jsonl(tmp_path, "a.jsonl", rows))
+    assert [(len(e.options), e.label) for e in data.train] == [(3, 2), (4, 0), (2, 1)]
+    assert data.task.num_choices == 4
+    assert data.notes[-1] == f"{tmp_path / 'a.jsonl'}: 2 to 4 options per question"
+    more = write_jsonl(tmp_path, "b.jsonl", [{"question": "q", "choice": list("vwxyz"), "answer": "v"}])
+    assert len(read_task("multiple-choice", dev=more, task=data.task).dev["dev"][0].options) == 5
+    table = "question,A,B,C,D,answer\nq,x,y,z,,3\nr,x,y,z,u,1\ns,x,,z,,3\n"  # 3 of 3: they count from 1
+    data = read_task("multiple-choice", train=write(tmp_path, "c.csv", table))
+    assert [(e.options, e.label) for e in data.train] == [
+        (("x", "y", "z"), 2),
+        (("x", "y", "z", "u"), 0),
+        (("x", "", "z"), 2),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -397,7 +421,11 @@ def test_no_answer_asks_for_the_head_that_knows_it(tmp_path):
     [
         ("classification", {"text": ["a"], "label": 1}, "expected text, got"),
         ("multiple-choice", {"question": {}, "options": ["x", "y"], "label": 0}, "expected text, got"),
-        ("multiple-choice", {"question": "q", "options": True, "label": 0}, "1 options where"),
+        (
+            "multiple-choice",
+            {"question": "q", "options": True, "label": 0},
+            "a question needs at least two options, got 1",
+        ),
         ("multiple-choice", {"question": "q", "options": [["x"], "y"], "label": 0}, "expected text, got"),
         ("token-classification", {"tokens": [["a"]], "tags": ["O"]}, "expected text, got"),
         ("question-answering", {"question": "q", "context": "c", "answers": {"text": ["c"]}, "id": "x"}, None),

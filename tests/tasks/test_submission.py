@@ -64,6 +64,9 @@ def test_race_and_the_users_own(tmp_path):
     choice = [ChoiceExample("high1.txt-1", "p", "q", ("a", "b", "c", "d"), None, "f:1", "high")]
     (path,) = write_submission(TASKS["race"], "test", choice, [Prediction(2)], tmp_path)
     assert json.loads(path.read_text()) == {"high1.txt-1": "C"}
+    many = [ChoiceExample("0", "p", "q", tuple(map(str, range(30))), None, "f:1")]
+    (path,) = write_submission(Task("own", "multiple-choice"), "test", many, [Prediction(26)], tmp_path)
+    assert json.loads(path.read_text()) == {"0": "27"}  # after Z they are counted
     text = [TextExample("x", "a", None, None, "f:1")]
     several = Task("multi-label", "multi-label", ("red", "big"))
     (path,) = write_submission(several, "test", text, [Prediction((0, 1), np.ones(2))], tmp_path)

@@ -86,6 +86,7 @@ _PAIRS = [
     ("文本1", "文本2"),
     ("前提", "假设"),
 ]
+_CHOICE = ("choice", "option")
 _ONE_OF_SEVERAL = re.compile(r"(option|choice|ending|answer|보기|선택지|선지|选项|選項|)([0-9a-h])")
 _TRUTH = {"0", "1", "0.0", "1.0", "true", "false"}
 
@@ -106,7 +107,13 @@ def find_columns(kind: Kind, table: Table, named: Mapping[str, str]) -> Columns:
     if "id" not in found and (column := _first(table, _IDS, found)):
         found["id"] = (column,)
     if kind == "multiple-choice" and "options" not in found:
-        found |= {"options": columns} if len(columns := _several(table, found)) > 1 else {}
+        columns = _several(table, found)
+        if len(columns) > 1:
+            found["options"] = columns
+        # A column "choice" holds all options, or beside A, B, C, D the one that is right.
+        role = "label" if len(columns) > 1 else "options"
+        if role not in found and (column := _first(table, _CHOICE, found)):
+            found[role] = (column,)
     if "text" in ROLES[kind]:
         _guess_texts(kind, table, found, single="text" in named)
     for role, required in ROLES[kind].items():

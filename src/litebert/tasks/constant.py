@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from litebert.tasks.examples import Example, QuestionExample, TagExample
+from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, option_letter
 from litebert.tasks.task import Task
 
 FIRST_WORDS = 3
@@ -39,7 +39,11 @@ def constant_values(task: Task, train: Sequence[Example], examples: Sequence[Exa
         return f"always the mean, {mean:.2f}", [mean] * len(examples)
     common = most_common(Counter(labels))
     if task.kind == "multiple-choice":
-        return f"always option {'ABCDEFGHIJ'[common] if common < 10 else common + 1}", [common] * len(examples)
+        # A question without that option gets the most common one that it has.
+        counts: Counter[Any] = Counter(labels)
+        sizes = [len(example.options) for example in examples if isinstance(example, ChoiceExample)]
+        values = [max(range(size), key=lambda option: (counts[option], -option)) for size in sizes]
+        return f"always option {option_letter(common)}", values
     names = [task.labels[label] for label in (common if isinstance(common, tuple) else (common,))]
     return f"always {', '.join(map(repr, names)) or 'no label'}", [common] * len(examples)
 

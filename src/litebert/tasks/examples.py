@@ -55,6 +55,11 @@ class QuestionExample:
 Example = TextExample | TagExample | ChoiceExample | QuestionExample
 
 
+def option_letter(number: int) -> str:
+    """How people call an option: 0 -> "A"; after Z they are counted, 26 -> "27"."""
+    return chr(ord("A") + number) if number < 26 else str(number + 1)
+
+
 def asked(example: Example) -> tuple[str | tuple[str, ...] | None, ...]:
     """What an example asks, without its answer: equal for two examples that a model cannot tell apart."""
     if isinstance(example, TextExample):

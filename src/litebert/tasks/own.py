@@ -134,7 +134,6 @@ class _Reader:
         self.separator = self._separator(first) if kind == "multi-label" else ""
         self.labels = known.labels if known else self._labels(first)
         self.ids = {name: number for number, name in enumerate(self.labels)}
-        self.num_choices = known.num_choices if known else 0
         self.first_option = self._first_option(first) if kind == "multiple-choice" else 0
 
     def task(self, train: list[Example]) -> Task:
@@ -149,7 +148,7 @@ class _Reader:
             metrics=metrics,
             max_length=MAX_LENGTH.get(self.kind, 128),
             pair="pair" in self.roles,
-            num_choices=self.num_choices,
+            num_choices=max((len(row.options) for row in train if isinstance(row, ChoiceExample)), default=0),
             answerable_head=any(isinstance(row, QuestionExample) and row.impossible for row in train),
             columns={role: ",".join(columns) for role, columns in self.roles.items()},
         )
@@ -172,6 +171,9 @@ class _Reader:
         empty = sum(isinstance(example, TextExample) and not example.a.strip() for example in examples)
         if empty:
             self.notes.append(f"{table.path}: {empty:,} empty texts kept")
+        counts = sorted({len(example.options) for example in examples if isinstance(example, ChoiceExample)})
+        if len(counts) > 1:
+            self.notes.append(f"{table.path}: {counts[0]} to {counts[-1]} options per question")
         return examples
 
     def _row_ids(self, table: Table, columns: list[list[Any]] | None) -> list[str]:
@@ -219,11 +221,8 @@ class _Reader:
 
     def _choice(self, cells: dict[str, list[Any]], id: str, where: str) -> ChoiceExample:
         options = _options(cells["options"], where)
-        self.num_choices = self.num_choices or len(options)
-        if len(options) != self.num_choices or self.num_choices < 2:
-            raise DataError(
-                f"{where}: {len(options)} options where {self.source} has {self.num_choices}; all need as many"
-            )
+        if len(options) < 2:
+            raise DataError(f"{where}: a question needs at least two options, got {len(options)}")
         label = None
         if "label" in cells:
             label = _option_number(cells["label"][0], options, self.first_option, where)
@@ -276,22 +275,29 @@ class _Reader:
         return next((separator for separator in _SEPARATORS if separator in text), "")
 
     def _first_option(self, table: Table) -> int:
-        """Whether numbers of options count from 0 or from 1: nothing says 0 and something says the last + 1."""
+        """Whether option numbers count from 0 or from 1: no row says 0, and some row says the number of its options."""
         column = next(iter(self.roles.get("label", ())), None)
         if column is None or column not in table.columns:
             return 0
-        numbers = {int(str(v)) for v in table.values(column) if re.fullmatch(r"\d+", str(v).strip())}
         places = [table.columns.index(name) for name in self.roles["options"]]
-        options = {len(_options([row[place] for place in places], table.path)) for row in table.rows}
-        if not numbers or 0 in numbers or max(numbers) < max(options):
+        counts = [len(_options([row[place] for place in places], table.path)) for row in table.rows]
+        said = zip((str(value).strip() for value in table.values(column)), counts, strict=True)
+        numbers = [(int(text), count) for text, count in said if re.fullmatch(r"\d+", text)]
+        if any(number == 0 for number, _ in numbers) or all(number < count for number, count in numbers):
             return 0
         self.notes.append(f"{table.path}: the options in column {column!r} count from 1")
         return 1
 
 
 def _options(cells: list[Any], where: str) -> tuple[str, ...]:
-    """Options in columns of their own, or all in one: ["x", "y"], {"text": ["x", "y"]} or "x|y"."""
-    options = cells[0] if len(cells) == 1 else cells
+    """Options in columns of their own, or all in one: ["x", "y"], {"text": ["x", "y"]} or "x|y".
+
+    Empty columns at the end are not options: a table with columns A to D may hold questions with three.
+    """
+    if len(cells) > 1:
+        texts = [text_cell(cell, where).strip() for cell in cells]
+        return tuple(texts[: max((place for place, text in enumerate(texts, start=1) if text), default=0)])
+    options = cells[0]
     if isinstance(options, Mapping):
         options = options.get("text", list(options.values()))
     if not isinstance(options, list | tuple):

@@ -14,7 +14,7 @@ from typing import Any
 from litebert.files import write_atomic
 from litebert.tasks import glue
 from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import Example
+from litebert.tasks.examples import Example, option_letter
 from litebert.tasks.task import Task
 
 _MNLI = {"test-matched": "MNLI-m", "test-mismatched": "MNLI-mm"}
@@ -48,7 +48,7 @@ def _file_name(task: Task, split: str) -> str:
 
 def _letter(option: object) -> str:
     assert isinstance(option, int)
-    return chr(ord("A") + option)
+    return option_letter(option)
 
 
 def _cell(task: Task, prediction: Prediction) -> str:

@@ -35,7 +35,7 @@ class Task:
     metrics: tuple[str, ...] = ()  # the first decides which checkpoint is kept
     max_length: int = 128
     pair: bool = False  # texts come in pairs
-    num_choices: int = 0  # multiple choice: options per question
+    num_choices: int = 0  # multiple choice: the most options of a training question; others may have fewer
     max_option: int = 128  # multiple choice: the last so many tokens of question + option are kept
     answerable_head: bool = False  # question answering: the head that knows "no answer" (SQuAD 2.0)
     stride: int = 128  # question answering: a window begins so many tokens after the one before
