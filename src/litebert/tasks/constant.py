@@ -42,8 +42,8 @@ def constant_values(task: Task, train: Sequence[Example], examples: Sequence[Exa
         # A question without that option gets the most common one that it has.
         counts: Counter[Any] = Counter(labels)
         sizes = [len(example.options) for example in examples if isinstance(example, ChoiceExample)]
-        values = [max(range(size), key=lambda option: (counts[option], -option)) for size in sizes]
-        return f"always option {option_letter(common)}", values
+        chosen = [max(range(size), key=counts.__getitem__) for size in sizes]
+        return f"always option {option_letter(common)}", chosen
     names = [task.labels[label] for label in (common if isinstance(common, tuple) else (common,))]
     return f"always {', '.join(map(repr, names)) or 'no label'}", [common] * len(examples)
 
