@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from litebert.config import build, read_yaml, write_yaml
 from litebert.errors import ConfigError
 from litebert.finetuning.config import FinetuneConfig, finetune_config
+from litebert.finetuning.data import settle_task
 from litebert.finetuning.recipes import RECIPES, find_recipe, pick_recipe
+from litebert.model.config import ModelConfig
+from litebert.tasks.task import Task
 
 # Table 14 of the paper, as printed: learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up, length.
 PRINTED = """
@@ -84,6 +89,14 @@ def test_auto_picks_by_model_and_machine():
     assert finetune_config({}, auto="small").optim.lr == finetune_config({"recipe": "small"}).optim.lr
 
 
+def test_the_windows_of_a_question_overlap_unless_a_stride_is_set():
+    model, task = ModelConfig(max_position_embeddings=512), Task("qa", "question-answering", max_length=384)
+    settled = settle_task(task, finetune_config({"recipe": "cpu"}), model)
+    assert (settled.max_length, settled.stride) == (128, None)
+    assert settle_task(task, finetune_config({"recipe": "cpu", "stride": 100}), model).stride == 100
+    assert settle_task(replace(task, stride=90), finetune_config({"recipe": "cpu"}), model).stride == 90
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_survives_its_file(name, tmp_path):
     config = finetune_config({"recipe": name})
@@ -101,6 +114,7 @@ def test_every_recipe_survives_its_file(name, tmp_path):
         ({"batch": 0}, "batch: must be at least 1"),
         ({"steps": 0}, "steps: must be at least 1"),
         ({"epochs": 0}, "epochs: must be above 0"),
+        ({"stride": 0}, "stride: must be at least 1"),
         ({"dropout": 1.0}, "dropout: must be at least 0 and below 1"),
         ({"optim": {"freeze": "all"}}, "optim.freeze: 'all' is not one of"),
         ({"optim": {"block_decay": 0}}, "optim: block_decay: must be above 0"),

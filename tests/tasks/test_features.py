@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -198,7 +200,8 @@ def slow_owner(spans, token):
 def test_windows_slide_as_in_bert(num_words, max_length, stride, question_words):
     tokenizer = wordpiece()
     context = " ".join(WORDS[i % 4] for i in range(num_words))  # one piece per word
-    windows = question_windows(tokenizer, "hello " * question_words, context, max_length, stride, max_question=5)
+    task = Task("t", "question-answering", max_length=max_length, stride=stride, max_question=5)
+    windows = question_windows(task, tokenizer, "hello " * question_words, context)
     question = min(question_words, 5, (max_length - 3) // 2)
     spans = slow_windows(num_words, max_length - question - 3, stride)
     assert len(windows) == len(spans)
@@ -240,6 +243,33 @@ def test_an_answer_is_found_again_from_its_token_positions(words, data):
             assert window.inside[begin]
             assert window.inside[end]
     assert hits or len(windows) > 1
+
+
+@given(st.integers(1, 200), st.integers(8, 130), st.integers(0, 80), st.integers(1, 40), st.data())
+@settings(max_examples=200)
+def test_every_answer_that_fits_is_whole_in_some_window(num_words, max_length, question_words, max_answer, data):
+    """Whatever the lengths: as long as decoding could find it, and as a window has room for."""
+    task = Task("t", "question-answering", max_length=max_length, max_answer=max_answer)
+    room = max_length - 3 - min(question_words, task.max_question, (max_length - 3) // 2)
+    size = data.draw(st.integers(1, min(num_words, room, max_answer)))
+    first = data.draw(st.integers(0, num_words - size))
+    words = [WORDS[i % 4] for i in range(num_words)]  # one piece per word
+    start = sum(len(word) + 1 for word in words[:first])
+    answer = " ".join(words[first : first + size])
+    asked = QuestionExample("q", "hello " * question_words, " ".join(words), (answer,), (start,), False, "f:1")
+    assert any(not window.target[2] for window in make_features(task, [asked], wordpiece()))
+
+
+def test_windows_move_by_what_is_set_or_by_as_much_as_answers_allow():
+    context, ask = " ".join(["fox"] * 400), question("fox", "fox", 0)
+    for task, expected in [
+        (Task("t", "question-answering", max_length=384), 128),  # the paper's
+        (Task("t", "question-answering", max_length=128), 128 - 3 - 2 - 29),  # 2: "who?"
+        (Task("t", "question-answering", max_length=128, stride=128), 128 - 3 - 2),  # an old folder's: no overlap
+        (Task("t", "question-answering", max_length=384, stride=50), 50),
+    ]:
+        _, second, *_ = make_features(task, [replace(ask, context=context)], wordpiece())
+        assert second.offsets[second.inside][0][0] == len("fox ") * expected
 
 
 def test_an_answer_inside_a_piece_takes_the_whole_piece():

@@ -124,6 +124,9 @@ class FinetuneConfig:
     steps: int | None = None
     #: The longest input in tokens; null = the task's own, up to what the model takes.
     max_length: int | None = None
+    #: Question answering: tokens from the start of one window of a long text to the next; null = windows overlap so far
+    #: that every answer of up to 30 tokens is whole in one of them, and move by at most 128.
+    stride: int | None = None
     #: Dropout inside the encoder; null = as the model has it.
     dropout: float | None = None
     classifier_dropout: float = 0.1
@@ -150,6 +153,8 @@ class FinetuneConfig:
                 raise ConfigError(f"{name}: must not be negative, got {getattr(self, name)}")
         if self.steps is not None and self.steps < 1:
             raise ConfigError(f"steps: must be at least 1, got {self.steps}")
+        if self.stride is not None and self.stride < 1:
+            raise ConfigError(f"stride: must be at least 1, got {self.stride}")
         if not 0 < self.epochs < math.inf:
             raise ConfigError(f"epochs: must be above 0, got {self.epochs}")
         for name in ("dropout", "classifier_dropout"):

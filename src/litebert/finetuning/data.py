@@ -153,7 +153,8 @@ def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
             raise ConfigError(f"metric: {task.name} has no {config.metric!r}{hint or '.'} It has: {', '.join(metrics)}")
         metrics = (config.metric, *(name for name in metrics if name != config.metric))
     head = task.answerable_head if config.answerable_head is None else config.answerable_head
-    return dataclasses.replace(task, max_length=length, metrics=metrics, answerable_head=head)
+    stride = config.stride or task.stride
+    return dataclasses.replace(task, max_length=length, stride=stride, metrics=metrics, answerable_head=head)
 
 
 def open_tokenizer(model: str) -> Tokenizer:

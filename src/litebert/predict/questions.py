@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from litebert.errors import InputError
 from litebert.predict.inputs import Inputs, check_count, check_number, check_text
 from litebert.predict.job import Steps
@@ -28,9 +30,7 @@ def answer(
     check_count(top, "top")
     if threshold is not None:
         check_number(threshold, "threshold")
-    windows = question_windows(
-        inputs.tokenizer, question, context, inputs.max_length, min(task.stride, inputs.max_length), task.max_question
-    )
+    windows = question_windows(replace(task, max_length=inputs.max_length), inputs.tokenizer, question, context)
     if not any(window.inside is not None and window.inside.any() for window in windows):
         raise InputError("context: holds nothing that the vocabulary can read")
     want = HEAD_OUTPUTS[head_of(task)]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample
 from litebert.tasks.task import Task
-from litebert.tasks.windows import best_windows, cut_windows
+from litebert.tasks.windows import best_windows, cut_windows, stride_for
 from litebert.text.tokenizer import Tokenizer
 
 IGNORE = -100  # the target of a token that has none
@@ -246,17 +246,10 @@ def _tag_windows(
 # Question answering: [CLS] question [SEP] a window of the context [SEP]
 
 
-def question_windows(
-    tokenizer: Tokenizer,
-    question: str,
-    context: str,
-    max_length: int = 384,
-    stride: int = 128,
-    max_question: int = 64,
-) -> list[Sequence]:
-    """The question with each window of its context."""
+def question_windows(task: Task, tokenizer: Tokenizer, question: str, context: str) -> list[Sequence]:
+    """The question with each window of its context, as long and as far apart as the task says."""
     question_ids = tokenizer.encode_batch([question])[0]
-    return _question_windows(tokenizer, question_ids, Context(tokenizer, context), max_length, stride, max_question, 0)
+    return _question_windows(task, tokenizer, question_ids, Context(tokenizer, context), 0)
 
 
 class Context:
@@ -288,27 +281,24 @@ def _question_features(
                 answer = context.tokens_of(start, start + len(text))
                 labelled = True
                 break
-        features += _question_windows(
-            tokenizer, question, context, task.max_length, task.stride, task.max_question, number, answer, labelled
-        )
+        features += _question_windows(task, tokenizer, question, context, number, answer, labelled)
     return features
 
 
 def _question_windows(
+    task: Task,
     tokenizer: Tokenizer,
     question: Ids,
     context: Context,
-    max_length: int,
-    stride: int,
-    max_question: int,
     example: int,
     answer: tuple[int, int] | None = None,
     labelled: bool = False,
 ) -> list[Sequence]:
     # A model too short for the paper's 64 still leaves half of its room to the context.
-    question = question[: min(max_question, (max_length - 3) // 2)]
+    question = question[: min(task.max_question, (task.max_length - 3) // 2)]
     before = len(question) + 2  # [CLS] question [SEP]
-    windows = cut_windows(len(context.ids), max_length - before - 1, stride)
+    room = task.max_length - before - 1
+    windows = cut_windows(len(context.ids), room, task.stride or stride_for(room, task.max_answer))
     owner = best_windows(windows, len(context.ids))
     sequences = []
     for number, (start, length) in enumerate(windows):

@@ -38,7 +38,8 @@ class Task:
     num_choices: int = 0  # multiple choice: the most options of a training question; others may have fewer
     max_option: int = 128  # multiple choice: the last so many tokens of question + option are kept
     answerable_head: bool = False  # question answering: the head that knows "no answer" (SQuAD 2.0)
-    stride: int = 128  # question answering: a window begins so many tokens after the one before
+    #: Question answering: tokens from one window's start to the next; None: as far as leaves each answer whole in one.
+    stride: int | None = None
     max_question: int = 64
     max_answer: int = 30
     null_threshold: float = 0.0  # no answer where its score is above this
@@ -46,8 +47,9 @@ class Task:
 
     def __post_init__(self) -> None:
         for name in ("max_length", "stride", "max_question", "max_answer", "max_option"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: must be at least 1, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}: must be at least 1, not {value}")
         if self.max_length < 8:
             raise ConfigError(f"max_length: {self.max_length} tokens leave no room for text; use at least 8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_STRIDE = 128
 Window = tuple[int, int]  # first token, number of tokens
 
 
@@ -18,6 +19,14 @@ def cut_windows(num_tokens: int, room: int, stride: int) -> list[Window]:
         if start + length >= num_tokens:
             return windows
         start += min(length, stride)
+
+
+def stride_for(room: int, longest: int) -> int:
+    """How far windows of `room` tokens may move for every stretch of up to `longest` tokens to be whole in one.
+
+    (61, 30) -> 32; never more than the 128 of the released code, and one that fills the room exactly needs steps of 1.
+    """
+    return min(MAX_STRIDE, room - min(longest, room) + 1)
 
 
 def best_windows(windows: list[Window], num_tokens: int) -> NDArray[np.int32]:
