@@ -1,8 +1,8 @@
-"""The ladder on public tasks: one Markdown table of every task whose files lie under a folder.
+"""Baselines on public tasks: one Markdown table of every task whose files lie under a folder.
 
     python benchmarks/baselines.py DATA --out results/
 DATA holds GLUE's folders (glue/SST-2, ...), squad/, race/ and nsmc/ (ratings_train.txt, ratings_test.txt). Each task's
-ladder is kept as JSON in --out; tasks that are there already are not measured again.
+table is kept as JSON in --out; tasks that are there already are not measured again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from litebert.ladder.climb import Ladder, Rung, climb
-from litebert.ladder.show import rows_of
+from litebert.baselines.table import BaselineTable, Method, rows_of, score_baselines
 from litebert.tasks.metrics import Metric
 from litebert.tasks.read import read_task
 from litebert.tasks.task import TaskData
@@ -44,8 +43,8 @@ def main() -> None:
         if (arguments.only and name not in arguments.only) or not (arguments.data / folder).is_dir():
             continue
         if not kept.exists():
-            ladder = climb(read(name, arguments.data / folder), ["all"], max_train=max_train)
-            kept.write_text(json.dumps(ladder.as_dict(), indent=1), encoding="utf-8")
+            table = score_baselines(read(name, arguments.data / folder), ["all"], max_train=max_train)
+            kept.write_text(json.dumps(table.as_dict(), indent=1), encoding="utf-8")
         print(markdown(name, load(kept)), flush=True)
 
 
@@ -57,24 +56,24 @@ def read(name: str, folder: Path) -> TaskData:
     return read_task("classification", train=train, dev=dev, columns={"text": "document", "label": "label"})
 
 
-def load(path: Path) -> Ladder:
-    """A ladder from its JSON."""
+def load(path: Path) -> BaselineTable:
+    """A table from its JSON."""
     data = json.loads(path.read_text(encoding="utf-8"))
-    rungs = []
-    for rung in data["rungs"]:
-        splits = rung["splits"].items()
+    methods = []
+    for method in data["methods"]:
+        splits = method["splits"].items()
         scores = {split: {name: Metric(**metric) for name, metric in found.items()} for split, found in splits}
-        rungs.append(Rung(rung["name"], rung["what"], scores, rung["seconds"]))
-    return Ladder(data["task"], data["kind"], tuple(rungs), data["examples"], tuple(data["notes"]))
+        methods.append(Method(method["name"], method["what"], scores, method["seconds"]))
+    return BaselineTable(data["task"], data["kind"], tuple(methods), data["examples"], tuple(data["notes"]))
 
 
-def markdown(name: str, ladder: Ladder) -> str:
+def markdown(name: str, table: BaselineTable) -> str:
     """A heading, how much was learnt from and scored, the table, and what was counted."""
-    header, rows = rows_of(ladder)
-    sizes = ", ".join(f"{count:,} {split}" for split, count in ladder.examples.items())
+    header, rows = rows_of(table)
+    sizes = ", ".join(f"{count:,} {split}" for split, count in table.examples.items())
     lines = [f"## {name}", "", f"{sizes}.", "", "| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
-    lines += ["", "; ".join(f"`{rung.name}`: {rung.what}" for rung in ladder.rungs[:2]) + ".", ""]
+    lines += ["", "; ".join(f"`{method.name}`: {method.what}" for method in table.methods[:2]) + ".", ""]
     return "\n".join(lines)
 
 

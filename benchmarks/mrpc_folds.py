@@ -1,4 +1,4 @@
-"""MRPC by cross-validation: every labelled pair scored by a model that has not seen it, beside the ladder.
+"""MRPC by cross-validation: every labelled pair scored by a model that has not seen it, beside simple baselines.
 
     python benchmarks/mrpc_folds.py MODEL DATA --out folds/ --contenders majority overlap bow tfidf
     python benchmarks/mrpc_folds.py MODEL DATA --out folds/ --contenders qnli qnli+sts-b [--lr 5e-5] [--seeds 3]
@@ -31,15 +31,13 @@ import numpy as np
 import torch
 from finetune_scores import TASKS, make_random
 
+from litebert.baselines.features import make_encoder, split_words
+from litebert.baselines.labels import LinearModel, guess_labels
 from litebert.files import write_atomic
 from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.results import show_interval, show_value
 from litebert.finetuning.run import FinetuneResult, finetune
-from litebert.ladder.encoders import make_encoder
-from litebert.ladder.linear import LinearModel
-from litebert.ladder.texts import guess_labels
-from litebert.ladder.words import split_words
 from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example, TextExample
 from litebert.tasks.metrics import score
@@ -47,7 +45,7 @@ from litebert.tasks.read import read_task
 from litebert.tasks.task import Task, TaskData
 from litebert.train.device import open_device
 
-LADDER = ("majority", "overlap", "bow", "tfidf")
+BASELINES = ("majority", "overlap", "bow", "tfidf")
 # What a model learns before MRPC.
 MODELS: dict[str, tuple[str, ...]] = {
     "default": (),
@@ -67,7 +65,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--contenders", nargs="*", choices=[*LADDER, *MODELS], default=[*LADDER, *MODELS])
+    parser.add_argument("--contenders", nargs="*", choices=[*BASELINES, *MODELS], default=[*BASELINES, *MODELS])
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=1, help="of each model on each fold")
     parser.add_argument("--recipe", default="small")
@@ -182,7 +180,7 @@ def run_contender(
                 hardware = open_device(config.device).name
                 facts = {**start[1], "steps": steps, "hardware": hardware, "torch": torch.__version__}
             else:
-                said = ask_ladder(contender, task, learnt, asked)
+                said = ask_baseline(contender, task, learnt, asked)
             facts |= {"seconds": round(time.perf_counter() - began, 1), "date": time.strftime("%Y-%m-%d")}
             result = {"contender": name, "seed": seed, "fold": number, "settings": settings, **facts}
             write_atomic(path, json.dumps({**result, "rows": rows, "said": said}) + "\n")
@@ -212,7 +210,7 @@ def is_done(path: Path, settings: dict[str, Any]) -> bool:
     return True
 
 
-def ask_ladder(kind: str, task: Task, learnt: Pairs, asked: Pairs) -> list[float]:
+def ask_baseline(kind: str, task: Task, learnt: Pairs, asked: Pairs) -> list[float]:
     """What a simple method decides about each pair, 0 or 1; `bow` and `tfidf` are those of `litebert baseline`."""
     if kind == "majority":
         decided = constant_values(task, learnt, asked)[1]
@@ -321,7 +319,7 @@ def write_report(
     overlap = np.array([jaccard(set(words_of(pair.a)), set(words_of(pair.b or ""))) for pair in pairs])
     parts = np.array_split(np.argsort(overlap, kind="stable"), QUINTILES)
     decided = with_votes({name: (said > 0.5).astype(int) for name, said in complete.items()})
-    sure = {name: float(np.maximum(said, 1 - said).mean()) for name, said in complete.items() if name not in LADDER}
+    sure = {name: float(np.maximum(said, 1 - said).mean()) for name, said in complete.items() if name not in BASELINES}
     dev = slice(num_train, None)
     rows = [describe(name, decided, task, pairs, gold, parts, dev) | {"sure": sure.get(name)} for name in decided]
     quintiles = [
@@ -345,7 +343,7 @@ def write_report(
 
 def gather(out: Path, folds: list[list[int]]) -> dict[str, np.ndarray]:
     """What each contender says about every pair, NaN where it has not yet; several seeds each, and their mean."""
-    rank = {name: number for number, name in enumerate([*LADDER, *MODELS])}
+    rank = {name: number for number, name in enumerate([*BASELINES, *MODELS])}
     seeds: dict[str, dict[int, np.ndarray]] = defaultdict(dict)
     for path in sorted(out.glob("*-seed-*-fold-*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))

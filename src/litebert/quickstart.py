@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from litebert.baselines.masks import MaskBaselines, score_mask_baselines
 from litebert.errors import ConfigError
 from litebert.files import write_atomic
 from litebert.model.count import count_parameters
 from litebert.predict.predictor import Predictor
-from litebert.pretraining.baselines import Baselines, score_baselines
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.pretraining.data import Data, settle
 from litebert.pretraining.evaluate import Scores
@@ -70,7 +70,7 @@ class Outcome:
     """What the quickstart's model scores on held-out documents, beside the guesses."""
 
     scores: Scores
-    baselines: Baselines
+    baselines: MaskBaselines
     report: Path
     seconds: float
 
@@ -111,7 +111,7 @@ def quickstart(
     assert evaluation is not None
     length = config.recipe.max_length
     count = min(EVALUATION_BATCHES, evaluation.steps_per_epoch)
-    baselines = score_baselines(data.stores, data.training(length), evaluation, tokenizer, count)
+    baselines = score_mask_baselines(data.stores, data.training(length), evaluation, tokenizer, count)
     write_atomic(out / "run" / "baselines.json", json.dumps(baselines.as_dict(), indent=1))
     page = write_report([out / "run"], out / "report.html")
 
@@ -180,7 +180,7 @@ def _headline(console: Console, number: int, text: str) -> None:
     console.print(Text.assemble((f"{number}  ", "bold cyan"), (text, "bold")))
 
 
-def _print_scores(console: Console, scores: Scores, baselines: Baselines) -> None:
+def _print_scores(console: Console, scores: Scores, baselines: MaskBaselines) -> None:
     rows = [
         ("masked words", "this model", scores.mlm_accuracy, "bold green"),
         ("", "trigrams of what is visible", baselines.trigram, ""),

@@ -105,12 +105,12 @@ def test_the_readmes_commands_for_ones_own_labels(cli, toy_model, tmp_path, monk
     scored = cli("evaluate", "mine/best", "--data", "test.csv")
     assert scored.code == 0, scored
     assert "95 % interval" in scored.out
-    ladder = cli("baseline", "--task", "classification", *files, "--against", "mine")
-    assert ladder.code == 0, ladder
-    rows = [line.split()[0] for line in ladder.out.split("\n\n")[0].splitlines()]
+    table = cli("baseline", "--task", "classification", *files, "--against", "mine")
+    assert table.code == 0, table
+    rows = [line.split()[0] for line in table.out.split("\n\n")[0].splitlines()]
     assert rows[:3] == ["method", "majority", "bow"]
     assert rows[-1] == "mine"
-    assert "the median of 3 seeds" in ladder.out
+    assert "the median of 3 seeds" in table.out
 
 
 def test_seeds_and_rates_in_one_command_that_skips_what_is_done(cli, toy_model, tmp_path, monkeypatch):

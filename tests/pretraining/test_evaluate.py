@@ -8,12 +8,12 @@ import pytest
 import torch
 from tiny_run import make_corpus, tiny_config
 
+from litebert.baselines.masks import score_mask_baselines
 from litebert.errors import ConfigError
 from litebert.model.config import ModelConfig
 from litebert.model.heads import ClassificationModel, MaskedLMModel, PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining.assembly import Batch
-from litebert.pretraining.baselines import score_baselines
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.data import Data, settle
 from litebert.pretraining.evaluate import evaluate_batches, evaluate_model, pair_batches
@@ -127,8 +127,11 @@ def test_what_cannot_be_scored(corpus, tokenizer, tmp_path):
 def test_baselines_are_between_nothing_and_everything(corpus, tokenizer):
     batches = make_batches(corpus, tokenizer)
     store = TokenStore.open(corpus / "store", tokenizer)
-    found = score_baselines([store], batches, batches, tokenizer, 2)
+    found = score_mask_baselines([store], batches, batches, tokenizer, 2)
     assert 0 < found.unigram < found.trigram < 1
     assert found.connectives is not None
     assert found.connectives > 0.5  # scored on what it was fitted on
-    assert score_baselines([store], batches, make_batches(corpus, tokenizer, objective="none"), tokenizer, 2)[2] is None
+    assert (
+        score_mask_baselines([store], batches, make_batches(corpus, tokenizer, objective="none"), tokenizer, 2)[2]
+        is None
+    )

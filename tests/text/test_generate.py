@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from litebert.baselines.ngram import ConnectiveOrder
 from litebert.errors import InputError
 from litebert.text import generate
 from litebert.text.generate import generate_document, generate_documents, is_held_out, read_topics, story_kinds
-from litebert.text.ngram import ConnectiveOrder
 from litebert.text.readers import read_documents
 from litebert.text.sentences import split_sentences
 

@@ -1,4 +1,4 @@
-"""`litebert baseline`: what simpler methods score on the same files, so that one sees what a model adds."""
+"""`litebert baseline`: what simple methods score on the same files, to see what a model adds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
+from litebert.cli.early import check_files, check_models
 from litebert.cli.options import Columns, Encoding, Json, TaskFolder, TrainFile, column_pairs
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
-    from litebert.ladder.climb import Ladder
+    from litebert.baselines.table import BaselineTable
 
 MASKED_LM = "masked-lm"
 
@@ -37,43 +38,46 @@ def baseline(
     encoding: Encoding = "utf-8",
     text: Annotated[
         list[Path] | None,
-        typer.Option(help="Text to learn word vectors (or n-grams) from; may be given several times."),
+        typer.Option(help="Text to train word vectors (or count n-grams) on; may be repeated."),
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option("--against", "--model", help="A run's or a model's folder, as a further row; may be repeated."),
+        typer.Option("--against", "--model", help="A run or model folder to add as a row; may be repeated."),
     ] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="masked-lm without a model: whose pieces are guessed.")] = None,
-    max_train: Annotated[int, typer.Option(help="Learn from so many training examples, drawn at random (0: all).")] = 0,
+    tokenizer: Annotated[Path | None, typer.Option(help="masked-lm without a model: the tokenizer folder.")] = None,
+    max_train: Annotated[int, typer.Option(help="Fit on a random sample of this many training examples (0: all).")] = 0,
     tokens: Annotated[int, typer.Option(help="masked-lm: score about this many tokens.")] = 200_000,
-    seed: Annotated[int, typer.Option(min=0, help="Decides samples, word vectors and intervals.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of samples, word vectors and intervals.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Score the majority class, bag of words, TF-IDF, word vectors ... and models, in one table."""
     if tokens < 1:
-        raise ConfigError(f"--tokens: must be at least 1, got {tokens}")
+        raise ConfigError(f"--tokens: must be >= 1, got {tokens}")
     kinds = [name for part in kind or ["all"] for name in part.split(",") if name]
     if task == MASKED_LM:
-        from litebert.cli.baseline_masks import score_masks
-
         if train or test or data or column or max_train:
             raise ConfigError(
-                "masked-lm takes text: --text FILE to count, --dev FILE to score; no --train, --data, ..."
+                "masked-lm takes --text FILE (to count n-grams in) and --dev FILE (to score), "
+                "not --train, --test, --data, --column or --max-train"
             )
-        ladder = score_masks(kinds, text or [], dev, against or [], tokenizer, tokens, seed)
+        check_files(*(text or []), dev)
+        check_models(*(against or []))
+        from litebert.baselines.masks import score_masks
+
+        scored = score_masks(kinds, text or [], dev, against or [], tokenizer, tokens, seed)
     else:
         if tokenizer:
-            raise ConfigError("--tokenizer: is for masked-lm; words of a task are found without one")
-        ladder = _climb(
+            raise ConfigError("--tokenizer: only for --task masked-lm")
+        scored = _score(
             task, kinds, (train, dev, test), data, column or [], encoding, text or [], against or [], max_train, seed
         )
     if as_json:
-        print(json.dumps(ladder.as_dict(), indent=2))
+        print(json.dumps(scored.as_dict(), indent=2))
     else:
-        show_ladder(ladder)
+        show_table(scored)
 
 
-def _climb(
+def _score(
     task: str,
     kinds: list[str],
     files: tuple[Path | None, Path | None, Path | None],
@@ -84,21 +88,21 @@ def _climb(
     against: list[str],
     max_train: int,
     seed: int,
-) -> Ladder:
+) -> BaselineTable:
     from rich.console import Console
 
-    from litebert.cli.baseline_against import read_rungs
-    from litebert.ladder.climb import climb
-    from litebert.ladder.vectors import TextFiles
+    from litebert.baselines.features import TextFiles
+    from litebert.baselines.table import score_baselines
+    from litebert.finetuning.baselines import read_methods
     from litebert.tasks.read import read_task
 
     train, dev, test = files
     columns = column_pairs(column)
     data = read_task(task, folder=folder, train=train, dev=dev, test=test, columns=columns or None, encoding=encoding)
-    # Runs are looked at first: a wrong folder should not be told after minutes of word vectors.
-    models = read_rungs(against, data, dev or folder or test, columns, encoding)
+    # Runs are read first: a wrong folder is reported before minutes of training word vectors.
+    models = read_methods(against, data, dev or folder or test, columns, encoding)
     with Console(stderr=True).status("") as status:
-        ladder = climb(
+        scored = score_baselines(
             data,
             kinds,
             corpus=TextFiles(text) if text else None,
@@ -106,33 +110,33 @@ def _climb(
             seed=seed,
             on_start=lambda kind: status.update(kind),
         )
-    return dataclasses.replace(ladder, rungs=(*ladder.rungs, *models))
+    return dataclasses.replace(scored, methods=(*scored.methods, *models))
 
 
-def show_ladder(ladder: Ladder) -> None:
+def show_table(scored: BaselineTable) -> None:
     """One row per method (and split, where there are several), one column per metric."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from litebert.ladder.show import rows_of
+    from litebert.baselines.table import rows_of
 
-    header, rows = rows_of(ladder)
+    header, rows = rows_of(scored)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in header:
         is_name = name in ("method", "split")
         table.add_column(name, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
     for row in rows:
         table.add_row(*map(Text, row))
-    sizes = ", ".join(f"{count:,} {split}" for split, count in ladder.examples.items())
-    brackets = "; in brackets 95 % intervals" if any("(" in cell for row in rows for cell in row) else ""
+    sizes = ", ".join(f"{count:,} {split}" for split, count in scored.examples.items())
+    brackets = "; 95 % intervals in brackets" if any("(" in cell for row in rows for cell in row) else ""
     legend = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False, style="dim")
-    legend.add_row(ladder.task, f"{sizes}{brackets}; s: seconds of one core")
-    for rung in ladder.rungs:
-        legend.add_row(Text(rung.name), Text(rung.what))
+    legend.add_row(scored.task, f"{sizes}{brackets}; s: CPU seconds")
+    for method in scored.methods:
+        legend.add_row(Text(method.name), Text(method.what))
     console = Console(highlight=False)
     console.print(table)
     console.print()
     console.print(legend)
-    for note in ladder.notes:
+    for note in scored.notes:
         console.print(Text(note, style="dim"))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from litebert.ladder.choices import choose_by_similarity, choose_by_window, window_score
-from litebert.ladder.encoders import make_encoder
+from litebert.baselines.features import make_encoder
+from litebert.baselines.reading import choose_by_similarity, choose_by_window, window_score
 from litebert.tasks.examples import ChoiceExample
 from litebert.tasks.features import fill_gap
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.ladder.words import choose_analysis, split_words, word_spans
+from litebert.baselines.features import choose_analysis, split_words, word_spans
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_spans_cover_all_but_white_space(text):
     [
         ("a plain film", False, "words"),
         ("이 영화 good", True, "Korean"),
-        ("这部电影很好 good", True, "no spaces"),
-        ("映画はとても良い", True, "no spaces"),
+        ("这部电影很好 good", True, "without spaces"),
+        ("映画はとても良い", True, "without spaces"),
         ("a story of 서울 and more words than that", False, "words"),
         ("", False, "words"),
     ],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from litebert.ladder.encoders import make_encoder
-from litebert.ladder.questions import NAME, NUMBER, OTHER, find_runs, guess_answer, guess_answers, shape_of
+from litebert.baselines.features import make_encoder
+from litebert.baselines.reading import NAME, NUMBER, OTHER, find_stretches, guess_answer, guess_answers, shape_of
 from litebert.tasks.examples import QuestionExample
 
 CONTEXT = "The tower stands in Paris. It was built in 1889 by Gustave Eiffel. Many people climb it by day."
@@ -31,10 +31,10 @@ def test_shapes(answer, shape):
     assert shape_of(answer) == shape
 
 
-def test_runs_leave_out_the_question_and_frequent_words():
+def test_stretches_leave_out_the_question_and_frequent_words():
     sentence = "Towers were built in 1889 by Gustave Eiffel."
-    runs = find_runs(sentence, {"who", "built", "it"}, {"were", "in", "by"})
-    assert [(sentence[run.begin : run.end], run.shape, run.distance) for run in runs] == [
+    stretches = find_stretches(sentence, {"who", "built", "it"}, {"were", "in", "by"})
+    assert [(sentence[run.begin : run.end], run.shape, run.distance) for run in stretches] == [
         ("Towers", OTHER, 2),  # a capital at the beginning says nothing
         ("1889", NUMBER, 2),
         ("Gustave Eiffel", NAME, 4),
@@ -46,7 +46,7 @@ def test_runs_leave_out_the_question_and_frequent_words():
 
 @pytest.mark.parametrize("kind", ["bow", "tfidf", "word2vec", "fasttext"])
 def test_answers_come_from_the_most_similar_sentence(kind, monkeypatch):
-    monkeypatch.setattr("litebert.ladder.questions.COMMON", 4)
+    monkeypatch.setattr("litebert.baselines.reading.COMMON", 4)
     dev = [question("When was it built?", "1889"), question("Where does the tower stand?", "Paris")]
     _, values = guess_answers(TRAIN, {"dev": dev}, make_encoder(kind))
     assert all(answer and answer in CONTEXT for answer in values["dev"])

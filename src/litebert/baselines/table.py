@@ -1,7 +1,7 @@
-"""The ladder: the same files and the same scores for one simple method after another, the simplest first.
+"""One simple method after another on the same files with the same scores, the simplest first, in one table.
 
-climb(read_task("sst-2", folder="glue/SST-2"), ["bow", "tfidf"])
--> Ladder(rungs=(Rung("majority", ...), Rung("bow", ...), Rung("tfidf", ...)), ...)
+score_baselines(read_task("sst-2", folder="glue/SST-2"), ["bow", "tfidf"])
+-> BaselineTable(methods=(Method("majority", ...), Method("bow", ...), Method("tfidf", ...)), ...)
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from litebert.baselines.features import WORDS, make_encoder
+from litebert.baselines.labels import guess_labels
+from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers
+from litebert.baselines.tags import guess_tags, guess_tags_by_vectors
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
-from litebert.ladder.choices import choose_by_similarity, choose_by_window
-from litebert.ladder.encoders import WORDS, make_encoder
-from litebert.ladder.questions import guess_answers
-from litebert.ladder.tags import guess_tags, guess_tags_by_vectors
-from litebert.ladder.texts import guess_labels
 from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example, QuestionExample, is_labelled
-from litebert.tasks.metrics import RESAMPLES, Metric, score
+from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, score
 from litebert.tasks.task import Kind, Task, TaskData
 
 MAJORITY = "majority"
 KINDS = ("bow", "tfidf", "ngram", "word2vec", "fasttext")
-# What makes sense for which task, from the simple to the less simple.
+# Which methods apply to which kind of task, the simplest first.
 APPLICABLE: Mapping[Kind, tuple[str, ...]] = {
     "classification": KINDS,
     "regression": KINDS,
@@ -41,8 +40,8 @@ Values = dict[str, list[Any]]  # by split
 
 
 @dataclass(frozen=True)
-class Rung:
-    """A method with its scores on each split; `seconds` are of the processor."""
+class Method:
+    """A method with its scores on each split; `seconds` is CPU time."""
 
     name: str
     what: str
@@ -59,28 +58,27 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """All rungs, and what they stand on."""
+class BaselineTable:
+    """All methods, and the examples they were scored on."""
 
     task: str
     kind: str
-    rungs: tuple[Rung, ...]
+    methods: tuple[Method, ...]
     examples: Mapping[str, int] = field(default_factory=dict)  # by split, "train" among them
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        rungs = [rung.as_dict() for rung in self.rungs]
         return {
             "task": self.task,
             "kind": self.kind,
             "examples": dict(self.examples),
-            "rungs": rungs,
+            "methods": [method.as_dict() for method in self.methods],
             "notes": list(self.notes),
         }
 
 
-def climb(
+def score_baselines(
     data: TaskData,
     kinds: Sequence[str] = KINDS,
     *,
@@ -89,43 +87,43 @@ def climb(
     seed: int = 0,
     resamples: int = RESAMPLES,
     on_start: Callable[[str], None] = lambda kind: None,
-) -> Ladder:
+) -> BaselineTable:
     """Score the majority class and each kind on all labelled splits.
 
-    `corpus` (lists of words) is what word vectors are trained on instead of the training texts; `max_train` takes a
-    random sample of the training examples.
+    Word vectors are trained on `corpus` (lists of words) instead of the training texts; `max_train` fits on a random
+    sample of the training examples.
     """
     kinds, missing = check_kinds(kinds, data.task.kind)
     train, splits, notes = _usable(data, max_train, seed)
-    rungs = []
+    methods = []
     for kind in (MAJORITY, *kinds):
         on_start(kind)
         began = time.process_time()
         what, values = _guess(data.task, kind, train, splits, seed, corpus)
         seconds = time.process_time() - began
         scores = {name: score(data.task, splits[name], values[name], resamples, seed) for name in splits}
-        rungs.append(Rung(kind, what, scores, round(seconds, 2)))
+        methods.append(Method(kind, what, scores, round(seconds, 2)))
     scored = [example for examples in splits.values() for example in examples]
     if any(isinstance(example, QuestionExample) and example.impossible for example in scored):
-        notes.append("all but the majority always answer, so they get every question without an answer wrong")
+        notes.append("all methods but the majority always give an answer, so they miss every question that has none")
     notes += missing
     sizes = {"train": len(train), **{name: len(examples) for name, examples in splits.items()}}
-    return Ladder(data.task.name, data.task.kind, tuple(rungs), sizes, tuple(notes))
+    return BaselineTable(data.task.name, data.task.kind, tuple(methods), sizes, tuple(notes))
 
 
 def check_kinds(kinds: Sequence[str], task_kind: Kind) -> tuple[list[str], list[str]]:
-    """["all"] -> all that apply and are installed, in the ladder's order; and what is to be said about the others."""
+    """["all"] -> all methods that apply and are installed, the simplest first; notes about those left out."""
     possible = APPLICABLE[task_kind]
     for kind in kinds:
-        check_choice("--kind", kind, (*KINDS, "all"))
+        check_choice("kinds", kind, (*KINDS, "all"))
         if kind != "all" and kind not in possible:
-            raise ConfigError(f"--kind {kind}: means nothing for {task_kind}; there are {', '.join(possible)}")
+            raise ConfigError(f"kinds: {kind} does not apply to {task_kind}; choose from {', '.join(possible)}")
     wanted = [kind for kind in possible if kind in kinds or "all" in kinds]
     notes = []
     if any(kind not in WORDS for kind in wanted):
-        # Told before minutes of work, not after.
+        # Checked before minutes of work, not after.
         try:
-            require("gensim", f"--kind {','.join(kind for kind in wanted if kind not in WORDS)}")
+            require("gensim", " and ".join(kind for kind in wanted if kind not in WORDS))
         except MissingExtraError as error:
             if "all" not in kinds:
                 raise
@@ -136,25 +134,25 @@ def check_kinds(kinds: Sequence[str], task_kind: Kind) -> tuple[list[str], list[
 
 def _usable(data: TaskData, max_train: int, seed: int) -> tuple[list[Example], dict[str, list[Example]], list[str]]:
     if max_train < 0:
-        raise ConfigError(f"--max-train: must be at least 1, got {max_train}")
+        raise ConfigError(f"max_train: must be >= 0 (0: all), got {max_train}")
     train, notes = data.train, list(data.notes)
     unlabelled = next((example.where for example in train if not is_labelled(example)), None)
     if unlabelled is not None:
-        raise DataError(f"{unlabelled}: no label, in a training file")
+        raise DataError(f"{unlabelled}: no label, but this is a training file")
     if not train:
-        raise DataError("no training examples; name a training file (--train)")
+        raise DataError("no training examples; name a training file (train)")
     if max_train and max_train < len(train):
         chosen = np.random.default_rng(seed).choice(len(train), max_train, replace=False)
-        notes.append(f"learnt from {max_train:,} of {len(train):,} training examples, drawn at random (--max-train)")
+        notes.append(f"fitted on a random sample of {max_train:,} of {len(train):,} training examples (max_train)")
         train = [train[i] for i in sorted(chosen.tolist())]
     splits = {}
     for name, examples in {**data.dev, **data.test}.items():
         if any(map(is_labelled, examples)):
             splits[name] = examples  # `score` names a row without a label
         else:
-            notes.append(f"{name}: no labels, so nothing is scored")
+            notes.append(f"{name}: no labels, not scored")
     if not splits:
-        raise DataError("no labelled examples to score on; name a dev file (--dev)")
+        raise DataError("no labelled examples to score; name a dev file (dev)")
     return train, splits, notes
 
 
@@ -181,3 +179,34 @@ def _guess(
     if task.kind == "question-answering":
         return guess_answers(train, splits, encoder, seed)
     return guess_labels(task, train, splits, encoder, seed)
+
+
+def rows_of(table: BaselineTable) -> tuple[list[str], list[list[str]]]:
+    """A header and one row per split and method; a score reads "80.3 (77.6 – 82.9)"."""
+    splits = list(dict.fromkeys(split for method in table.methods for split in method.scores))
+    metrics = list(
+        dict.fromkeys(name for method in table.methods for scores in method.scores.values() for name in scores)
+    )
+    many = len(splits) > 1
+    rows = []
+    for split in splits:
+        for method in table.methods:
+            if split in method.scores:
+                cells = [show_score(method.scores[split].get(name), name) for name in metrics]
+                seconds = "" if method.seconds is None else f"{method.seconds:.1f}"
+                rows.append([method.name, *([split] if many else []), *cells, seconds])
+    names = [name.replace("_", " ") for name in metrics]
+    return ["method", *(["split"] if many else []), *names, "s"], rows
+
+
+def show_score(metric: Metric | None, name: str = "") -> str:
+    """In per cent, unless it is an error; "–" where there is no such score."""
+    if metric is None:
+        return "–"
+
+    def number(value: float) -> str:
+        return f"{value:.3f}" if name in ERRORS else f"{100 * value:.1f}"
+
+    if metric.low is None or metric.high is None:
+        return number(metric.value)
+    return f"{number(metric.value)} ({number(metric.low)} – {number(metric.high)})"

@@ -10,11 +10,11 @@ from tiny_run import make_corpus
 from toy_tasks import KINDS as TASK_KINDS
 from toy_tasks import make_files, make_model, tiny_config
 
+from litebert.baselines.table import APPLICABLE
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.results import read_scores
 from litebert.finetuning.run import finetune
 from litebert.finetuning.study import run_study
-from litebert.ladder.climb import APPLICABLE
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
@@ -48,9 +48,9 @@ def test_every_kind_of_task(cli, tmp_path, kind):
     made = make_files(tmp_path, kind)
     result = cli("baseline", "--task", kind, *flags(made), "--kind", "all", "--json")
     assert result.code == 0, result
-    ladder = json.loads(result.out)
-    assert [rung["name"] for rung in ladder["rungs"]] == ["majority", *APPLICABLE[kind]]
-    assert all(metric["low"] is not None for rung in ladder["rungs"] for metric in rung["splits"]["dev"].values())
+    table = json.loads(result.out)
+    assert [method["name"] for method in table["methods"]] == ["majority", *APPLICABLE[kind]]
+    assert all(metric["low"] is not None for method in table["methods"] for metric in method["splits"]["dev"].values())
     assert result.err == ""
 
 
@@ -73,7 +73,7 @@ def test_korean_says_what_is_counted(cli, tmp_path):
     )
     result = cli("baseline", "--task", "classification", "--train", path, "--dev", path, "--kind", "bow")
     assert result.code == 0, result
-    assert "n-grams of characters, as Korean words" in result.out
+    assert "character n-grams (Korean words" in result.out
 
 
 def test_a_file_in_another_encoding(cli, tmp_path):
@@ -85,7 +85,7 @@ def test_a_file_in_another_encoding(cli, tmp_path):
     assert refused.code != 0
     assert "cp949" in refused.err
     found = json.loads(cli("baseline", *arguments, "--kind", "bow", "--encoding", "cp949", "--json").out)
-    bow = next(rung for rung in found["rungs"] if rung["name"] == "bow")
+    bow = next(method for method in found["methods"] if method["name"] == "bow")
     assert bow["splits"]["dev"]["accuracy"]["value"] == 1.0
 
 
@@ -93,7 +93,7 @@ def test_vectors_from_a_text_of_ones_own(cli, files, tmp_path):
     (tmp_path / "text.txt").write_text("a good film\nwe saw it\n\na dull story\n", encoding="utf-8")
     command = ["baseline", "--task", "classification", *flags(files), "--kind", "word2vec"]
     result = cli(*command, "--text", tmp_path / "text.txt")
-    assert "vectors of 8 words of --text" in result.out, result
+    assert "vectors of 8 words of the given text" in result.out, result
     missing = cli(*command, "--text", tmp_path / "none.txt")
     assert missing.code == 2
     assert "none.txt: no such file" in missing.err
@@ -103,11 +103,11 @@ def test_a_run_and_its_model_stand_in_the_table(cli, files, model, run):
     command = ["baseline", "--task", "classification", *flags(files), "--kind", "bow", "--json"]
     result = cli(*command, "--against", run, "--against", run / "best", "--model", run / "best" / ".")
     assert result.code == 0, result
-    rungs = json.loads(result.out)["rungs"]
-    assert [rung["name"] for rung in rungs[:3]] == ["majority", "bow", str(run)]
+    methods = json.loads(result.out)["methods"]
+    assert [method["name"] for method in methods[:3]] == ["majority", "bow", str(run)]
     expected = read_scores(run).splits["dev"]["accuracy"]
-    for rung in rungs[2:]:
-        assert rung["splits"]["dev"]["accuracy"] == {
+    for method in methods[2:]:
+        assert method["splits"]["dev"]["accuracy"] == {
             "value": expected.value,
             "low": expected.low,
             "high": expected.high,
@@ -121,10 +121,10 @@ def test_a_model_folder_is_scored_now(cli, files, run, tmp_path):
         "baseline", "--task", "classification", *flags(files), "--kind", "bow", "--against", elsewhere, "--json"
     )
     assert result.code == 0, result
-    rung = json.loads(result.out)["rungs"][-1]
+    method = json.loads(result.out)["methods"][-1]
     [scored] = evaluate_task([elsewhere], data=files["dev"])
-    assert rung["splits"]["dev"]["accuracy"]["value"] == scored.evaluations[0].scores["accuracy"].value
-    assert "scored now" in rung["what"]
+    assert method["splits"]["dev"]["accuracy"]["value"] == scored.evaluations[0].scores["accuracy"].value
+    assert "scored now" in method["what"]
 
 
 def test_the_median_of_several_seeds(cli, files, model, tmp_path):
@@ -150,11 +150,11 @@ def test_scores_of_other_examples_are_refused(cli, files, run, tmp_path):
     other = make_files(tmp_path, "classification", dev=9)
     result = cli("baseline", "--task", "classification", *flags(other), "--kind", "bow", "--against", run)
     assert result.code == 2
-    assert "its dev examples are not those scored here" in result.err
+    assert "was scored on other dev examples" in result.err
     numbers = make_files(tmp_path, "regression")
     result = cli("baseline", "--task", "regression", *flags(numbers), "--kind", "bow", "--against", run)
     assert result.code == 2
-    assert "was trained for classification, which is not regression" in result.err
+    assert "was trained for classification, not for regression" in result.err
     (tmp_path / "empty").mkdir()
     result = cli("baseline", "--task", "classification", *flags(files), "--against", tmp_path / "empty")
     assert result.code == 2
@@ -174,10 +174,10 @@ def test_masks_by_counting_beside_a_model(cli, corpus, tmp_path):
     command += ["--dev", corpus / "other.txt", "--tokens", "4096"]
     result = cli(*command, "--tokenizer", corpus / "tokenizer", "--json")
     assert result.code == 0, result
-    rungs = {rung["name"]: rung["splits"]["dev"] for rung in json.loads(result.out)["rungs"]}
-    unigram, ngram = (rungs[name]["masked_lm_accuracy"]["value"] for name in ("unigram", "ngram"))
+    methods = {method["name"]: method["splits"]["dev"] for method in json.loads(result.out)["methods"]}
+    unigram, ngram = (methods[name]["masked_lm_accuracy"]["value"] for name in ("unigram", "ngram"))
     assert 0 < unigram < ngram < 1
-    assert rungs["connectives"]["sentence_order_accuracy"]["value"] > 0.5
+    assert methods["connectives"]["sentence_order_accuracy"]["value"] > 0.5
     pretrained = make_pretrained(tmp_path / "model", corpus)
     result = cli(*command, "--model", pretrained)
     assert result.code == 0, result
@@ -200,18 +200,18 @@ def make_pretrained(folder, corpus):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kind", "bow", "--text", "TEXT", "--dev", "OTHER"], "masks are filled by ngram alone"),
-        (["--text", "TEXT", "--dev", "TEXT"], "is the text that n-grams are counted in"),
-        (["--text", "TEXT"], "and another to score (--dev FILE)"),
-        (["--text", "TEXT", "--dev", "OTHER"], "name a model (--model FOLDER) or a tokenizer"),
-        (["--text", "TEXT", "--dev", "OTHER", "--data", "x"], "masked-lm takes text"),
+        (["--kind", "bow", "--text", "TEXT", "--dev", "OTHER"], "the only baseline for masked-lm is ngram"),
+        (["--text", "TEXT", "--dev", "TEXT"], "is also the text that n-grams are counted in"),
+        (["--text", "TEXT"], "and other text to score (dev)"),
+        (["--text", "TEXT", "--dev", "OTHER"], "name a model or a tokenizer folder"),
+        (["--text", "TEXT", "--dev", "OTHER", "--data", "x"], "masked-lm takes --text FILE"),
         (
             ["--text", "TEXT", "--dev", "OTHER", "--tokenizer", "TOKENIZER", "--tokens", "0"],
-            "--tokens: must be at least 1",
+            "--tokens: must be >= 1",
         ),
         (
             ["--text", "TEXT", "--dev", "OTHER", "--tokenizer", "TOKENIZER", "--model", "MODEL"],
-            "has another vocabulary",
+            "its vocabulary differs",
         ),
     ],
 )
@@ -226,4 +226,4 @@ def test_mistakes_with_masks(cli, corpus, model, arguments, message):
 def test_a_tokenizer_is_not_for_tasks(cli, files):
     result = cli("baseline", "--task", "classification", *flags(files), "--tokenizer", "x")
     assert result.code == 2
-    assert "--tokenizer: is for masked-lm" in result.err
+    assert "--tokenizer: only for --task masked-lm" in result.err

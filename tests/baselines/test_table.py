@@ -1,4 +1,4 @@
-"""The whole ladder: which rungs, on which examples, with which scores."""
+"""The whole table: which methods, on which examples, with which scores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from toy_tasks import KINDS as TASK_KINDS
 from toy_tasks import make_files
 
+from litebert.baselines.table import APPLICABLE, rows_of, score_baselines, show_score
 from litebert.errors import ConfigError, DataError, MissingExtraError
-from litebert.ladder.climb import APPLICABLE, climb
-from litebert.ladder.show import rows_of, show_score
 from litebert.tasks.metrics import Metric, score
 from litebert.tasks.read import read_task
 
@@ -37,30 +36,30 @@ def no_gensim(monkeypatch):
 @pytest.mark.parametrize("kind", TASK_KINDS)
 def test_counting_beats_the_majority_where_words_tell(toy, kind):
     data = toy(kind, train=60, dev=30)
-    ladder = climb(data, [name for name in APPLICABLE[kind] if name in COUNTED], resamples=50)
-    assert [rung.name for rung in ladder.rungs] == ["majority", *(n for n in COUNTED if n in APPLICABLE[kind])]
-    assert ladder.examples == {"train": 60, "dev": 30, "test": 30}
+    table = score_baselines(data, [name for name in APPLICABLE[kind] if name in COUNTED], resamples=50)
+    assert [method.name for method in table.methods] == ["majority", *(n for n in COUNTED if n in APPLICABLE[kind])]
+    assert table.examples == {"train": 60, "dev": 30, "test": 30}
     metric = data.task.metrics[0]
-    majority, *others = (rung.scores["dev"][metric] for rung in ladder.rungs)
+    majority, *others = (method.scores["dev"][metric] for method in table.methods)
     if kind != "multiple-choice":  # there the right option does not stand in the passage
         assert max(other.value for other in others) > majority.value + 0.1
-    for rung in ladder.rungs:
-        assert list(rung.scores) == ["dev", "test"]
-        assert all(m.low <= m.value <= m.high for m in rung.scores["dev"].values() if m.value == m.value)
+    for method in table.methods:
+        assert list(method.scores) == ["dev", "test"]
+        assert all(m.low <= m.value <= m.high for m in method.scores["dev"].values() if m.value == m.value)
 
 
 def test_scores_are_those_of_the_task(toy):
     data = toy()
-    [majority] = climb(data, []).rungs
+    [majority] = score_baselines(data, []).methods
     usual = max((0, 1), key=lambda label: sum(e.label == label for e in data.train))
     assert majority.scores["dev"] == score(data.task, data.dev["dev"], [usual] * 12)
 
 
-def test_the_same_seed_gives_the_same_ladder(toy):
+def test_the_same_seed_gives_the_same_table(toy):
     data = toy(train=40)
-    first, again, other = (climb(data, ["bow", "word2vec"], max_train=20, seed=seed) for seed in (1, 1, 2))
-    assert [rung.scores for rung in first.rungs] == [rung.scores for rung in again.rungs]
-    assert [rung.scores for rung in first.rungs] != [rung.scores for rung in other.rungs]
+    first, again, other = (score_baselines(data, ["bow", "word2vec"], max_train=20, seed=seed) for seed in (1, 1, 2))
+    assert [method.scores for method in first.methods] == [method.scores for method in again.methods]
+    assert [method.scores for method in first.methods] != [method.scores for method in other.methods]
     assert first.examples["train"] == 20
     assert any("20 of 40" in note for note in first.notes)
 
@@ -68,42 +67,42 @@ def test_the_same_seed_gives_the_same_ladder(toy):
 def test_what_cannot_be_is_said(toy):
     data = toy()
     with pytest.raises(ConfigError, match=r"'bwo' is not one of.*did you mean 'bow'"):
-        climb(data, ["bwo"])
-    with pytest.raises(ConfigError, match="tfidf: means nothing for token-classification; there are bow, ngram"):
-        climb(toy("token-classification"), ["tfidf"])
-    with pytest.raises(ConfigError, match="--max-train: must be at least 1"):
-        climb(data, ["bow"], max_train=-1)
+        score_baselines(data, ["bwo"])
+    with pytest.raises(ConfigError, match="tfidf does not apply to token-classification; choose from bow, ngram"):
+        score_baselines(toy("token-classification"), ["tfidf"])
+    with pytest.raises(ConfigError, match="max_train: must be >= 0"):
+        score_baselines(data, ["bow"], max_train=-1)
     with pytest.raises(DataError, match="no labelled examples"):
-        climb(replace(data, dev={}, test={}), ["bow"])
+        score_baselines(replace(data, dev={}, test={}), ["bow"])
     with pytest.raises(DataError, match="no training examples"):
-        climb(replace(data, train=[]), ["bow"])
+        score_baselines(replace(data, train=[]), ["bow"])
     unlabelled = [replace(example, label=None) for example in data.train]
     with pytest.raises(DataError, match=r"train\.csv:2: no label"):
-        climb(replace(data, train=unlabelled), ["bow"])
-    ladder = climb(replace(data, test={"test": unlabelled}), ["bow"], resamples=0)
-    assert "test: no labels, so nothing is scored" in ladder.notes
-    assert "test" not in ladder.examples
+        score_baselines(replace(data, train=unlabelled), ["bow"])
+    table = score_baselines(replace(data, test={"test": unlabelled}), ["bow"], resamples=0)
+    assert "test: no labels, not scored" in table.notes
+    assert "test" not in table.examples
 
 
 def test_a_missing_extra_is_named_before_any_work(toy, no_gensim):
     with pytest.raises(MissingExtraError, match=r"fasttext needs .*litebert\[baselines\]"):
-        climb(toy(), ["bow", "fasttext"], on_start=lambda kind: pytest.fail("work has begun"))
-    ladder = climb(toy(), ["all"], resamples=0)
-    assert [rung.name for rung in ladder.rungs] == ["majority", "bow", "tfidf", "ngram"]
-    assert any("left out" in note and 'pip install "litebert[baselines]"' in note for note in ladder.notes)
+        score_baselines(toy(), ["bow", "fasttext"], on_start=lambda kind: pytest.fail("work has begun"))
+    table = score_baselines(toy(), ["all"], resamples=0)
+    assert [method.name for method in table.methods] == ["majority", "bow", "tfidf", "ngram"]
+    assert any("left out" in note and 'pip install "litebert[baselines]"' in note for note in table.notes)
 
 
 def test_questions_without_an_answer(toy):
-    ladder = climb(toy("question-answering", seed=1), ["bow"], resamples=0)
-    majority, bow = (rung.scores["dev"] for rung in ladder.rungs)
+    table = score_baselines(toy("question-answering", seed=1), ["bow"], resamples=0)
+    majority, bow = (method.scores["dev"] for method in table.methods)
     assert majority["unanswerable_accuracy"].value == 1
     assert bow["unanswerable_accuracy"].value == 0
     assert bow["answerable_f1"].value > majority["answerable_f1"].value == 0
-    assert any("always answer" in note for note in ladder.notes)
+    assert any("always give an answer" in note for note in table.notes)
 
 
 def test_rows(toy):
-    header, rows = rows_of(climb(toy(), ["bow"], resamples=0))
+    header, rows = rows_of(score_baselines(toy(), ["bow"], resamples=0))
     assert header == ["method", "split", "accuracy", "macro f1", "s"]
     assert [row[:2] for row in rows] == [["majority", "dev"], ["bow", "dev"], ["majority", "test"], ["bow", "test"]]
     assert show_score(Metric(0.8034, 0.776, 0.829)) == "80.3 (77.6 – 82.9)"

@@ -9,9 +9,8 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
-from litebert.ladder.encoders import make_encoder
-from litebert.ladder.linear import LinearModel
-from litebert.ladder.texts import guess_labels, overlaps
+from litebert.baselines.features import make_encoder
+from litebert.baselines.labels import LinearModel, guess_labels, overlaps
 from litebert.tasks.examples import TextExample
 from litebert.tasks.task import Task
 
@@ -121,7 +120,7 @@ def test_one_label_alone_is_said_again():
 
 @pytest.mark.parametrize("kind", ["word2vec", "fasttext"])
 def test_a_seed_decides_everything(kind, monkeypatch):
-    monkeypatch.setattr("litebert.ladder.vectors.BUCKETS", 500)
+    monkeypatch.setattr("litebert.baselines.features.BUCKETS", 500)
     train = make_rows(30, 0, good)
     features = []
     for seed in (0, 0, 1):

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.ladder.linear import LinearModel
-from litebert.ladder.vectors import WordVectors
+from litebert.baselines.features import WordVectors
+from litebert.baselines.labels import LinearModel
 from litebert.tasks.constant import most_common
 from litebert.tasks.examples import TagExample
 from litebert.tasks.task import Task
 
-EDGE = ""  # stands before the first word and after the last
-MAX_WORDS = 100_000  # that a linear model learns from
+EDGE = ""  # before the first word and after the last
+MAX_WORDS = 100_000  # used to fit the linear model
 
 Context = Callable[[Sequence[str], int], tuple[str, ...]]
 
-# From the most that is known of a place to the least.
+# From the most specific context to the least.
 CONTEXTS: dict[str, tuple[Context, ...]] = {
     "bow": (lambda words, i: (words[i],), lambda words, i: (words[i].lower(),)),
     "ngram": (
@@ -39,7 +39,7 @@ WHAT = {
 def guess_tags(
     kind: str, train: Sequence[TagExample], splits: Mapping[str, Sequence[TagExample]]
 ) -> tuple[str, dict[str, list[tuple[int, ...]]]]:
-    """By counting ("bow" or "ngram"); a word that training does not have gets the most common tag of all."""
+    """By counting ("bow" or "ngram"); a word unseen in training gets the most common tag."""
     contexts = CONTEXTS[kind]
     counts: list[defaultdict[tuple[str, ...], Counter[int]]] = [defaultdict(Counter) for _ in contexts]
     everything: Counter[int] = Counter()
@@ -81,7 +81,7 @@ def guess_tags_by_vectors(
         rows = [_features(e.words, place, vectors) for e in examples for place in range(len(e.words))]
         found = iter(model.predict(np.stack(rows)))
         values[name] = [tuple(next(found) for _ in example.words) for example in examples]
-    what = f"{model.what} on {vectors.size}-wide vectors of each word and its neighbours, {len(places):,} words learnt"
+    what = f"{model.what} on {vectors.size}-wide vectors of a word and its neighbours, fitted on {len(places):,} words"
     return what, values
 
 
@@ -92,7 +92,7 @@ def _places(examples: Sequence[TagExample]) -> Iterator[tuple[Sequence[str], int
 
 
 def _features(words: Sequence[str], place: int, vectors: WordVectors) -> NDArray[Any]:
-    """[3 * size]: the word before, the word, the word after; zeros for what is not known."""
+    """[3 * size]: the word before, the word, the word after; zeros for unknown words."""
     row = np.zeros((3, vectors.size), np.float32)
     for part, near in zip(row, (place - 1, place, place + 1), strict=True):
         found = vectors.find([word] if (word := _at(words, near).lower()) else [])

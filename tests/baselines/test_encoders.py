@@ -9,11 +9,8 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
+from litebert.baselines.features import TextFiles, cosine, make_encoder, split_words
 from litebert.errors import DataError
-from litebert.ladder import vectors
-from litebert.ladder.encoders import cosine, make_encoder
-from litebert.ladder.vectors import TextFiles
-from litebert.ladder.words import split_words
 
 TEXTS = ["a good film, a very good one", "a dull film", "the plot is thin and dull", "good fun"]
 KOREAN = ["영화가 재밌다", "영화는 별로", "정말 재밌는 영화"]
@@ -49,7 +46,7 @@ def test_korean_gets_characters_too(kind):
 
 
 def test_of_many_texts_words_of_one_text_alone_are_left_out(monkeypatch):
-    monkeypatch.setattr("litebert.ladder.encoders.LARGE", 4)
+    monkeypatch.setattr("litebert.baselines.features.LARGE", 4)
     encoder = make_encoder("bow")
     encoder.fit(TEXTS)
     assert set(encoder.vectorizer.get_feature_names_out()) == {"a", "good", "film", "dull"}
@@ -64,7 +61,7 @@ def test_no_words_is_said():
 
 @pytest.mark.parametrize("kind", ["word2vec", "fasttext"])
 def test_means_of_gensims_vectors(kind, monkeypatch):
-    monkeypatch.setattr(vectors, "BUCKETS", 500)
+    monkeypatch.setattr("litebert.baselines.features.BUCKETS", 500)
     encoder = make_encoder(kind, seed=4)
     encoder.fit(TEXTS)
     words = [split_words(text) for text in TEXTS]
@@ -85,7 +82,7 @@ def test_vectors_from_other_text(tmp_path):
     encoder.fit(TEXTS)
     assert encoder.transform(["zebras"]).any()
     assert not encoder.transform(["film"]).any()
-    assert "--text" in encoder.what
+    assert "the given text" in encoder.what
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, csr_matrix])

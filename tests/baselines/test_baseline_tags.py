@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from litebert.ladder.tags import guess_tags, guess_tags_by_vectors
+from litebert.baselines.tags import guess_tags, guess_tags_by_vectors
 from litebert.tasks.examples import TagExample
 from litebert.tasks.task import Task
 
@@ -35,7 +35,7 @@ def test_vectors_of_a_word_and_its_neighbours(monkeypatch):
     for kind in ("word2vec", "fasttext"):
         what, values = guess_tags_by_vectors(TASK, kind, train, {"dev": [row("we saw anna in oslo")]})
         assert values["dev"] == [(0, 0, 1, 0, 2)]
-        assert f"{13 * 6:,} words learnt" in what
-    monkeypatch.setattr("litebert.ladder.tags.MAX_WORDS", 40)
+        assert f"fitted on {13 * 6:,} words" in what
+    monkeypatch.setattr("litebert.baselines.tags.MAX_WORDS", 40)
     what, _ = guess_tags_by_vectors(TASK, "word2vec", train, {"dev": [row("we saw anna in oslo")]})
-    assert "40 words learnt" in what
+    assert "40 words" in what

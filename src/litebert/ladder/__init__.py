@@ -1,1 +1,0 @@
-"""What simpler methods score on a task's own files, so that one sees what a model adds. No torch in here."""
