@@ -64,14 +64,14 @@ def test_a_body_that_is_too_large_is_413(client, size, chunked):
 def test_a_body_that_never_comes_is_408():
     with running({"fake": FakePredictor()}, timeout_s=0.5) as client, connect(client) as connection:
         connection.sendall(
-            b"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+            b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
         )
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
 def test_a_client_that_goes_away_harms_nobody(client):
     with connect(client) as connection:
-        connection.sendall(b"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+        connection.sendall(b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
     assert client.post("/embed", json={"text": "a"}).status_code == 200
 
 
@@ -93,6 +93,37 @@ def test_rubbish_instead_of_http(client):
         connection.sendall(b"\x16\x03\x01\x00\xa5 this is no http\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
     assert client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST.:80", "page.localhost", "127.0.0.1", "127.9.9.9:1", "[::1]:80"]
+)
+def test_loopback_by_any_of_its_names(client, host):
+    assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "notlocalhost", "203.0.113.5:8000", "[2001:db8::1]", "", "127.1"]
+)
+@pytest.mark.parametrize("path", ["/", "/health", "/embed", "/metrics"])
+def test_dns_rebinding(client, host, path):
+    """A page whose own name points at our address can ask us, but only under that name."""
+    answer = client.post(path, json={"text": "a"}, headers={"Host": host})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (421, "unknown_host")
+    assert "--allowed-host" in answer.json()["error"]["message"]
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_names_that_the_operator_allows():
+    with running({"fake": FakePredictor()}, allowed_hosts=("Albert.example.org", "albert")) as client:
+        for host, status in [("albert.example.org:443", 200), ("albert", 200), ("www.albert.example.org", 421)]:
+            assert client.get("/health", headers={"Host": host}).status_code == status
+
+
+def test_http_1_0_without_a_host(client):
+    with connect(client) as connection:
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
 @pytest.fixture(scope="module")

@@ -254,9 +254,10 @@ def test_the_commands_of_the_documentation_go_to_this_server(tiny_server, fake):
     for ability in schemas.REQUESTS:
         assert f"curl -s {tiny_server.base_url}{schemas.path_of(ability)} " in page
     assert "Bearer" not in page
-    elsewhere = tiny_server.get("/docs", headers={"Host": "<b>.example"})
-    assert elsewhere.status_code == 200
-    assert "<b>" not in elsewhere.text
+    with running({"fake": fake}, allowed_hosts=("*",)) as client:
+        elsewhere = client.get("/docs", headers={"Host": "<b>.example"})
+        assert elsewhere.status_code == 200
+        assert "<b>" not in elsewhere.text
     with running({"fake": fake}, api_key="sesame") as client:
         page = client.get("/docs").text
         assert "Bearer $LITEBERT_API_KEY" in page
@@ -289,7 +290,7 @@ def test_any_asgi_server_can_run_the_app(fake):
         app = create_app({"fake": fake})
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client,
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
         ):
             answers = await asyncio.gather(*(client.post("/embed", json={"text": "x" * i}) for i in range(1, 9)))
         return [answer.json()["results"][0]["vector"][0] for answer in answers]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from litebert.config import build, override
@@ -23,6 +25,10 @@ from litebert.serve.config import ServeConfig
         ("api_key=''", "api_key"),
         ("api_key=clé", "api_key"),
         ("time_out=3", "timeout_s"),
+        ("allowed_hosts=[http://albert.example.org]", "allowed_hosts"),
+        ("allowed_hosts=[albert:8000]", "allowed_hosts"),
+        ("allowed_hosts=['']", "allowed_hosts"),
+        ("allowed_hosts=[albert/page]", "allowed_hosts"),
     ],
 )
 def test_impossible_settings_are_named(setting, key):
@@ -46,3 +52,23 @@ def test_loopback(host, loopback):
 def test_only_this_machine_by_default():
     assert ServeConfig().is_loopback
     assert ServeConfig().api_key is None
+
+
+@pytest.mark.parametrize(
+    ("listens", "arrived_at", "host", "answers"),
+    [
+        ("127.0.0.1", "127.0.0.1", "10.0.0.7", False),
+        ("10.0.0.7", "10.0.0.7", "10.0.0.7:8000", True),
+        ("10.0.0.7", "10.0.0.7", "10.0.0.8", False),
+        ("albert.lan", "10.0.0.7", "albert.lan", True),
+        ("albert.lan", "10.0.0.7", "10.0.0.7", True),
+        ("127.0.0.1", "10.0.0.7", "10.0.0.7", True),  # another ASGI server, told to listen elsewhere
+        ("127.0.0.1", "evil.example", "evil.example", False),  # one that repeats the header
+        ("0.0.0.0", "172.17.0.2", "203.0.113.5:8000", True),  # a forwarded port: no page can rebind an address
+        ("::", "::1", "[2001:db8::1]:8000", True),
+        ("0.0.0.0", "10.0.0.7", socket.gethostname(), True),
+        ("0.0.0.0", "10.0.0.7", "evil.example", False),
+    ],
+)
+def test_names_that_a_server_answers_to(listens, arrived_at, host, answers):
+    assert ServeConfig(host=listens).answers_to(host, arrived_at) is answers

@@ -107,6 +107,7 @@ def test_without_the_extra_its_name_is_said(cli, monkeypatch, module):
         (["=x"], "NAME=FOLDER"),
         (["nowhere-at-all"], "nowhere-at-all"),
         (["--port", "99999"], "port"),
+        (["--allowed-host", "https://albert.example.org"], "allowed_hosts"),
     ],
 )
 def test_mistakes_on_the_command_line(cli, arguments, words):

@@ -27,6 +27,12 @@ def serve(
     api_key: Annotated[
         str | None, typer.Option(envvar="LITEBERT_API_KEY", help="Key that requests must carry.", show_default=False)
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name by which clients may call this server, beside localhost and its address; * allows any."
+        ),
+    ] = None,
     runtime: Annotated[str, typer.Option(help="auto, torch, onnx, onnx-fp32 or onnx-int8.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads for the model; 0 chooses.")] = 0,
@@ -44,7 +50,7 @@ def serve(
     from litebert.serve.server import serve as run
 
     named = name_models(models or [])
-    flags = {"host": host, "port": port, "api_key": api_key}
+    flags = {"host": host, "port": port, "api_key": api_key, "allowed_hosts": allowed_host or []}
     config = build(ServeConfig, override(flags, settings or []))
     if models:
         check_models(*named.values())

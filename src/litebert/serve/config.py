@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from dataclasses import dataclass, fields
 
 from litebert.errors import ConfigError
@@ -15,6 +16,7 @@ class ServeConfig:
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any free port
     api_key: str | None = None  # where set, every request but the page's own files, /health and /ready must carry it
+    allowed_hosts: tuple[str, ...] = ()  # names that clients use for this server, beside its own; "*": any name
 
     # Batching: a batch is closed when it holds batch_tokens, or batch_wait_ms after its first request.
     # More tokens than this make a CPU no faster, only later; a GPU wants many. 0 chooses by the device.
@@ -55,11 +57,49 @@ class ServeConfig:
             not self.api_key or not self.api_key.isascii() or not self.api_key.isprintable()
         ):
             raise ConfigError("api_key: must be printable ASCII and not empty")
+        for name in self.allowed_hosts:
+            if name != "*" and (not name or "/" in name or host_name(name) != name.lower()):
+                raise ConfigError(f"allowed_hosts: must be host names such as 'albert.example.org', not {name!r}")
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
+
+    def answers_to(self, host: str, arrived_at: str | None = None) -> bool:
+        """Whether a client may call this server by `host`, on a connection that arrived at the address `arrived_at`.
+
+        DNS rebinding: a page on another site points its own name at our address and thereby gets to read our answers,
+        but its requests still carry that name. So names must be known: loopback's, the one we listen on, and
+        `allowed_hosts`. A server that listens on all addresses does not know how others reach it (through a forwarded
+        port, say): it answers to any address, which no page can rebind, and to the name of this machine.
+        """
+        name = host_name(host)
+        known = {self.host.lower(), arrived_at if arrived_at and is_address(arrived_at) else None}
+        known.update(each.lower() for each in self.allowed_hosts)
+        if "*" in known or name in known or is_loopback(name):
+            return True
+        return self.host in ("0.0.0.0", "::", "") and (is_address(name) or name == socket.gethostname().lower())
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header: "Localhost:8000" -> "localhost", "[::1]:8000" -> "::1"."""
+    host = host.strip().lower()
+    name = host[1:].partition("]")[0] if host.startswith("[") else host if is_address(host) else host.partition(":")[0]
+    return name.rstrip(".")
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name can only mean this machine: "localhost", "page.localhost", "127.0.0.2", "::1"."""
+    if is_address(name):
+        return ipaddress.ip_address(name).is_loopback
+    return name == "localhost" or name.endswith(".localhost")

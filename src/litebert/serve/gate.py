@@ -1,4 +1,4 @@
-"""What every request passes, whatever it asks for: the key, the size, the clock, the log.
+"""What every request passes, whatever it asks for: the host, the key, the size, the clock, the log.
 
 No request gets past here with a body that is too large, and no exception gets out: a failure of ours is a 503 that was
 logged, never a broken connection.
@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from litebert.serve.config import ServeConfig
+from litebert.serve.config import ServeConfig, host_name
 from litebert.serve.log import log_event
 from litebert.serve.metrics import Metrics
 from litebert.serve.refusals import Refusal
@@ -109,6 +109,14 @@ class Gate:
 
     async def _pass(self, scope: Scope, receive: Receive, answer: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        host, server = headers.get(b"host"), scope.get("server") or (None, None)
+        # HTTP/1.0 has no Host; a browser, which rebinding needs, always sends one.
+        if host is not None and not self._settings.answers_to(host.decode("latin-1"), server[0]):
+            name = host_name(host.decode("latin-1"))[:80]
+            message = f"this server does not answer to the name {name!r}; --allowed-host makes it do so"
+            await self._drain(headers, receive)
+            self._metrics.refused.add(1, model="", reason="unknown_host")
+            raise Refusal(421, "unknown_host", message)
         if self._key is not None and scope["path"] not in self._open_paths and not self._has_key(headers):
             message = "this server wants a key: send it as 'Authorization: Bearer KEY'"
             await self._drain(headers, receive)
