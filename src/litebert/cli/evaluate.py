@@ -37,6 +37,10 @@ def evaluate(
     text: Annotated[
         list[Path] | None, typer.Option(help="A text file instead of a store; may be given several times.")
     ] = None,
+    blimp: Annotated[
+        Path | None, typer.Option(help="A folder of minimal pairs (.jsonl with sentence_good and sentence_bad).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Minimal pairs per file; by default all.")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer's folder; by default the model's own.")] = None,
     length: Annotated[
         int | None, typer.Option(help="Tokens of a sequence; by default what the task or the model takes.")
@@ -47,7 +51,13 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score models: on a task with --data, or masked LM, sentence order and next sentence on any text (Table 5)."""
-    if store or text:
+    if limit is not None and blimp is None:
+        raise ConfigError("--limit counts minimal pairs; give it with --blimp FOLDER")
+    if blimp is not None:
+        if store or text or task or data or column or predictions or len(models) > 1:
+            raise ConfigError("--blimp scores one model on minimal pairs; leave out the other kinds of data and models")
+        _evaluate_pairs(models[0], blimp, tokenizer, limit, device, as_json)
+    elif store or text:
         if task or data or column or predictions or len(models) > 1:
             raise ConfigError(
                 "--store and --text score one model on text; leave out --task, --data, --column, --predictions and "
@@ -61,7 +71,10 @@ def evaluate(
     elif task or data:
         _evaluate_task(models, task, data, column or [], encoding, length, predictions, device, threads, as_json)
     else:
-        raise ConfigError("say what to score on: --data FILE for a task, --text FILE or --store FOLDER for text")
+        raise ConfigError(
+            "say what to score on: --data FILE for a task, --text FILE or --store FOLDER for text, "
+            "--blimp FOLDER for minimal pairs"
+        )
 
 
 def _evaluate_task(
@@ -179,3 +192,22 @@ def _evaluate_text(
         ("next sentence", scores.nsp_accuracy, scores.nsp_count),
     ):
         print(f"{name:15s} " + ("no such head" if accuracy is None else f"{accuracy:6.1%}  of {count:,}"))
+
+
+def _evaluate_pairs(
+    model: str, folder: Path, tokenizer: Path | None, limit: int | None, device: str, as_json: bool
+) -> None:
+    check_models(model)
+    check_files(folder, tokenizer)
+    from litebert.pretraining.minimal_pairs import evaluate_pairs
+
+    scores = evaluate_pairs(model, folder, tokenizer, limit, device)
+    if as_json:
+        print(json.dumps(scores.as_dict(), indent=2))
+        return
+    for name, accuracy in [*scores.phenomena.items(), *((f"all of {field}", v) for field, v in scores.fields.items())]:
+        print(f"{name:56s} {accuracy:6.1%}")
+    pairs = sum(scores.counts.values())
+    print(f"{'mean over phenomena':56s} {scores.accuracy:6.1%}  {len(scores.phenomena)} phenomena, {pairs:,} pairs")
+    if scores.clipped:
+        print(f"{scores.clipped} sentences are longer than the model's limit and judged by their beginning")
