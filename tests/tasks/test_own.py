@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from litebert.errors import DataError
+from litebert.finetuning.config import finetune_config
 from litebert.tasks.examples import ChoiceExample, TagExample, TextExample
-from litebert.tasks.read import read_task
+from litebert.tasks.read import canonical_name, read_task
 from litebert.tasks.task import load_task, save_task
 
 
@@ -194,9 +195,46 @@ def test_a_folder_with_train_and_dev(tmp_path):
         read_task("classification", folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("sst2", "sst-2"),
+        ("SST-2", "sst-2"),
+        ("stsb", "sts-b"),
+        ("race_high", "race-high"),
+        ("squad", "squad-1.1"),
+        ("squad_v2", "squad-2.0"),
+        ("nli", "classification"),
+        ("sentiment", "classification"),
+        ("text-classification", "classification"),
+        ("cls", "classification"),
+        ("similarity", "regression"),
+        ("sts", "regression"),
+        ("multilabel", "multi-label"),
+        ("ner", "token-classification"),
+        ("mcq", "multiple-choice"),
+        ("qa", "question-answering"),
+        ("question_answering", "question-answering"),
+        ("mine", "mine"),
+    ],
+)
+def test_a_task_may_be_called_as_people_call_it(said, meant):
+    assert canonical_name(said) == finetune_config({"task": said}).task == meant
+
+
+def test_similarity_is_learnt_from_scored_pairs(tmp_path):
+    train = write(tmp_path, "a.csv", "sentence1,sentence2,score\na plane,an aircraft,4.8\na cat,a plane,0.2\n")
+    data = read_task("similarity", train=train)
+    assert (data.task.kind, data.task.pair, [e.label for e in data.train]) == ("regression", True, [4.8, 0.2])
+
+
 def test_an_unknown_task_shows_the_known():
-    with pytest.raises(DataError, match="no task 'sst2'; did you mean 'sst-2'"):
-        read_task("sst2")
+    with pytest.raises(DataError, match="no task 'ssst-2'; did you mean 'sst-2'"):
+        read_task("ssst-2")
+    with pytest.raises(DataError, match="no task 'sentimnt'; did you mean 'sentiment'"):
+        read_task("sentimnt")
+    with pytest.raises(DataError, match=r"no task 'translation'.* Known: cola, sst-2, .*, question-answering"):
+        read_task("translation")
     with pytest.raises(DataError, match="no such folder"):
         read_task("sst-2", folder="/no/such/folder")
 

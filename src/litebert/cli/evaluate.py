@@ -89,10 +89,10 @@ def _evaluate_task(
     threads: int,
     as_json: bool,
 ) -> None:
-    from litebert.tasks.read import check_task
+    from litebert.tasks.read import find_task
 
     if task is not None:
-        check_task(task)
+        task = find_task(task)
     check_data(data)
     check_models(*models)
     check_out_folder(predictions)

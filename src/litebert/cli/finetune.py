@@ -62,11 +62,11 @@ def finetune(
         "columns": column_pairs(column or []),
     }
     from litebert.finetuning.flags import config_from
-    from litebert.tasks.read import check_task
+    from litebert.tasks.read import find_task
 
     rates = _rates(lr)
     if task is not None:
-        check_task(task)
+        find_task(task)
     check_files(train, dev, test)
     check_data(data)
     check_out_folder(out)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
 from litebert.finetuning.recipes import AUTO, find_recipe
+from litebert.tasks.read import canonical_name
 from litebert.train.device_config import DeviceConfig
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate
@@ -198,7 +199,7 @@ def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = ""
     data = dict(data)
     name = str(data.get("recipe") or AUTO)
     name = auto if name == AUTO else name
-    task = str(data.get("task", FinetuneConfig.task))
+    task = data["task"] = canonical_name(str(data.get("task", FinetuneConfig.task)))
     recipe = find_recipe(name, task)
     if data.get("epochs") is not None and data.get("steps") is None:
         recipe = {key: value for key, value in recipe.items() if key != "steps"}  # the user's own measure counts

@@ -22,7 +22,7 @@ from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.tasks.decode import Prediction, average
-from litebert.tasks.read import check_task, data_form, named_tasks, read_task
+from litebert.tasks.read import data_form, find_task, named_tasks, read_task
 from litebert.tasks.submission import write_submission
 from litebert.tasks.task import Task, TaskData, head_of, load_task
 from litebert.text.tokenizer import Tokenizer
@@ -88,8 +88,7 @@ def _read(
     if name is None and known is None:
         hint = folder_hint(model) or "; name its task, or fine-tune it first"
         raise ConfigError(f"--task: {model} does not say what it was trained for{hint}")
-    name = name or (data_form(known) if known is not None else "")
-    check_task(name)
+    name = find_task(name or (data_form(known) if known is not None else ""))
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():
         return read_task(name, folder=where, columns=columns, encoding=encoding, task=known)

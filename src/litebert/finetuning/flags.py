@@ -10,7 +10,7 @@ from litebert.config import merge
 from litebert.finetuning.config import FinetuneConfig, finetune_config, read_settings
 from litebert.finetuning.recipes import pick_recipe
 from litebert.model.folder import load_config
-from litebert.tasks.read import check_task
+from litebert.tasks.read import find_task
 
 
 def config_from(
@@ -22,7 +22,7 @@ def config_from(
     if lrs:
         data = merge(data, {"optim": {"lr": lrs[0]}})
     data = merge(data, read_settings(None, settings)[0])
-    check_task(str(data.get("task") or FinetuneConfig.task))
+    data["task"] = find_task(str(data.get("task") or FinetuneConfig.task))
     device = finetune_config(data, where=where).device
     hidden_size = load_config(str(data.get("model") or FinetuneConfig.model)).hidden_size
     from litebert.train.device import open_device  # torch takes seconds: after the mistakes

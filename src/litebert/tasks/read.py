@@ -8,13 +8,14 @@ read_task("classification", folder="hub:owner/name", columns={"text": "document"
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from litebert.errors import DataError, did_you_mean
 from litebert.tasks import glue, race, squad
 from litebert.tasks.own import read_own
-from litebert.tasks.task import KINDS, Task, TaskData
+from litebert.tasks.task import KINDS, Kind, Task, TaskData
 
 # A public task is one file: its TASKS, and read(task, folder, files, encoding) -> TaskData. A new one is entered here.
 _FILES = (glue, squad, race)
@@ -25,11 +26,42 @@ def named_tasks() -> dict[str, Task]:
     return {name: task for file in _FILES for name, task in file.TASKS.items()}
 
 
-def check_task(name: str) -> None:
-    """A name that is neither a public task nor a kind is an error."""
+# What people call the kinds; "nli" and "similarity" are the user's own pairs, for MNLI and STS-B there are names.
+_ALIASES: dict[Kind, str] = {
+    "classification": "class classify classifier cls textclassification sequenceclassification sentiment topic "
+    "intent nli entailment paraphrase binary multiclass",
+    "regression": "regress regressor similarity sts score scoring rating",
+    "multi-label": "multilabelclassification",
+    "token-classification": "ner pos tag tags tagging token tokens bio conll sequencelabeling sequencelabelling",
+    "multiple-choice": "mc mcq choice choose choices multichoice",
+    "question-answering": "qa questionanswer questions mrc extractiveqa",
+}
+_SQUAD = {
+    name: f"squad-{version}" for version in ("1.1", "2.0") for name in (f"squad{version[0]}", f"squadv{version[0]}")
+}
+
+
+def canonical_name(name: str) -> str:
+    """The name of a task as we spell it: "SST2" -> "sst-2", "qa" -> "question-answering"; an unknown one as it is."""
+    known = {_plain(task): task for task in [*named_tasks(), *KINDS]} | _SQUAD | {"squad": "squad-1.1"}
+    for kind, aliases in _ALIASES.items():
+        known |= dict.fromkeys(aliases.split(), kind)
+    return known.get(_plain(name), name)
+
+
+def find_task(name: str) -> str:
+    """The same; a name that is neither a public task nor a kind is an error that names the nearest."""
     known = [*named_tasks(), *KINDS]
-    if name not in known:
-        raise DataError(f"no task {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+    found = canonical_name(name)
+    if found not in known:
+        aliases = [alias for words in _ALIASES.values() for alias in words.split()]
+        hint = did_you_mean(name.lower(), known) or did_you_mean(name.lower(), aliases) or "."
+        raise DataError(f"no task {name!r}{hint} Known: {', '.join(known)}")
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def data_form(task: Task) -> str:
@@ -49,7 +81,7 @@ def read_task(
     task: Task | None = None,
 ) -> TaskData:
     """Read all splits that are there; `task`, that of a trained model, brings its labels and columns along."""
-    check_task(name)
+    name = find_task(name)
     files = {split: path for split, path in (("train", train), ("dev", dev), ("test", test)) if path is not None}
     hub = str(folder)[4:] if str(folder).startswith("hub:") else None
     if folder is not None and hub is None and not Path(folder).is_dir():
