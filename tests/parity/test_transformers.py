@@ -8,13 +8,17 @@ import os
 import subprocess
 import sys
 
+import onnxruntime
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
+from litebert.export.head_graph import build_onnx
 from litebert.model.config import ModelConfig, preset, vary
+from litebert.model.count import count_parameters
 from litebert.model.heads import MODELS
-from litebert.model.hub import ARCHITECTURES, load_model, save_model
+from litebert.model.hub import ARCHITECTURES, load_model, load_model_and_report, save_model
 from litebert.model.names import hub_names
 
 SMALL = ModelConfig(
@@ -40,6 +44,11 @@ SHAPES = {
     "relu": vary(SMALL, hidden_act="relu"),
     "bert": vary(SMALL, model_type="bert", sharing="none", embedding_size=32, hidden_act="gelu", num_hidden_layers=3),
 }
+UNTIED = {
+    "untied": vary(SMALL, tie_word_embeddings=False),
+    "bert, untied": vary(SHAPES["bert"], tie_word_embeddings=False),
+}
+SHAPES |= UNTIED
 BERT_BASE = preset("bert-base", vocab_size=1000, num_hidden_layers=2)
 TOLERANCE = dict(atol=1e-5, rtol=1e-5)
 
@@ -127,7 +136,7 @@ HEADS = [
     for shape in ("small", "3 groups, inner 2", "E = H", "bert")
     for head, names in ARCHITECTURES.items()
     if head != "encoder" and names[shape == "bert"] is not None
-]
+] + [(shape, head) for shape in UNTIED for head in ("pretraining", "masked-lm")]
 
 
 @pytest.mark.parametrize(("shape", "head"), HEADS)
@@ -145,7 +154,7 @@ def test_every_head_that_transformers_writes_opens_here(shape, head, tmp_path):
     """Made and saved by transformers alone; the head is told by the folder, and every output is theirs."""
     sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act")
     config = SHAPES[shape]
-    options = {name: getattr(config, name) for name in (*sizes, "max_position_embeddings")}
+    options = {name: getattr(config, name) for name in (*sizes, "max_position_embeddings", "tie_word_embeddings")}
     if config.model_type == "albert":
         for name in ("embedding_size", "num_hidden_groups", "inner_group_num"):
             options[name] = getattr(config, name)
@@ -172,6 +181,8 @@ def compare_gradients(ours, theirs, pairs):
     gradients = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     compared = 0
+    if not config.tie_word_embeddings:  # transformers adds the decoder's bias then, and leaves the other without use
+        names["masked_lm.bias"] = names["masked_lm.output.weight"].replace(".weight", ".bias")
     for name, parameter in ours.named_parameters():
         expected = gradients[names[name]]
         if name == "encoder.embeddings.word.weight":
@@ -294,3 +305,62 @@ def test_what_transformers_cannot_express_is_refused_there_and_opens_here(config
     assert again.config == dataclasses.replace(config, labels=())
     for name, tensor in ours.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
+
+
+def untied_file(shape, folder):
+    """A masked LM of transformers whose output matrix and its bias are their own, and its logits for some ids."""
+    kind = transformers.BertConfig if "bert" in shape else transformers.AlbertConfig
+    sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=90)
+    if "bert" not in shape:
+        sizes["embedding_size"] = 16
+    config = kind(**sizes, max_position_embeddings=40, tie_word_embeddings=False)
+    theirs = scramble(getattr(transformers, ARCHITECTURES["masked-lm"]["bert" in shape])(config))
+    theirs.save_pretrained(folder)
+    ids = torch.arange(60).view(3, 20)
+    return ids, theirs(ids).logits.detach()
+
+
+@pytest.mark.parametrize("shape", UNTIED)
+def test_an_untied_output_matrix_is_kept_by_every_door(shape, tmp_path, cli):
+    ids, expected = untied_file(shape, tmp_path / "theirs")
+    ours, report = load_model_and_report(tmp_path / "theirs")
+    torch.testing.assert_close(ours(ids).masked_lm, expected, **TOLERANCE)
+    assert report.skipped == [("cls." if "bert" in shape else "") + "predictions.bias"]  # which is not in use there
+    tied = load_model(tmp_path / "theirs", tie_word_embeddings=True)
+    assert (tied(ids).masked_lm - expected).abs().max() > 0.1  # what is at stake
+    assert cli("convert", tmp_path / "theirs", tmp_path / "converted").code == 0
+    again, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "converted", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    torch.testing.assert_close(again.eval()(ids).logits, expected, **TOLERANCE)
+    with_sentence = MODELS["pretraining"](ours.config)
+    assert with_sentence.num_parameters == count_parameters(ours.config).with_heads
+    for int8, bound in ((False, 1e-4), (True, 0.1 * float(expected.abs().max()))):
+        session = onnxruntime.InferenceSession(build_onnx(ours, int8=int8).SerializeToString())
+        feeds = {"input_ids": ids, "segment_ids": torch.zeros_like(ids), "attention_mask": torch.ones_like(ids)}
+        feeds["positions"] = torch.arange(ids.numel())
+        (logits,) = session.run(["masked_lm"], {name: value.numpy() for name, value in feeds.items()})
+        assert (torch.from_numpy(logits) - expected.flatten(0, 1)).abs().max() < bound
+
+
+@pytest.mark.parametrize("shape", UNTIED)
+def test_a_config_that_says_tied_beside_another_output_matrix_is_not_believed(shape, tmp_path):
+    """transformers then ties nothing; a matrix that equals the word embeddings is one of two names for them."""
+    ids, expected = untied_file(shape, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    ours, report = load_model_and_report(tmp_path)
+    torch.testing.assert_close(ours(ids).masked_lm, expected, **TOLERANCE)
+    assert not ours.config.tie_word_embeddings
+    assert any("output matrix" in note for note in report.notes)
+    state = load_file(tmp_path / "model.safetensors")
+    (words,) = (name for name in state if name.endswith("word_embeddings.weight"))
+    (matrix,) = (name for name in state if name.endswith("decoder.weight"))
+    state[matrix] = state[words].clone()
+    save_file(state, tmp_path / "model.safetensors")
+    tied, report = load_model_and_report(tmp_path)
+    assert tied.config.tie_word_embeddings
+    assert matrix in report.skipped
+    del state[words]  # as some writers of safetensors do with one of two equal tensors
+    save_file(state, tmp_path / "model.safetensors")
+    torch.testing.assert_close(load_model(tmp_path)(ids).masked_lm, tied(ids).masked_lm)

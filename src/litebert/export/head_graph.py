@@ -67,18 +67,25 @@ def _pretraining(graph: Graph, model: PretrainingModel, encoded: Encoded) -> Non
         chosen = graph.op("Gather", rows, "positions")  # [P, H]
         narrow = graph.activation(_linear(graph, chosen, "masked_lm.dense", head.dense), config.hidden_act)
         narrow = graph.norm(narrow, "masked_lm.norm", head.norm)  # [P, E]
-        bias = graph.array("masked_lm.bias", to_numpy(head.bias))
-        table, scale = word_table(graph, model.encoder.embeddings)
-        if scale is None:
-            logits = graph.op("Gemm", narrow, table, bias, transB=1)
-        else:
-            # The runtime turns the table round when it loads the file; the file holds it once.
-            matrix = graph.op("Transpose", table, perm=[1, 0])
-            logits = graph.op("Add", graph.int8_product(narrow, matrix, scale), bias)
-        graph.output("masked_lm", logits, "predictions", config.vocab_size)
+        graph.output("masked_lm", _words(graph, model, narrow), "predictions", config.vocab_size)
     if model.sentence is not None:
         assert encoded.pooled is not None
         graph.output("sentence", _linear(graph, encoded.pooled, "sentence", model.sentence), "batch", 2)
+
+
+def _words(graph: Graph, model: PretrainingModel, narrow: str) -> str:
+    """The logits of words [P, V] from the masked LM head's states [P, E]."""
+    head = model.masked_lm
+    assert head is not None
+    if head.output is not None:
+        return graph.linear(narrow, "masked_lm.output", head.output.weight, head.bias)
+    bias = graph.array("masked_lm.bias", to_numpy(head.bias))
+    table, scale = word_table(graph, model.encoder.embeddings)
+    if scale is None:
+        return graph.op("Gemm", narrow, table, bias, transB=1)
+    # The runtime turns the table round when it loads the file; the file holds it once.
+    matrix = graph.op("Transpose", table, perm=[1, 0])
+    return graph.op("Add", graph.int8_product(narrow, matrix, scale), bias)
 
 
 def _pooled_classifier(graph: Graph, model: ClassificationModel | MultipleChoiceModel, encoded: Encoded) -> None:

@@ -55,6 +55,8 @@ class ModelConfig:
     layer_norm_eps: float = 1e-12
     # None: a projection exists where E != H, as released. True keeps one that transformers put into an E == H file.
     embedding_projection: bool | None = None
+    # False: the masked LM head has an output matrix of its own instead of the word embeddings.
+    tie_word_embeddings: bool = True
     pad_token_id: int = 0
     bos_token_id: int | None = 2
     eos_token_id: int | None = 3

@@ -5,7 +5,7 @@ projection   E H + H                                     only where E != H: V E 
 attention    blocks x (4 (H H + H) + 2 H)                query, key, value, output, LayerNorm
 ffn          blocks x (H I + I + I H + H + 2 H)
 pooler       H H + H
-heads        masked LM  H E + E + 2 E + V                its output matrix is the word table itself
+heads        masked LM  H E + E + 2 E + V                its output matrix is the word table itself, else + V E
              sentence   2 H + 2
 """
 
@@ -49,7 +49,7 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
         attention=attention_blocks * (4 * (h * h + h) + 2 * h),
         ffn=ffn_blocks * (2 * h * i + i + h + 2 * h),
         pooler=h * h + h,
-        heads=(h * e + e + 2 * e + v) + (2 * h + 2),
+        heads=(h * e + e + 2 * e + v) + (0 if config.tie_word_embeddings else v * e) + (2 * h + 2),
     )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from litebert.errors import ConfigError, InputError, did_you_mean
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Encoder, EncoderOutput, activation, initialize
+from litebert.model.encoder import Embeddings, Encoder, EncoderOutput, activation, initialize
 
 
 class Model(nn.Module):
@@ -43,7 +43,7 @@ class EncoderModel(Model):
 
 
 class MaskedLMHead(nn.Module):
-    """H -> E, activation, LayerNorm, then the word embeddings themselves as the output matrix."""
+    """H -> E, activation, LayerNorm, then the word embeddings themselves as the output matrix (unless untied)."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -51,10 +51,13 @@ class MaskedLMHead(nn.Module):
         self.activation = activation(config.hidden_act)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        tied = config.tie_word_embeddings
+        self.output = None if tied else nn.Linear(config.embedding_size, config.vocab_size, bias=False)
 
-    def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embeddings: Embeddings) -> Tensor:
         narrow = self.norm(self.activation(self.dense(hidden)))  # [P, E]
-        return F.linear(narrow, word_embeddings, self.bias)  # [P, V]
+        words = embeddings.word if self.output is None else self.output
+        return F.linear(narrow, words.weight, self.bias)  # [P, V]
 
 
 class PretrainingOutput(NamedTuple):
@@ -82,7 +85,7 @@ class PretrainingModel(Model):
         output: EncoderOutput = self.encoder(input_ids, positions=positions, **inputs)
         masked_lm = None
         if self.masked_lm is not None:
-            masked_lm = self.masked_lm(output.hidden, self.encoder.embeddings.word.weight)
+            masked_lm = self.masked_lm(output.hidden, self.encoder.embeddings)
         # No dropout before the sentence head (transformers adds 0.1).
         sentence = None if self.sentence is None else self.sentence(output.pooled)
         return PretrainingOutput(masked_lm, sentence)

@@ -53,6 +53,7 @@ ARCHITECTURES: dict[str, tuple[str | None, str | None]] = {
 # Heads whose number of outputs is the number of labels.
 _LABELLED = ("classification", "token-classification")
 _PROJECTION = "encoder.projection"
+_WORDS, _OUTPUT = "encoder.embeddings.word.weight", "masked_lm.output.weight"
 
 
 @dataclass
@@ -100,8 +101,9 @@ def load_model_and_report(
     extension = json.loads(config_path.read_text(encoding="utf-8")).get("model_type") == EXTENSION_MODEL_TYPE
     found, skipped = _rename(tensors, config, extension)
     head = _pick_head(head, architectures, found, folder)
-    config = _fit_config(config, head, found, tensors, changes)
     report = LoadReport(skipped=skipped)
+    config = _fit_output_matrix(config, found, tensors, report)
+    config = _fit_config(config, head, found, tensors, changes)
     return build_model(config, head, found, tensors.__getitem__, new_head, str(folder), report), report
 
 
@@ -163,11 +165,13 @@ def _rename(tensors: Mapping[str, Any], config: ModelConfig, extension: bool) ->
             found[ours[plain]] = name
         else:
             skipped.append(name)
-    if "masked_lm.bias" not in found:  # files of transformers 2 and 3 keep the bias under the decoder only
-        for name in tensors:
-            if name.endswith("predictions.decoder.bias"):
-                found["masked_lm.bias"] = name
-                skipped.remove(name)
+    for name in tensors:
+        # What transformers adds: `predictions.bias` is the same where the two are tied, and unused where they are not.
+        if name.endswith("predictions.decoder.bias"):
+            skipped.remove(name)
+            if "masked_lm.bias" in found:
+                skipped.append(found["masked_lm.bias"])
+            found["masked_lm.bias"] = name
     return found, skipped
 
 
@@ -207,6 +211,22 @@ def _fit_config(
     return vary(config, **{"embedding_projection": config.embedding_projection, **changes})
 
 
+def _fit_output_matrix(
+    config: ModelConfig, found: dict[str, str], tensors: Mapping[str, Tensor], report: LoadReport
+) -> ModelConfig:
+    """The config, untied where the file's output matrix is not its word embeddings: as transformers decides it."""
+    if not config.tie_word_embeddings or _OUTPUT not in found:
+        return config
+    if _WORDS not in found:  # of two names for one tensor, some writers keep the other
+        found[_WORDS] = found.pop(_OUTPUT)
+        return config
+    if torch.equal(tensors[found[_OUTPUT]].float(), tensors[found[_WORDS]].float()):
+        report.skipped.append(found.pop(_OUTPUT))
+        return config
+    report.notes.append("the output matrix differs from the word embeddings, so it is kept (tie_word_embeddings=False)")
+    return dataclasses.replace(config, tie_word_embeddings=False)
+
+
 def _without_unused_labels(config: ModelConfig, head: str) -> ModelConfig:
     # The classes of a classifier that this head does not have.
     return config if head in _LABELLED else dataclasses.replace(config, labels=(), problem_type=None)
@@ -238,7 +258,10 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
             names = hub_names(dataclasses.replace(config, embedding_projection=True))
             state[f"{_PROJECTION}.weight"] = torch.eye(config.hidden_size, dtype=dtype)
             state[f"{_PROJECTION}.bias"] = torch.zeros(config.hidden_size, dtype=dtype)
-        state = {_bare(names[name], head): tensor for name, tensor in state.items()}
+        hub_state = {_bare(names[name], head): tensor for name, tensor in state.items()}
+        if _OUTPUT in state:  # transformers adds the bias of this name then
+            hub_state[names[_OUTPUT].replace(".weight", ".bias")] = state["masked_lm.bias"].clone()
+        state = hub_state
     data = to_hub(config, architecture if not extension and architecture else _extension_architecture(head), extension)
     # Not the file's: transformers opens a model in this dtype, and AdamW turns float16 weights into NaN.
     data["dtype"] = "float32"

@@ -22,7 +22,7 @@ class Names(NamedTuple):
     bert: str | None
     tf_albert: str | None
     tf_bert: str | None
-    kind: str = "linear"  # linear (TF: kernel + bias), norm (gamma + beta), embedding, head (output_weights), bias
+    kind: str = "linear"  # TF: kernel + bias; norm: gamma + beta; head: output_weights; embedding, matrix, bias: alone
 
 
 _G = "albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
@@ -128,6 +128,8 @@ TABLE: tuple[Names, ...] = (
         "cls/predictions/output",
         "bias",
     ),
+    # Only where it is not the word embeddings themselves; TensorFlow's heads are always tied.
+    Names("masked_lm.output", "predictions.decoder", "cls.predictions.decoder", None, None, "matrix"),
     Names(
         "sentence",
         "sop_classifier.classifier",
@@ -153,6 +155,7 @@ _TF_SUFFIXES = {
     "embedding": {"weight": ""},
     "head": {"weight": "_weights", "bias": "_bias"},
     "bias": {"bias": "_bias"},
+    "matrix": {"weight": "/kernel"},
 }
 
 
@@ -196,8 +199,8 @@ def clean_hub_name(name: str, model_type: str) -> str | None:
     'embeddings.word_embeddings.weight' -> 'albert.embeddings.word_embeddings.weight' (a file of the bare encoder)
     'bert.embeddings.LayerNorm.gamma' -> 'bert.embeddings.LayerNorm.weight' (files of 2019)
     """
-    if name.endswith(("position_ids", "token_type_ids")) or ".decoder." in name:
-        return None  # buffers, and the output matrix tied to the word embeddings
+    if name.endswith(("position_ids", "token_type_ids")):
+        return None  # buffers
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
     if name.startswith(("embeddings.", "encoder.", "pooler.")):
