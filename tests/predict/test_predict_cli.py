@@ -17,6 +17,7 @@ from litebert.cli.predict_input import _read_lines
 from litebert.errors import InputError
 from litebert.model.hub import save_model
 from litebert.predict.predictor import Predictor
+from litebert.tasks.task import Task, save_task
 
 CHANGES = {"classification": {"labels": ("bad", "good")}, "token-classification": {"labels": LABELS}}
 CONTEXT = "The teacher walked to the café. Anna bought 1,000 apples in 2010."
@@ -134,6 +135,33 @@ def test_several_texts_and_options(ask):
     assert "application 0 of 2, head 2" in done.out
     done = ask("pretraining", "sentence-order", "Anna.", "Ben.", "--symmetric", "--json")
     assert json.loads(done.out)["backward"] is not None
+
+
+@pytest.fixture(scope="session")
+def scored(folder):
+    """A regression model of pairs, as fine-tuning leaves it."""
+    path = folder("classification").parent / "sts-b"
+    if not path.exists():
+        save_model(small_model("classification", problem_type="regression"), path)
+        english().save(path)
+        save_task(Task("sts-b", "regression", pair=True, scale=(0.0, 5.0)), path)
+    return path
+
+
+def test_a_model_of_pairs_asks_for_pairs(cli, scored, tmp_path):
+    for arguments in (["anna slept"], ["anna slept", "ben slept"]):
+        done = cli("predict", "classify", *arguments, "--model", scored, "--device", "cpu")
+        assert done.code == 2, done
+        assert "pair: missing; this model (sts-b) compares two texts" in done.err
+    lines = tmp_path / "pairs.jsonl"
+    lines.write_text('{"text": "anna", "pair": "ben"}\n{"text": "anna"}\n', encoding="utf-8")
+    done = cli("predict", "classify", "--file", lines, "--model", scored, "--device", "cpu")
+    assert done.code == 2, done
+    assert f"{lines}, line 2: pair: missing" in done.err
+    done = cli("predict", "classify", "anna slept", "--pair", "ben slept", "--model", scored, "--device", "cpu")
+    assert done.code == 0, done
+    assert "anna slept  /  ben slept" in done.out
+    assert "on a scale of 0 to 5" in done.out
 
 
 MISTAKES = {

@@ -68,7 +68,7 @@ def test_classification_of_texts_and_pairs():
 @torch.inference_mode()
 def test_long_texts_are_the_mean_over_their_windows():
     model = small_model("classification", labels=LABELS)
-    task = Task("mine", "classification", LABELS, max_length=32)
+    task = Task("mine", "classification", LABELS, max_length=32, pair=None)
     predictor = predictor_of("classification", task, labels=LABELS)
     long = " ".join([TEXT] * 7)
     ids = np.array(english().encode(long))
@@ -104,6 +104,33 @@ def test_multi_label_and_regression():
     result = predictor_of("classification", problem_type="regression").classify(TEXT)
     assert result.value == pytest.approx(float(value), rel=1e-4)
     assert (result.label, result.probabilities) == (None, {})
+
+
+@pytest.mark.parametrize("kind", ["classification", "multi-label", "regression"])
+def test_a_model_of_pairs_asks_for_pairs_and_one_of_single_texts_refuses_them(kind):
+    labels = () if kind == "regression" else LABELS
+    changes = {"problem_type": "regression"} if kind == "regression" else {"labels": LABELS}
+    if kind == "multi-label":
+        changes["problem_type"] = "multi_label_classification"
+    pairs = predictor_of("classification", Task("sts-b", kind, labels, pair=True), **changes)
+    single = predictor_of("classification", Task("sst-2", kind, labels, pair=False), **changes)
+    unknown = predictor_of("classification", **changes)  # a folder of transformers
+    with pytest.raises(InputError, match=r"pair: missing; this model \(sts-b\) compares two texts"):
+        pairs.classify(TEXT)
+    with pytest.raises(InputError, match="input 0: pair: missing"):
+        pairs.classify([TEXT, "Ben slept."])
+    with pytest.raises(InputError, match=r"pair: this model \(sst-2\) reads one text at a time"):
+        single.classify(TEXT, "Ben slept.")
+    assert pairs.classify(TEXT, "Ben slept.") == unknown.classify(TEXT, "Ben slept.")
+    assert single.classify(TEXT) == unknown.classify(TEXT)
+
+
+def test_regression_tells_its_scale():
+    task = Task("sts-b", "regression", pair=True, scale=(0.0, 5.0))
+    result = predictor_of("classification", task, problem_type="regression").classify(TEXT, "Ben slept.")
+    assert result.scale == (0.0, 5.0)
+    assert result.as_dict()["scale"] == [0.0, 5.0]
+    assert predictor_of("classification", problem_type="regression").classify(TEXT).scale is None
 
 
 @torch.inference_mode()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from fake_predictor import FakePredictor
 from running import running
-from tiny_models import TASKS, write_models
+from tiny_models import TASKS, write_model, write_models
+
+from litebert.tasks.task import Task
 
 
 @pytest.fixture
@@ -25,6 +27,16 @@ def tiny_predictors(tiny_folders):
 
     assert set(tiny_folders) == set(TASKS)
     return {name: Predictor(folder, device="cpu", threads=1) for name, folder in tiny_folders.items()}
+
+
+@pytest.fixture(scope="session")
+def tiny_pairs(tmp_path_factory):
+    """A regression model of pairs."""
+    from litebert.predict.predictor import Predictor
+
+    folder = tmp_path_factory.mktemp("pairs") / "model"
+    write_model(folder, "classification", Task("sts-b", "regression", pair=True, scale=(0.0, 5.0)))
+    return Predictor(folder, device="cpu", threads=1)
 
 
 @pytest.fixture(scope="session")

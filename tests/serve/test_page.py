@@ -200,6 +200,24 @@ def test_classify(tiny_server, open_page):
     assert sum(shares) == pytest.approx(100, abs=0.2)
 
 
+def test_a_model_of_pairs_asks_for_two_texts(tiny_pairs, tiny_predictors, open_page):
+    with running({"mood": tiny_predictors["classification"], "sts-b": tiny_pairs}) as client:
+        page = open_page(client, "classify")
+        assert not page.is_visible("#classify-pair"), "a model of single texts asks for one"
+        sent = switch(page, "classify", "sts-b")
+        assert sent["text"].startswith("A man is playing")
+        assert sent["pair"].startswith("Someone is making")
+        assert page.is_visible("#classify-pair")
+        assert page.locator("#classify .under").inner_text() == "on a scale from 0 to 5"
+        assert page.locator("#classify .scale .ends").inner_text().split() == ["0", "5"]
+        page.fill("#classify-pair", " ")
+        page.click("#classify .go")
+        assert "fill in both fields" in page.locator("#classify [role=alert]").inner_text()
+        sent = switch(page, "classify", "mood")
+        assert sent["pair"] is None
+        assert sent["text"].startswith("a warm, funny")
+
+
 def test_tags_stand_in_the_text(tiny_server, open_page):
     page = open_page(tiny_server, "tag")
     text = "👍🏽 Anna walked to the café."

@@ -23,7 +23,7 @@ CALLS = {
     "sentence_order": {"a": "Anna bought 1,000 apples.", "b": "Ben slept.", "symmetric": True},
     "coherence": {"text": "Anna slept. Ben read the old book. The rain fell. A farmer walked to the café."},
     "embed": {"text": ["Anna slept.", "Zoë slept. " * 40], "pooling": "mean"},
-    "classify": {"text": "The teacher slept on Monday.", "pair": "Ben read."},
+    "classify": {"text": "The teacher slept on Monday."},
     "tag": {"text": "Anna and Zoë walked to the café on Monday."},
     "answer": {"question": "Who slept?", "context": "Ben read the old book. Anna slept. " * 8, "top": 2},
     "choose": {"passage": "Anna slept.", "question": "Who slept?", "options": ["Ben", "Anna", "A farmer"]},
@@ -99,6 +99,23 @@ def test_requests_take_what_the_abilities_take():
         taken = [each for each in inspect.signature(ability.steps).parameters if each not in ("inputs", "task")]
         offered = [each for each in schemas.REQUESTS[name].model_fields if each != "model"]
         assert offered == taken, name
+
+
+def test_a_model_of_pairs_asks_for_pairs(tiny_pairs, tiny_server, caplog):
+    with running({"sts-b": tiny_pairs}) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        assert not [record for record in caplog.records if "warm_up_failed" in str(vars(record))]
+        (model,) = client.get("/models").json()["models"]
+        assert model["task"] == {"name": "sts-b", "kind": "regression", "labels": [], "pair": True, "scale": [0.0, 5.0]}
+        answer = client.post("/classify", json={"text": "Anna slept."})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")
+        assert "pair: missing; this model (sts-b) compares two texts" in answer.json()["error"]["message"]
+        answer = client.post("/classify", json={"text": "Anna slept.", "pair": "Ben slept."})
+        assert answer.json()["results"][0]["scale"] == [0.0, 5.0]
+    answer = tiny_server.post("/classify", json={"text": "Anna slept.", "pair": "Ben slept."})
+    assert answer.status_code == 422
+    assert "reads one text at a time" in answer.json()["error"]["message"]
+    assert next(m for m in tiny_server.get("/models").json()["models"] if m["name"] == "pretraining")["task"] is None
 
 
 def test_several_models(tiny_server):

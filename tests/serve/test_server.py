@@ -188,6 +188,13 @@ def check_exported(client, by_torch):
         "abilities": ["embed", "classify"],
         "runtime": "onnx fp32, CPU, 1 thread",
         "language": "en",
+        "task": {
+            "name": "mood",
+            "kind": "classification",
+            "labels": ["sad", "calm", "glad"],
+            "pair": False,
+            "scale": None,
+        },
     }
 
 

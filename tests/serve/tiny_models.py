@@ -24,24 +24,27 @@ TASKS = {
 def write_models(folder: Path, language: str = "en") -> dict[str, Path]:
     """One folder per kind, named after it."""
     torch.manual_seed(5)
-    tokenizer = {"en": english, "ko": korean}[language]()
-    found = {}
     for head, task in TASKS.items():
-        config = ModelConfig(
-            vocab_size=tokenizer.vocab_size,
-            embedding_size=16,
-            hidden_size=32,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            intermediate_size=64,
-            max_position_embeddings=64,
-            initializer_range=0.2,
-            labels=task.labels if task else (),
-        )
-        path = folder / head
-        save_model(MODELS[head](config), path)
-        tokenizer.save(path)
-        if task:
-            save_task(task, path)
-        found[head] = path
-    return found
+        write_model(folder / head, head, task, language)
+    return {head: folder / head for head in TASKS}
+
+
+def write_model(path: Path, head: str, task: Task | None, language: str = "en") -> None:
+    """One folder."""
+    tokenizer = {"en": english, "ko": korean}[language]()
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+        labels=task.labels if task else (),
+        problem_type="regression" if task and task.kind == "regression" else None,
+    )
+    save_model(MODELS[head](config), path)
+    tokenizer.save(path)
+    if task:
+        save_task(task, path)

@@ -207,5 +207,6 @@ def test_the_metrics_of_glue():
     tasks = named_tasks()
     assert tasks["cola"].metrics[0] == "matthews"
     assert tasks["sts-b"].metrics == ("pearson", "spearman")
+    assert {name: task.scale for name, task in tasks.items() if task.scale} == {"sts-b": (0.0, 5.0)}
     assert tasks["mrpc"].metrics == tasks["qqp"].metrics == ("accuracy", "f1")
     assert {name for name in tasks if name in FILES} == set(FILES)

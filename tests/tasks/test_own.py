@@ -246,7 +246,7 @@ def test_an_unknown_task_shows_the_known():
 def test_regression(tmp_path):
     data = read_task("regression", train=write(tmp_path, "a.csv", "sentence1,sentence2,score\na,b,4.5\nc,d,1\n"))
     assert [(e.a, e.b, e.label) for e in data.train] == [("a", "b", 4.5), ("c", "d", 1.0)]
-    assert data.task.labels == ()
+    assert (data.task.labels, data.task.pair, data.task.scale) == ((), True, (1.0, 4.5))
     for bad in ("many", "nan", ""):
         with pytest.raises(DataError, match=rf"b\.csv:2: column 'score': expected a number, got '{bad}'"):
             read_task("regression", train=write(tmp_path, "b.csv", f"text,score\na,{bad}\n"))

@@ -81,8 +81,10 @@ def show_embeddings(found: list[tuple[dict[str, Any], results.Embedding]]) -> Re
 def show_labels(row: dict[str, Any], result: results.Classification) -> RenderableType:
     """The labels with their probabilities, or the number of a regression."""
     text = Text(_short(str(row["text"])), style="bold")
+    if row.get("pair") is not None:
+        text += Text("  /  ", style="dim") + Text(_short(str(row["pair"])), style="bold")
     if result.value is not None:
-        return Group(text, Text(f"  {result.value:.4f}"))
+        return Group(text, _score(result.value, result.scale))
     return Group(text, _bars(list(result.probabilities.items()), chosen=set(result.labels)))
 
 
@@ -141,6 +143,15 @@ def show_attention(result: results.Attention, application: int, head: int | None
     title = Text(f"application {application % layers} of {layers}, {shown}", style="dim")
     left = [Text(f"{result.left_out} tokens left out", style="dim")] if result.left_out else []
     return Group(title, *lines, *left)
+
+
+def _score(value: float, scale: tuple[float, float] | None) -> Text:
+    """A score, and where it stands on its scale: "3.2000  ███████████████▎          on a scale of 0 to 5"."""
+    if scale is None:
+        return Text(f"  {value:.4f}")
+    low, high = scale
+    share = (value - low) / (high - low) if high > low else 0.5
+    return Text.assemble(f"  {value:.4f}  ", bar(share), (f"  on a scale of {low:g} to {high:g}", "dim"))
 
 
 def _bars(rows: list[tuple[str, float]], chosen: set[str] | None = None) -> Table:

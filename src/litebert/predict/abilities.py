@@ -100,7 +100,7 @@ def infer_task(config: ModelConfig, head: str) -> Task | None:
             kind = "multi-label"
         elif config.problem_type == "regression" or config.num_labels == 1:
             kind, labels = "regression", ()
-        return Task(kind, kind, labels, max_length=length)
+        return Task(kind, kind, labels, max_length=length, pair=None)
     if head == "token-classification":
         return Task(head, "token-classification", labels, max_length=length)
     if head == "multiple-choice":

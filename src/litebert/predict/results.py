@@ -102,8 +102,9 @@ class Embedding(Result):
 
 @dataclass(frozen=True)
 class Classification(Result):
-    """The label of a text with the probability of every label; for regression `label` is None and `value` the number.
+    """The label of a text with the probability of every label; for regression `label` is None and `value` the score.
 
+    `scale` is the lowest and highest score of a regression task, as its definition or its training labels have it.
     For multi-label models `labels` holds all whose probability reaches 0.5 (none, perhaps), and `label` the likeliest.
     """
 
@@ -111,6 +112,7 @@ class Classification(Result):
     probabilities: dict[str, float]
     labels: tuple[str, ...] = ()
     value: float | None = None
+    scale: tuple[float, float] | None = None
     windows: int = 1
 
 

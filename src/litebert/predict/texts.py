@@ -38,12 +38,18 @@ def embed(inputs: Inputs, text: str, pooling: str = "mean", normalize: bool = Fa
 
 def classify(inputs: Inputs, task: Task, text: str, pair: str | None = None) -> Steps[Classification]:
     """The label of a text or pair; the logits of a long one are the mean over its windows."""
+    if task.pair and pair is None:
+        raise InputError(
+            f"pair: missing; this model ({task.name}) compares two texts, so give the second one as `pair`"
+        )
+    if task.pair is False and pair is not None:
+        raise InputError(f"pair: this model ({task.name}) reads one text at a time; leave `pair` out")
     requests = _whole(inputs, text, pair, ("logits",))
     outputs = yield requests
     logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
     windows = len(requests)
     if task.kind == "regression":
-        return Classification(None, {}, value=float(logits[0]), windows=windows)
+        return Classification(None, {}, value=float(logits[0]), scale=task.scale, windows=windows)
     if task.kind == "multi-label":
         scores = [sigmoid(float(logit)) for logit in logits]
         reached = tuple(task.labels[number] for number in labels_reached(np.array(scores)))

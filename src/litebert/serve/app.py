@@ -117,10 +117,20 @@ async def models(request: HttpRequest) -> schemas.Models:
             abilities=list(each.predictor.abilities),
             runtime=runtime_of(each.predictor),
             language=language_of_model(each.predictor),
+            task=_task_of(each.predictor),
         )
         for name, each in batchers.items()
     ]
     return schemas.Models(models=loaded, version=litebert.__version__)
+
+
+def _task_of(predictor: Predictor) -> schemas.LoadedTask | None:
+    task = getattr(predictor, "task", None)
+    if task is None:
+        return None
+    return schemas.LoadedTask(
+        name=task.name, kind=task.kind, labels=list(task.labels), pair=task.pair, scale=task.scale
+    )
 
 
 @operations.get("/health", response_model=schemas.Status)

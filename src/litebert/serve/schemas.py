@@ -92,7 +92,10 @@ class Classify(Request):
     """Which label does a text, or a pair of texts, have?"""
 
     text: Texts
-    pair: Annotated[Texts | None, Field(description="The second text of a pair, where the task has one.")] = None
+    pair: Annotated[
+        Texts | None,
+        Field(description="The second text: required by models of pairs, refused by models of single texts."),
+    ] = None
 
     model_config = _example(text="a warm and funny film.")
 
@@ -162,10 +165,11 @@ def path_of(ability: str) -> str:
     return "/" + ability.replace("_", "-")
 
 
-def example_of(ability: str) -> dict[str, Any]:
-    """A small request that every model with the ability can answer."""
+def example_of(ability: str, pair: bool = False) -> dict[str, Any]:
+    """A small request that a model with the ability can answer; `pair` where it is a model of pairs."""
     extra: Any = REQUESTS[ability].model_config["json_schema_extra"]
-    return dict(extra["examples"][0])
+    second = {"pair": "a cold and boring film."} if ability == "classify" and pair else {}
+    return {**extra["examples"][0], **second}
 
 
 # Results: the dataclasses of litebert.predict.results, as JSON. A test keeps the two together.
@@ -247,7 +251,10 @@ class Classification(BaseModel):
     label: Annotated[str | None, Field(description="The likeliest; null for regression.")]
     probabilities: dict[str, Probability]
     labels: Annotated[list[str], Field(description="Multi-label models: all that reach 0.5.")]
-    value: Annotated[float | None, Field(description="Regression: the number.")]
+    value: Annotated[float | None, Field(description="Regression: the score.")]
+    scale: Annotated[
+        tuple[float, float] | None, Field(description="Regression: the lowest and highest score, where known.")
+    ]
     windows: int
 
 
@@ -340,6 +347,18 @@ class MistakeResponse(BaseModel):
     error: Mistake
 
 
+class LoadedTask(BaseModel):
+    """What a model was fine-tuned for."""
+
+    name: str
+    kind: str
+    labels: list[str]
+    pair: Annotated[bool | None, Field(description="Whether it takes pairs of texts; null: the model does not say.")]
+    scale: Annotated[
+        tuple[float, float] | None, Field(description="Regression: the lowest and highest score, where known.")
+    ]
+
+
 class Loaded(BaseModel):
     """A model and what it can do."""
 
@@ -350,6 +369,7 @@ class Loaded(BaseModel):
         Language,
         Field(description="What most pieces of its vocabulary are: Hangul, Han, or kana and Han; en: none of these."),
     ]
+    task: Annotated[LoadedTask | None, Field(description="Null for models that are not fine-tuned.")]
 
 
 class Models(BaseModel):

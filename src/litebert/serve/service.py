@@ -159,7 +159,9 @@ class Service:
         began = time.perf_counter()
         for ability in batcher.predictor.abilities:
             try:
-                arguments = REQUESTS[ability].model_validate(example_of(ability)).inputs()
+                task = getattr(batcher.predictor, "task", None)
+                example = example_of(ability, bool(getattr(task, "pair", False)))
+                arguments = REQUESTS[ability].model_validate(example).inputs()
                 batcher.predictor.run([batcher.predictor.job(ability, **each) for each in arguments])
             except Exception as error:  # a model that fails here may still serve other inputs and abilities
                 log_event("warm_up_failed", logging.WARNING, error, model=batcher.name, ability=ability)

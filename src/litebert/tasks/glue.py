@@ -23,9 +23,15 @@ _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 
 
-def _task(name: str, labels: tuple[str, ...], *metrics: str, pair: bool = True) -> Task:
+def _task(
+    name: str,
+    labels: tuple[str, ...],
+    *metrics: str,
+    pair: bool = True,
+    scale: tuple[float, float] | None = None,
+) -> Task:
     kind = "classification" if labels else "regression"
-    return Task(name, kind, labels, metrics or ("accuracy",), pair=pair)  # type: ignore[arg-type]
+    return Task(name, kind, labels, metrics or ("accuracy",), pair=pair, scale=scale)  # type: ignore[arg-type]
 
 
 # The first metric selects the checkpoint, as the authors did: accuracy for MRPC and QQP, Pearson for STS-B.
@@ -33,7 +39,7 @@ TASKS = {
     "cola": _task("cola", _BINARY, "matthews", "accuracy", pair=False),
     "sst-2": _task("sst-2", _BINARY, pair=False),
     "mrpc": _task("mrpc", _BINARY, "accuracy", "f1"),
-    "sts-b": _task("sts-b", (), "pearson", "spearman"),
+    "sts-b": _task("sts-b", (), "pearson", "spearman", scale=(0.0, 5.0)),
     "qqp": _task("qqp", _BINARY, "accuracy", "f1"),
     "mnli": _task("mnli", _NLI),
     "qnli": _task("qnli", _ENTAILMENT),

@@ -148,6 +148,7 @@ class _Reader:
             metrics=metrics,
             max_length=MAX_LENGTH.get(self.kind, 128),
             pair="pair" in self.roles,
+            scale=_scale(train),
             num_choices=max((len(row.options) for row in train if isinstance(row, ChoiceExample)), default=0),
             answerable_head=any(isinstance(row, QuestionExample) and row.impossible for row in train),
             columns={role: ",".join(columns) for role, columns in self.roles.items()},
@@ -287,6 +288,12 @@ class _Reader:
             return 0
         self.notes.append(f"{table.path}: the options in column {column!r} count from 1")
         return 1
+
+
+def _scale(train: list[Example]) -> tuple[float, float] | None:
+    """The lowest and the highest score of a regression file; None for other kinds."""
+    scores = [row.label for row in train if isinstance(row, TextExample) and isinstance(row.label, float)]
+    return (min(scores), max(scores)) if scores else None
 
 
 def _options(cells: list[Any], where: str) -> tuple[str, ...]:

@@ -34,7 +34,8 @@ class Task:
     labels: tuple[str, ...] = ()  # names by id; () for regression, multiple choice and question answering
     metrics: tuple[str, ...] = ()  # the first decides which checkpoint is kept
     max_length: int = 128
-    pair: bool = False  # texts come in pairs
+    pair: bool | None = False  # texts come in pairs; None: unknown, as for a model folder without task.json
+    scale: tuple[float, float] | None = None  # regression: the lowest and highest score; None: unknown
     num_choices: int = 0  # multiple choice: the most options of a training question; others may have fewer
     max_option: int = 128  # multiple choice: the last so many tokens of question + option are kept
     answerable_head: bool = False  # question answering: the head that knows "no answer" (SQuAD 2.0)

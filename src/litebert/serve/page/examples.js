@@ -28,6 +28,7 @@ const EXAMPLES = {
     }],
     attention: [{ text: "the dog chased the cat because it was hungry." }],
     classify: [{ text: "a warm, funny and quietly moving film." }],
+    pair: [{ text: "A man is playing the guitar on stage.", pair: "Someone is making music in front of an audience." }],
     tag: [{ text: "Anna Berg moved from Oslo to Rome to work for the Red Cross." }],
     answer: [{
       question: "Who designed the bridge?",
@@ -65,6 +66,7 @@ const EXAMPLES = {
     }],
     attention: [{ text: "민수는 지영이에게 책을 빌려주었지만 그녀는 읽지 않았다." }],
     classify: [{ text: "따뜻하고 유쾌하면서도 잔잔한 감동을 주는 영화이다." }],
+    pair: [{ text: "한 남자가 무대에서 기타를 치고 있다.", pair: "누군가가 관객 앞에서 음악을 연주한다." }],
     tag: [{ text: "김민수는 서울에서 부산으로 이사해 대한적십자사에서 일하고 있다." }],
     answer: [{
       question: "이 다리는 누가 설계했는가?",
@@ -102,6 +104,7 @@ const EXAMPLES = {
     }],
     attention: [{ text: "小狗追着小猫跑，因为它饿了。" }],
     classify: [{ text: "这是一部温暖、有趣又感人的电影。" }],
+    pair: [{ text: "一个男人在台上弹吉他。", pair: "有人在观众面前演奏音乐。" }],
     tag: [{ text: "李明从上海搬到北京，在中国红十字会工作。" }],
     answer: [{
       question: "这座桥是谁设计的？",
@@ -139,6 +142,7 @@ const EXAMPLES = {
     }],
     attention: [{ text: "犬が猫を追いかけたのは、お腹が空いていたからだ。" }],
     classify: [{ text: "温かくて笑えて、静かに心に残る映画だった。" }],
+    pair: [{ text: "男の人が舞台でギターを弾いている。", pair: "誰かが観客の前で音楽を演奏している。" }],
     tag: [{ text: "田中一郎は大阪から東京に引っ越し、日本赤十字社で働いている。" }],
     answer: [{
       question: "この橋を設計したのは誰ですか。",

@@ -340,9 +340,18 @@
   };
 
   const classify = {
-    body: (form) => ({ text: field(form, "text"), pair: field(form, "pair").trim() ? field(form, "pair") : null }),
+    body: (form) => ({ text: field(form, "text"), pair: !$("pair-field").hidden && field(form, "pair").trim() ? field(form, "pair") : null }),
+    // A model of pairs asks for both texts, one of single texts for one; where a model does not say, the second is optional.
+    examples: (model) => (model.task?.pair ? "pair" : "classify"),
+    follow(model) {
+      const pair = model.task?.pair;
+      $("pair-field").hidden = pair === false;
+      $("pair-optional").hidden = pair === true;
+      classify.wantsPair = pair === true;
+    },
+    check: (body) => (classify.wantsPair && !(body.text.trim() && body.pair) ? "This model compares two texts: fill in both fields." : ""),
     draw([result], body, lang) {
-      if (result.value !== null) return [h("div", {}, h("p", { class: "big" }, result.value.toFixed(3)), h("p", { class: "under" }, "the value that the model gives"))];
+      if (result.value !== null) return drawScore(result.value, result.scale);
       const rows = Object.entries(result.probabilities).sort((a, b) => b[1] - a[1]);
       const named = result.labels.length ? result.labels : ["none of the labels"];
       return [
@@ -350,8 +359,21 @@
         h("div", { class: "bars" }, rows.map(([name, p]) => bar(name, p, { first: result.labels.includes(name), lang: lang(name) }))),
       ];
     },
-    spoken: ([result]) => (result.value === null ? result.labels.join(", ") : result.value.toFixed(3)),
+    spoken: ([result]) => (result.value === null ? result.labels.join(", ") : result.value.toFixed(2)),
   };
+
+  /** The score of a regression model, and where it stands on its scale. */
+  function drawScore(value, scale) {
+    const [low, high] = scale || [0, 0];
+    const under = scale ? `on a scale from ${low} to ${high}` : "the model's score";
+    const head = h("div", {}, h("p", { class: "big" }, value.toFixed(2)), h("p", { class: "under" }, under));
+    if (high <= low) return [head];
+    const dot = h("i", {});
+    dot.style.left = `${4 + 92 * Math.max(0, Math.min(1, (value - low) / (high - low)))}%`;
+    return [head, h("div", { class: "scale plain" },
+      h("div", { class: "track", role: "img", "aria-label": `${value.toFixed(2)} on a scale from ${low} to ${high}` }, dot),
+      h("div", { class: "ends" }, h("span", {}, String(low)), h("span", {}, String(high))))];
+  }
 
   const tag = {
     body: (form) => ({ text: field(form, "text") }),
@@ -576,7 +598,7 @@
 
   function quote(text) { return `'${text.replace(/'/g, "'\\''")}'`; }
 
-  /** A filler of a form: fill(language) puts that language's example into every field that holds nobody's own words. */
+  /** A filler of a form: fill(examples) puts the shown one into every field that holds nobody's own words. */
   function exampleFiller(ability, form) {
     const panel = PANELS[ability];
     const plain = (element) => ({
@@ -584,15 +606,16 @@
       write(text) { element.value = text; panel.forget?.(); },
     });
     // By where they stand at first: the two sentences of an order change their names when they change places.
-    const names = Object.keys(EXAMPLES.en[ability][0]);
+    const known = Object.values(EXAMPLES).flatMap((language) => [...language[ability], ...(panel.examples ? language.pair : [])]);
+    const names = [...new Set(known.flatMap(Object.keys))];
     const fields = Object.fromEntries(names.map((name) => [name, panel.fields?.[name] || plain(form.elements[name])]));
-    const ours = new Set(Object.values(EXAMPLES).flatMap((language) => language[ability].flatMap(Object.values)).map(String));
+    const ours = new Set(known.flatMap(Object.values).map(String));
     let shown = 0; // which example, where a language has several
     // A browser that goes back to this page brings back what was written: only what is empty counts as not yet filled.
     const fresh = new Set(names.filter((name) => fields[name].read().length === 0));
-    return (language, chosen = null) => {
+    return (examples, chosen = null) => {
       shown = chosen ?? shown;
-      for (const [name, text] of Object.entries(EXAMPLES[language][ability][shown])) {
+      for (const [name, text] of Object.entries(examples[shown])) {
         if (chosen !== null || fresh.delete(name) || ours.has(String(fields[name].read()))) fields[name].write(text);
       }
     };
@@ -627,9 +650,11 @@
     const fill = exampleFiller(ability, form);
     const followModel = () => {
       const { language } = model();
-      fill(language);
-      links.replaceChildren(h("h3", {}, "Examples"), ...EXAMPLES[language][ability].map(({ text }, i) =>
-        h("button", { type: "button", class: "example", lang: language, onclick: () => { fill(language, i); run(); } }, text)));
+      const examples = EXAMPLES[language][panel.examples ? panel.examples(model()) : ability];
+      panel.follow?.(model());
+      fill(examples);
+      links.replaceChildren(h("h3", {}, "Examples"), ...examples.map(({ text }, i) =>
+        h("button", { type: "button", class: "example", lang: language, onclick: () => { fill(examples, i); run(); } }, text)));
       tellLanguages();
     };
 
