@@ -1,7 +1,8 @@
-"""Help and mistakes are told at once: no command loads torch for them, which would take seconds."""
+"""Commands start at once: each imports what it needs, and help and mistakes are told without torch."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 from litebert.cli import list_commands
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "onnxruntime", "ray")
+# What no prediction on a CPU needs. torch.nn.attention.varlen loads torch._dynamo, and so does `normal_` on "meta".
+NEEDLESS = (*HEAVY[1:], "torch._dynamo", "torch._inductor", "torch.distributed.tensor", "sympy", "triton", "pyarrow")
 # Runs each command line of a JSON list in one process; prints its exit code, its last line, and what it loaded.
 RUNNER = f"""
 import contextlib, io, json, sys
@@ -99,6 +102,27 @@ def test_help_of_every_command_loads_nothing_heavy(tmp_path):
         assert (code, heavy) == (0, []), words
         assert f"Usage: litebert {' '.join(words)}" in said
         assert len(said.split("\n\n")) > 1, f"{words}: no word about what it does"
+
+
+def run_alone(*line: str) -> tuple[str, list[str]]:
+    """What one command says in a process of its own, and the modules that it leaves loaded."""
+    code = f"import sys\nfrom litebert.cli import main\ntry: main({line})\nexcept SystemExit: print(list(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said, _, modules = done.stdout.rstrip().rpartition("\n")
+    return said, ast.literal_eval(modules)
+
+
+def test_help_loads_the_command_line_alone():
+    _, loaded = run_alone("--help")
+    assert "litebert.cli.predict" in loaded
+    assert not {*HEAVY, "numpy", "yaml", "sentencepiece", "pyarrow", "pydantic", "asyncio"} & {*loaded}
+
+
+def test_fill_mask_loads_what_it_needs():
+    said, loaded = run_alone("predict", "fill-mask", "--json", "the sky is [MASK].")
+    assert json.loads(said)["masks"]
+    assert "torch" in loaded
+    assert sorted({*NEEDLESS} & {*loaded}) == []
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_models
+from litebert.cli.early import check_models, without_garbage_collection
 from litebert.cli.predict_input import Row, read_rows
 from litebert.cli.terminal import one_line_json, visible
 from litebert.errors import InputError
@@ -257,7 +257,8 @@ def _results(
     group: list[Row] = list(islice(rows, 1))  # a mistake of the input shows before a model is loaded
     model, runtime, device, threads = settings
     check_models(model)
-    from litebert.predict.predictor import Predictor
+    with without_garbage_collection():
+        from litebert.predict.predictor import Predictor
 
     predictor = Predictor(model, runtime=runtime, device=device, threads=threads)
     warned = False

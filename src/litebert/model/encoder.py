@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention.varlen import varlen_attn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.errors import InputError
@@ -248,6 +247,8 @@ def attend_packed(starts: Tensor, max_length: int, dropout: float) -> Attend:
 
 def attend_varlen(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, max_length: int) -> Tensor:
     """The GPU's kernel for packed sequences [T, A, D] in half precision."""
+    from torch.nn.attention.varlen import varlen_attn  # loads torch._dynamo: more than a second, and only GPUs use it
+
     width = query.shape[-1]
     # It takes heads of a multiple of 8 only, and ALBERT-tiny's are 26 wide: zeros change no product.
     query, key, value = (F.pad(x, (0, -width % 8)) if width % 8 else x for x in (query, key, value))

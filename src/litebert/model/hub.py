@@ -21,6 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from litebert.default import resolve_default
 from litebert.errors import CheckpointError
@@ -117,8 +118,9 @@ def build_model(
     report: LoadReport,
 ) -> Model:
     """A model of `head` filled from `found` (our name -> the file's); fills in the report."""
-    with torch.device("meta"):
-        expected = model_class(head)(config).state_dict()
+    with torch.device("meta"), _WithoutValues():
+        model = model_class(head)(config)
+    expected = model.state_dict()
     report.missing = [name for name in expected if name not in found]
     report.mapped = [name for name in expected if name in found]
     report.skipped += [file_name for name, file_name in found.items() if name not in expected]
@@ -143,12 +145,21 @@ def build_model(
         model = MODELS[head](config)
         model.load_state_dict(state, strict=False)
     else:
-        with torch.device("meta"):
-            model = MODELS[head](config)
         model.load_state_dict(state, assign=True)
         for parameter in model.parameters():
             parameter.requires_grad_(True)
     return model.eval()
+
+
+class _WithoutValues(TorchFunctionMode):
+    """Skips initial values: meta tensors have none, yet drawing them makes torch load its compiler (a second)."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def _rename(tensors: Mapping[str, Any], config: ModelConfig, extension: bool) -> tuple[dict[str, str], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -13,14 +14,21 @@ from litebert.predict.runtime import Request
 from litebert.tasks.decode import word_probabilities
 from litebert.tasks.features import tag_windows
 from litebert.tasks.task import Task
-from litebert.text.marks import MARKS
 
-# Words as tagged corpora have them: punctuation stands alone, "didn't", "U.S" and "well-known" do not fall apart, and
-# an ideograph is a word of its own. Marks stay with what they stand on: "हिन्दी", "José" in five characters.
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_LETTERS = rf"[^\W{_HAN}](?:[^\W{_HAN}]++|[{MARKS}]++)*+"
-_WORD = re.compile(rf"{_LETTERS}(?:[-'’.&]{_LETTERS})*+|(?:[{_HAN}]|[^\w\s])[{MARKS}]*+")
 _SPACED = re.compile(r"\S+")
+
+
+@functools.cache
+def _word() -> re.Pattern[str]:
+    """Words as tagged corpora have them: punctuation stands alone, "didn't", "U.S" and "well-known" stay whole.
+
+    An ideograph is a word of its own. Marks stay with what they stand on: "हिन्दी", "José" in five characters.
+    """
+    from litebert.text.marks import MARKS  # a tenth of a second with the pattern, which only tagging needs
+
+    letters = rf"[^\W{_HAN}](?:[^\W{_HAN}]++|[{MARKS}]++)*+"
+    return re.compile(rf"{letters}(?:[-'’.&]{letters})*+|(?:[{_HAN}]|[^\w\s])[{MARKS}]*+")
 
 
 def tag(inputs: Inputs, task: Task, text: str, split: str = "words") -> Steps[Tagging]:
@@ -30,7 +38,7 @@ def tag(inputs: Inputs, task: Task, text: str, split: str = "words") -> Steps[Ta
     """
     check_text(text)
     check_choice("split", split, ("words", "spaces"), InputError)
-    spans = [match.span() for match in (_WORD if split == "words" else _SPACED).finditer(text)]
+    spans = [match.span() for match in (_word() if split == "words" else _SPACED).finditer(text)]
     windows = tag_windows(inputs.tokenizer, [text[begin:end] for begin, end in spans], inputs.max_length)
     read = {int(word) for window in windows if window.words is not None for word in window.words if word >= 0}
     if not read:

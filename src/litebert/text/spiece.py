@@ -23,10 +23,17 @@ class SentencePieceTokenizer(Tokenizer):
 
     kind = "sentencepiece"
 
-    def __init__(self, model: bytes, normalization: Normalization, specials: Specials, where: str = "spiece.model"):
+    def __init__(
+        self,
+        model: bytes,
+        normalization: Normalization,
+        specials: Specials,
+        where: str = "spiece.model",
+        processor: sentencepiece.SentencePieceProcessor | None = None,  # of `model`, where it is open already
+    ):
         self.model = model
         self._where = where
-        self._processor = open_model(model, where)
+        self._processor = processor or open_model(model, where)
         super().__init__(list_pieces(self._processor), specials, normalization, where)
         self._unprefixed: sentencepiece.SentencePieceProcessor | None = None
         self._set_comma_rule()
@@ -115,10 +122,10 @@ class SentencePieceTokenizer(Tokenizer):
             self._comma_sizes[number] = len(replacement)
             self._comma_parts[number, : len(replacement)] = [part for part, _ in replacement]
         # How many characters but ▁ each piece stands for; of the bytes of one character only the first.
-        self._widths = np.array(list(map(_width, self.pieces)), dtype=np.int64)
+        self._widths = np.array([len(piece) - piece.count(SPACE) for piece in self.pieces], dtype=np.int64)
         self._continues = np.zeros(self.vocab_size, dtype=np.bool_)
         for number, piece in enumerate(self.pieces):
-            if self._processor.is_byte(number):
+            if piece.startswith("<0x") and self._processor.is_byte(number):
                 self._continues[number] = int(piece[3:5], 16) in range(0x80, 0xC0)
                 self._widths[number] = not self._continues[number]
 

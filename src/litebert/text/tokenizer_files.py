@@ -116,11 +116,12 @@ def guess_normalization(pieces: list[str]) -> Normalization:
 def _load_spiece(
     model: bytes, where: str, settings: Mapping[str, Any], normalization: Normalization | None
 ) -> SentencePieceTokenizer:
-    pieces = list_pieces(open_model(model, where))
+    processor = open_model(model, where)
+    pieces = list_pieces(processor)
     if normalization is None:
         normalization = _saved_normalization(settings, where) or _named_normalization(settings)
     return SentencePieceTokenizer(
-        model, normalization or guess_normalization(pieces), _find_specials(pieces, settings, where), where
+        model, normalization or guess_normalization(pieces), _find_specials(pieces, settings, where), where, processor
     )
 
 
