@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import uvicorn
 
 from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig
+from litebert.serve.connections import Server
+from litebert.serve.server import open_socket
 
 
 def stacks():
@@ -33,15 +34,14 @@ def stacks():
 @contextlib.contextmanager
 def running(predictors, **settings):
     """Serve predictors for a while: with running({"fake": FakePredictor()}) as client: client.get("/health")."""
-    app = create_app(predictors, ServeConfig(**settings))
-    # As the real server: it does not wait for ever for a client that keeps its connection open.
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=9)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    settings = ServeConfig(**{"port": 0, "shutdown_s": 9, "last_call_s": 0.01, **settings})
+    app = create_app(predictors, settings)
+    server, listening = Server(app, settings), open_socket(settings)
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
         wait_until(lambda: server.started or not thread.is_alive())
-        port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             client.app = app
             yield client

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -47,6 +49,31 @@ def test_sigterm_lets_accepted_requests_finish(tmp_path):
         assert child.wait(60) == 0
     assert [answer.status_code for answer in answers] == [200] * 6
     assert sorted(answer.json()["results"][0]["vector"][0] for answer in answers) == [1, 2, 3, 4, 5, 6]
+
+
+def test_keep_alive_clients_lose_nothing_while_the_server_drains(tmp_path):
+    gate = tmp_path / "gate"
+    gate.touch()
+    with (
+        process(HERE / "serve_fake.py", gate, "batch_tokens=3", "last_call_s=60", "idle_s=60") as (child, address),
+        contextlib.ExitStack() as stack,
+    ):
+        clients = [stack.enter_context(httpx.Client(base_url=address, timeout=60)) for _ in range(9)]
+        wait_until(lambda: all(client.get("/ready").status_code == 200 for client in clients))
+        busy, idle = clients[:4], clients[4:]
+        gate.unlink()
+        with ThreadPoolExecutor(4) as pool:
+            answers = pool.map(lambda client: client.post("/embed", json={"text": "a"}), busy)
+            wait_until(lambda: queued(address) == 3)  # and one is in the model
+            child.send_signal(signal.SIGTERM)
+            wait_until(lambda: not takes_connections(address))
+            gate.touch()
+            answers = list(answers)
+        answers += [client.post("/embed", json={"text": "a"}) for client in idle[:-1]]
+        assert [(answer.status_code, answer.headers["connection"]) for answer in answers] == [(200, "close")] * 8
+        balancer = idle[-1].get("/ready")
+        assert (balancer.status_code, balancer.json()["error"]["code"]) == (503, "closing")
+        assert child.wait(60) == 0
 
 
 def takes_connections(address):

@@ -30,17 +30,21 @@ class ServeConfig:
     request_tokens: int = 16_384
     request_inputs: int = 256  # texts in one request
     request_candidates: int = 20_000  # guesses in one answer: masks times `top`
-    connections: int = 1024
+    connections: int = 1024  # beyond them only /health and /ready are answered
+    client_connections: int = 0  # of one address; 0: half of `connections`
 
     timeout_s: float = 30.0  # from arrival to answer
+    header_s: float = 10.0  # for the header of a request
+    idle_s: float = 5.0  # between requests on one connection
     shutdown_s: float = 60.0  # for what was accepted before SIGTERM
+    last_call_s: float = 1.0  # then, for the next request on an open connection
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             least = (
                 0
-                if field.name in ("port", "batch_tokens", "batch_wait_ms")
+                if field.name in ("port", "batch_tokens", "batch_wait_ms", "client_connections")
                 else 1e-3
                 if field.name.endswith("_s")
                 else 1

@@ -27,14 +27,15 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
+GUARDS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+PROBES = {"/health", "/ready"}  # answered even where there is no room for other requests
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 # A refused body is still read up to here, so that the client can read our answer instead of a broken pipe.
 DRAIN_BYTES, DRAIN_SECONDS = 64 * 2**20, 5.0
@@ -51,6 +52,15 @@ class Exchange:
     model: str | None = None
     inputs: int | None = None
     tokens: int | None = None
+
+
+@dataclass
+class Line:
+    """What our own server knows of the connection of a request, in scope["state"]; other ASGI servers bring none."""
+
+    crowded: bool = False  # there are too many connections
+    closing: bool = False  # the server is shutting down
+    gone: bool = False  # the client went away
 
 
 class Gate:
@@ -72,7 +82,8 @@ class Gate:
         method = scope["method"] if scope["method"] in METHODS else "other"
         exchange = scope["litebert"] = Exchange(time.perf_counter(), method, path)
         number = f"{random.getrandbits(64):016x}"  # no secret, and a system call would cost a switch of threads
-        extra = [(name.encode(), value.encode()) for name, value in {**HEADERS, "x-request-id": number}.items()]
+        extra = [*GUARDS, (b"x-request-id", number.encode())]
+        line: Line = scope.get("state", {}).get("litebert") or Line()
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -84,11 +95,17 @@ class Gate:
                 }
                 if b"cache-control" not in names:
                     message["headers"].append((b"cache-control", b"no-store"))
+                if line.closing or line.crowded:  # the client must not send another request here
+                    message["headers"].append((b"connection", b"close"))
             elif method == "HEAD":  # what GET would give, without the body
                 message = {**message, "body": b""}
             await send(message)
 
         try:
+            if line.crowded and scope["path"] not in PROBES:
+                self._metrics.refused.add(1, model="", reason="too_many_connections")
+                message = "there are too many connections to this server; try again later"
+                raise Refusal(503, "too_many_connections", message, {"Retry-After": "1"})
             await self._pass(scope, receive, answer)
         except Refusal as refusal:
             await refusal.response()(scope, receive, answer)

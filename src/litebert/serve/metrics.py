@@ -118,6 +118,10 @@ class Metrics:
         self.batch_seconds = Histogram("litebert_batch_seconds", "Seconds a batch took.", SECONDS)
         self.queue_requests = Gauge("litebert_queue_requests", "Requests waiting.")
         self.queue_tokens = Gauge("litebert_queue_tokens", "Tokens waiting.")
+        self.connections = Gauge("litebert_connections", "Open connections.")
+        self.closed = Counter(
+            "litebert_closed_total", "Connections that were closed on slow or idle clients, by reason."
+        )
         self.memory = Gauge("litebert_resident_bytes", "Memory of the server's process.")
         if _STATM.exists():
             self.memory.read(resident_bytes)

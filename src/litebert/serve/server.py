@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from litebert.errors import ConfigError
 from litebert.extras import require
@@ -30,38 +27,15 @@ def serve(
     """Serve models until a signal says stop, and finish what was accepted; `load` is called once the port is ours."""
     for name, capacity in CACHES.items():
         os.environ.setdefault(name, capacity)
-    uvicorn = require("uvicorn", "litebert serve")
+    require("uvicorn", "litebert serve")
     require("fastapi", "litebert serve")
     from litebert.serve.app import create_app
-
-    class Server(uvicorn.Server):  # type: ignore[name-defined, misc]
-        """uvicorn's own would end by raising the signal once more; a finished drain is a success."""
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            if threading.current_thread() is not threading.main_thread():
-                yield
-                return
-            numbers = (signal.SIGTERM, signal.SIGINT)
-            before = {number: signal.signal(number, self.handle_exit) for number in numbers}
-            try:
-                yield
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+    from litebert.serve.connections import SPARE, Server
 
     with open_socket(settings) as listening:
         app = create_app(load(), settings)
         log_to_stderr()
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            limit_concurrency=settings.connections,
-            timeout_graceful_shutdown=math.ceil(settings.shutdown_s),
-        )
+        allow_open_files(settings.connections + SPARE + 256)  # the rest: models, logs, the event loop
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         models = {name: runtime_of(batcher.predictor) for name, batcher in app.state.service.batchers.items()}
@@ -69,7 +43,7 @@ def serve(
         if not settings.is_loopback and not settings.api_key:
             log_event("open_to_others", advice="other machines can reach this server; --api-key asks for a key")
         announce(address)
-        server = Server(config)
+        server = Server(app, settings)
         asyncio.run(server.serve(sockets=[listening]))
         if server.force_exit:  # Ctrl-C a second time: not everything was finished
             raise KeyboardInterrupt
@@ -88,3 +62,16 @@ def open_socket(settings: ServeConfig) -> socket.socket:
         where = f"{settings.host}:{settings.port}"
         raise ConfigError(f"cannot listen on {where}: {error.strerror}; choose another --host or --port") from None
     return listening
+
+
+def allow_open_files(count: int) -> None:
+    """Let this process have so many open files, where the system permits it: a connection is one."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows knows no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        if wanted < count:
+            log_event("few_open_files", limit=wanted, wanted=count, advice="raise ulimit -n or lower connections")

@@ -39,7 +39,7 @@ class Service:
         self.settings, self.metrics = settings, metrics
         self.batchers = {name: Batcher(name, predictor, settings, metrics) for name, predictor in predictors.items()}
         self._cold = set(self.batchers)
-        self._closing = False
+        self.closing = False
         self._helpers = ThreadPoolExecutor(2, "prepare")
 
     def start(self) -> None:
@@ -49,7 +49,7 @@ class Service:
 
     async def close(self) -> None:
         """Finish what was accepted."""
-        self._closing = True
+        self.closing = True
         await asyncio.gather(*(batcher.close() for batcher in self.batchers.values()))
         self._helpers.shutdown(wait=False)
 
@@ -57,7 +57,7 @@ class Service:
         """Refuse until every model has answered once."""
         if self._cold:
             raise Refusal(503, "warming_up", f"warming up: {', '.join(sorted(self._cold))}", {"Retry-After": "1"})
-        if self._closing:
+        if self.closing:
             raise Refusal(503, "closing", "the server is shutting down")
 
     async def answer(self, ability: str, body: Request, exchange: Exchange) -> bytes:
