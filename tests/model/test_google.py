@@ -12,6 +12,7 @@ import torch
 
 from litebert.errors import CheckpointError
 from litebert.model import google
+from litebert.model.folder import load_config
 from litebert.model.google import load_google
 from litebert.model.hub import load_model, load_model_and_report
 
@@ -242,11 +243,48 @@ def test_load_model_takes_the_folder_too():
     assert load_model(FIXTURES / "base").head == "pretraining"
 
 
-def test_a_checkpoint_without_its_config_is_refused(tmp_path):
+def copy_without_config(target: Path) -> None:
+    target.mkdir(exist_ok=True)
     for file in (FIXTURES / "base").glob("model.ckpt-best.*"):
-        shutil.copy(file, tmp_path)
-    with pytest.raises(CheckpointError, match=r"no albert_config.json"):
-        load_google(tmp_path)
+        shutil.copy(file, target)
+
+
+@pytest.mark.parametrize("name", ["albert_config_tiny_g.json", "config.json"])
+def test_any_one_config_beside_the_checkpoint_is_its_own(name, tmp_path):
+    """albert_tiny_zh_google calls it albert_config_tiny_g.json; "gelu" means the tanh form whatever the name."""
+    copy_without_config(tmp_path)
+    shutil.copy(FIXTURES / "base" / "albert_config.json", tmp_path / name)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    expected = load_model(FIXTURES / "base")
+    model = load_model(tmp_path)
+    assert model.config == expected.config == load_config(tmp_path)
+    _, ids, inputs = forward_inputs(FIXTURES / "base")
+    assert torch.equal(model(ids, **inputs).masked_lm, expected(ids, **inputs).masked_lm)
+    assert load_model(tmp_path / "model.ckpt-best").config == expected.config
+
+
+def test_without_a_config_or_with_several_one_must_be_named(tmp_path, cli):
+    copy_without_config(tmp_path / "google")
+    with pytest.raises(CheckpointError, match=r"no albert_config.json .* so give the file as `config`"):
+        load_google(tmp_path / "google")
+    elsewhere = tmp_path / "shape.json"
+    shutil.copy(FIXTURES / "base" / "albert_config.json", elsewhere)
+    for name in ("albert_config_a.json", "albert_config_b.json"):
+        shutil.copy(elsewhere, tmp_path / "google" / name)
+    with pytest.raises(CheckpointError, match=r"several configs .*: albert_config_a.json, albert_config_b.json"):
+        load_google(tmp_path / "google")
+    assert load_google(tmp_path / "google", config=elsewhere)[0].config == load_google(FIXTURES / "base")[0].config
+    result = cli("convert", tmp_path / "google", tmp_path / "out", "--config", elsewhere)
+    assert result.code == 0, result
+    assert load_model(tmp_path / "out").config.vocab_size == 50
+
+
+def test_groups_that_tensorflow_would_leave_unused_are_refused(tmp_path):
+    shutil.copytree(FIXTURES / "base", tmp_path / "x")
+    config = tmp_path / "x" / "albert_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 22, "num_hidden_groups": 22}))
+    with pytest.raises(CheckpointError, match="22 layers in 22 groups"):
+        load_google(tmp_path / "x")
 
 
 def test_a_config_that_does_not_fit_names_the_tensor(tmp_path):

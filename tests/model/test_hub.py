@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model import hub
 from litebert.model.config import ModelConfig, vary
-from litebert.model.heads import MODELS, ClassificationModel, PretrainingModel
+from litebert.model.heads import MODELS, ClassificationModel, EncoderModel, PretrainingModel
 from litebert.model.hub import load_model, load_model_and_report, save_model
 
 TINY = ModelConfig(
@@ -269,3 +269,26 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"model: the model was not written: No space left on device$"):
         save_model(PretrainingModel(TINY), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_encoder_without_a_pooler_opens_and_is_kept_so(tmp_path, cli):
+    save_model(EncoderModel(TINY, pooler=False), tmp_path / "model")
+    assert not any("pooler" in name for name in load_file(tmp_path / "model" / "model.safetensors"))
+    model, report = load_model_and_report(tmp_path / "model")
+    assert not report.missing
+    assert model(torch.arange(6).view(2, 3)).pooled is None
+    result = cli("convert", tmp_path / "model", tmp_path / "converted")
+    assert result.code == 0, result
+    assert same(load_model(tmp_path / "converted").state_dict(), model.state_dict())
+    with_pooler, report = load_model_and_report(tmp_path / "model", "encoder", new_head=True)
+    assert report.missing == ["encoder.pooler.weight", "encoder.pooler.bias"]
+    assert with_pooler(torch.arange(6).view(2, 3)).pooled.shape == (2, 16)
+    with pytest.raises(CheckpointError, match=r"holds no classification head \(missing: encoder.pooler.weight"):
+        load_model(tmp_path / "model", "classification")
+
+
+def test_another_config_file_may_be_named(folder, tmp_path):
+    (folder / "config.json").rename(tmp_path / "elsewhere.json")
+    assert load_model(folder, config=tmp_path / "elsewhere.json").config == TINY
+    with pytest.raises(CheckpointError, match=r"nowhere.json: cannot be read"):
+        load_model(folder, config="nowhere.json")

@@ -364,3 +364,39 @@ def test_a_config_that_says_tied_beside_another_output_matrix_is_not_believed(sh
     del state[words]  # as some writers of safetensors do with one of two equal tensors
     save_file(state, tmp_path / "model.safetensors")
     torch.testing.assert_close(load_model(tmp_path)(ids).masked_lm, tied(ids).masked_lm)
+
+
+@pytest.mark.parametrize(("layers", "groups"), [(18, 14), (27, 21), (44, 36)])
+def test_groups_are_cut_as_transformers_cuts_them(layers, groups, tmp_path):
+    """Its int(i / (layers / groups)) rounds 13 pairs up to 48 layers down to the group before."""
+    sizes = dict(vocab_size=30, embedding_size=4, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    config = transformers.AlbertConfig(**sizes, num_hidden_layers=layers, num_hidden_groups=groups)
+    theirs = scramble(transformers.AlbertModel(config), scale=0.5)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = load_model(tmp_path / "theirs")
+    ids = torch.arange(30).view(3, 10)
+    expected = torch.stack(theirs(ids, output_hidden_states=True).hidden_states)
+    states = torch.stack(ours(ids, output_hidden_states=True).hidden_states)
+    torch.testing.assert_close(states, expected, atol=1e-4, rtol=1e-4)
+    exactly = load_model(tmp_path / "theirs", rounded_groups=False)
+    states = torch.stack(exactly(ids, output_hidden_states=True).hidden_states)
+    assert (states - expected).abs().max() > 0.1  # what is at stake
+    save_model(ours, tmp_path / "again")
+    again = transformers.AutoModel.from_pretrained(tmp_path / "again").eval()
+    torch.testing.assert_close(again(ids).last_hidden_state, expected[-1], **TOLERANCE)
+    save_model(exactly, tmp_path / "exactly")  # which transformers would compute otherwise, so it must not open it
+    assert json.loads((tmp_path / "exactly" / "config.json").read_text())["model_type"] == "litebert"
+    assert load_model(tmp_path / "exactly").config == exactly.config
+
+
+@pytest.mark.parametrize("kind", ["Albert", "Bert"])
+def test_an_encoder_that_transformers_wrote_without_a_pooler(kind, tmp_path):
+    sizes = dict(vocab_size=50, hidden_size=16, num_attention_heads=2, intermediate_size=32, num_hidden_layers=2)
+    config = getattr(transformers, f"{kind}Config")(**sizes)
+    theirs = scramble(getattr(transformers, f"{kind}Model")(config, add_pooling_layer=False))
+    theirs.save_pretrained(tmp_path)
+    ours = load_model(tmp_path)
+    ids = torch.arange(20).view(2, 10)
+    output = ours(ids)
+    assert output.pooled is None
+    torch.testing.assert_close(output.hidden, theirs(ids).last_hidden_state, **TOLERANCE)

@@ -45,6 +45,9 @@ def convert(
     target: Annotated[Path, typer.Argument(help="The model folder to write.")],
     head: Annotated[str | None, typer.Option(help="The head to keep; by default what the source holds.")] = None,
     dtype: Annotated[str, typer.Option(help="Numbers in the file: float32, float16 or bfloat16.")] = "float32",
+    config: Annotated[
+        Path | None, typer.Option(help="The model's config file; by default the one beside the weights.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Correct the config: --set num_attention_heads=32.")
     ] = None,
@@ -55,10 +58,12 @@ def convert(
     check_models(source)
     check_out_folder(target)
     from litebert.config import override
+    from litebert.model.config import check_fields
     from litebert.model.convert import convert_model
 
     changes = override({}, settings or [])
-    result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite, **changes)
+    check_fields(changes)
+    result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite, config=config, **changes)
     if note := _complete_tokenizer(target, result.copied):
         result.report.notes.append(note)
     if as_json:

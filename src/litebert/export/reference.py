@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from litebert.model.heads import Model, named_outputs
-from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request
+from litebert.predict.runtime import Outputs, Request, outputs_of
 
 INPUTS = ("input_ids", "attention_mask", "segment_ids")
 # The input that a head has beside the encoder's.
@@ -41,7 +41,7 @@ class Reference:
 
     def __init__(self, model: Model):
         self.config, self.head = model.config, model.head
-        self.outputs = ENCODER_OUTPUTS | HEAD_OUTPUTS[model.head]
+        self.outputs = outputs_of(model)
         self.model = model.eval()
         self._named = NamedModel(self.model)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +44,8 @@ class ModelConfig:
     sharing: Sharing = "all"
     num_hidden_groups: int = 1
     inner_group_num: int = 1
+    # Groups as transformers cuts them, in floats. It differs for a few odd pairs only (18 layers in 14 groups, ...).
+    rounded_groups: bool = False
     # "gelu" is the exact erf form, "gelu_new" and "gelu_pytorch_tanh" the tanh form that ALBERT was trained with.
     hidden_act: Activation = "gelu_new"
     hidden_dropout_prob: float = 0.0
@@ -128,9 +130,18 @@ class ModelConfig:
         """Whether transformers can express this encoder: no attention-only or FFN-only sharing, and equal groups."""
         if self.sharing not in _HUB_SHARING:
             return False
-        # transformers places layer i by int(i / (layers / groups)), which rounds wrongly for a few odd pairs (18, 14).
-        layers, groups = self.num_hidden_layers, self.num_hidden_groups
-        return all(int(i / (layers / groups)) == i * groups // layers for i in range(layers))
+        return self.rounded_groups or not _rounds_differently(self.num_hidden_layers, self.num_hidden_groups)
+
+
+def group_of(layer: int, layers: int, groups: int, rounded: bool = False) -> int:
+    """The group of a layer: contiguous and as equal as can be; `rounded` as transformers computes it."""
+    return int(layer / (layers / groups)) if rounded else layer * groups // layers
+
+
+def _rounds_differently(layers: int, groups: int) -> bool:
+    return 1 < groups < layers and any(
+        group_of(i, layers, groups) != group_of(i, layers, groups, rounded=True) for i in range(layers)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -192,16 +203,21 @@ def preset(name: str, /, **changes: Any) -> ModelConfig:
 
 def vary(config: ModelConfig, /, **changes: Any) -> ModelConfig:
     """A changed config, with what is derived worked out anew (dataclasses.replace would keep the old values)."""
-    known = {field.name for field in dataclasses.fields(ModelConfig)}
-    for name in changes:
-        if name not in known:
-            raise ConfigError(f"{name}: unknown model field{did_you_mean(name, known)}")
+    check_fields(changes)
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     if "embedding_size" in changes or "hidden_size" in changes:
         values["embedding_projection"] = None
     if config.sharing == "none":
         values["num_hidden_groups"] = 1
     return build(ModelConfig, {**values, **changes})
+
+
+def check_fields(names: Iterable[str]) -> None:
+    """Refuse a name that is not one of ModelConfig's fields."""
+    known = {field.name for field in dataclasses.fields(ModelConfig)}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{name}: unknown model field{did_you_mean(name, known)}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -252,7 +268,10 @@ def from_hub(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig
         values["labels"] = _ordered_labels(id2label, where)
     elif isinstance(data.get("num_labels"), int):  # configs of 2019
         values["labels"] = tuple(f"LABEL_{i}" for i in range(data["num_labels"]))
-    return build(ModelConfig, values, f"{where}: ")
+    config = build(ModelConfig, values, f"{where}: ")
+    if kind == "albert" and _rounds_differently(config.num_hidden_layers, config.num_hidden_groups):
+        config = dataclasses.replace(config, rounded_groups=True)
+    return config
 
 
 def from_google(data: Mapping[str, Any], where: str = "albert_config.json") -> ModelConfig:
@@ -279,6 +298,7 @@ def to_hub(config: ModelConfig, architecture: str, extension: bool = False) -> d
     else:
         assert config.fits_hub
         values.pop("sharing")
+        values.pop("rounded_groups")
         if values["embedding_projection"] == (config.embedding_size != config.hidden_size):
             # The file may still carry an identity projection for transformers; this says that it means nothing.
             values.pop("embedding_projection")
@@ -299,8 +319,11 @@ def to_hub(config: ModelConfig, architecture: str, extension: bool = False) -> d
     return data
 
 
-def read_config(path: Path) -> tuple[ModelConfig, list[str]]:
-    """The config in a JSON file and the `architectures` it names; Google's files are told by their name."""
+def read_config(path: Path, google: bool | None = None) -> tuple[ModelConfig, list[str]]:
+    """The config in a JSON file and the `architectures` it names.
+
+    `google`: whether a file without a model_type is in Google's words; by default told by the file's name.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -309,7 +332,7 @@ def read_config(path: Path) -> tuple[ModelConfig, list[str]]:
         raise CheckpointError(f"{path}: not valid JSON, line {error.lineno}: {error.msg}") from None
     if not isinstance(data, dict):
         raise CheckpointError(f"{path}: expected a JSON object with the model's fields")
-    if path.name != "config.json" and "model_type" not in data:
+    if "model_type" not in data and (path.name != "config.json" if google is None else google):
         return from_google(data, str(path)), []
     architectures = data.get("architectures") or []
     return from_hub(data, str(path)), [str(name) for name in architectures]

@@ -47,17 +47,19 @@ def convert_model(
     head: str | None = None,
     dtype: str = "float32",
     overwrite: bool = False,
+    config: Path | None = None,
     **changes: Any,
 ) -> Conversion:
     """Read a model folder, a TensorFlow checkpoint (folder, prefix or file) or a Hub name; write a model folder.
 
-    `changes` correct what its config says: num_attention_heads=32, hidden_act="gelu_new", hidden_dropout_prob=0.
+    `config` is the file to read where the one beside the weights is missing or wrong; `changes` correct what it says:
+    num_attention_heads=32, hidden_act="gelu_new", hidden_dropout_prob=0.
     """
     target = Path(target)
     check_choice("--dtype", dtype, DTYPES)
     if (target / CONFIG_FILE).exists() and not overwrite:
         raise CheckpointError(f"{target}: holds a model already; --overwrite replaces it")
-    model, report = load_model_and_report(source, head, **changes)
+    model, report = load_model_and_report(source, head, config=config, **changes)
     save_model(model, target, DTYPES[dtype])
     folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)
     copied = _copy_tokenizer(folder, target)

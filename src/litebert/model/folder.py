@@ -53,12 +53,34 @@ def is_google(source: Path | str) -> bool:
     """Whether this is a TensorFlow checkpoint: its folder, a TF-Hub module, its prefix or one of its files."""
     path = Path(source)
     if path.is_dir():
-        if (path / CONFIG_FILE).is_file():
-            return False
-        places = (path, path / "variables")
-        return any((path / name).is_file() for name in GOOGLE_CONFIGS) or any(any(p.glob("*.index")) for p in places)
+        checkpoint = any(any(place.glob("*.index")) for place in (path, path / "variables"))
+        if (path / CONFIG_FILE).is_file():  # a model folder, unless the checkpoint is all that it has
+            return checkpoint and not any(any(path.glob(f"*{suffix}")) for suffix in (".safetensors", ".bin", ".onnx"))
+        return checkpoint or any((path / name).is_file() for name in GOOGLE_CONFIGS)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
     return bool(prefix) and path.parent.is_dir() and any(path.parent.glob(f"{glob.escape(prefix)}.index"))
+
+
+def find_google_config(folder: Path) -> Path:
+    """The config of the TensorFlow checkpoint in a folder: one of the usual names, else the one `*config*.json`."""
+    places = (folder, folder.parent, folder.parent / "assets")
+    for place in places:
+        for name in GOOGLE_CONFIGS:
+            if (place / name).is_file():
+                return place / name
+    for place in places[::2]:  # other names only where nothing else lies: beside it, or among a TF-Hub module's assets
+        found = sorted(path for path in place.glob("*config*.json") if path.name != "tokenizer_config.json")
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found)
+            raise CheckpointError(
+                f"{place}: several configs beside the checkpoint: {names}; give one of them as `config`"
+            )
+        if found:
+            return found[0]
+    raise CheckpointError(
+        f"{folder}: no {' or '.join(GOOGLE_CONFIGS)} beside the checkpoint, nor another *config*.json; it says the "
+        "number of heads, so give the file as `config`"
+    )
 
 
 def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
@@ -68,9 +90,11 @@ def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
     if path.is_file():
         return read_config(path)[0]
     folder = find_folder(source, revision, weights=False)
-    for name in (CONFIG_FILE, *GOOGLE_CONFIGS):
-        if (folder / name).is_file():
-            return read_config(folder / name)[0]
+    if is_google(folder):
+        place = folder / "variables" if (folder / "variables").is_dir() else folder  # of a TF-Hub module
+        return read_config(find_google_config(place), google=True)[0]
+    if (folder / CONFIG_FILE).is_file():
+        return read_config(folder / CONFIG_FILE)[0]
     raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from litebert.errors import CheckpointError
 from litebert.model.config import ModelConfig, read_config, vary
-from litebert.model.folder import GOOGLE_CONFIGS
+from litebert.model.folder import find_google_config
 from litebert.model.heads import Model
 from litebert.model.hub import LoadReport, build_model
 from litebert.model.names import Source, tf_names
@@ -37,7 +37,7 @@ def load_google(
     source: Path | str,
     head: str | None = None,
     new_head: bool = False,
-    config: Path | None = None,
+    config: Path | str | None = None,
     **changes: Any,
 ) -> tuple[Model, LoadReport]:
     """A model from a checkpoint's folder, prefix or file; its config is looked for beside it unless given."""
@@ -46,11 +46,12 @@ def load_google(
         source = source / "variables"  # a TF-Hub module
     bundle = read_bundle(source)
     where = str(bundle.prefix)
-    model_config = read_config(config or _find_config(bundle.prefix))[0]
+    model_config = read_config(Path(config or find_google_config(bundle.prefix.parent)), google=True)[0]
     report = LoadReport()
     names = _clean_names(bundle, report)
     _refuse_other_graphs(names, where)
     names, own_norms = _respell_norms(names, where)
+    _refuse_other_groups(model_config, where)
     if "bert/encoder/embedding_hidden_mapping_in/kernel" in names:
         model_config = vary(model_config, embedding_projection=True)
 
@@ -79,17 +80,6 @@ def load_google(
     return model, report
 
 
-def _find_config(prefix: Path) -> Path:
-    folder = prefix.parent
-    for place in (folder, folder.parent, folder.parent / "assets"):
-        for name in GOOGLE_CONFIGS:
-            if (place / name).is_file():
-                return place / name
-    raise CheckpointError(
-        f"{folder}: no {' or '.join(GOOGLE_CONFIGS)} beside the checkpoint; it says the number of heads"
-    )
-
-
 def _clean_names(bundle: TfCheckpoint, report: LoadReport) -> dict[str, str]:
     """Released name -> name in this file, without optimiser state."""
     names = {}
@@ -108,6 +98,16 @@ def _refuse_other_graphs(names: Iterable[str], where: str) -> None:
                 f"{where}: written by brightmart/albert_zh's own graph ({name}), whose projection and masked LM head "
                 "differ from ALBERT's; use a checkpoint in the released graph"
             )
+
+
+def _refuse_other_groups(config: ModelConfig, where: str) -> None:
+    """The released code places a layer by int(layer / layers * groups), which leaves some of 22 groups unused, say."""
+    layers, groups = config.num_hidden_layers, config.num_hidden_groups
+    if config.model_type == "albert" and any(int(i / layers * groups) != i * groups // layers for i in range(layers)):
+        raise CheckpointError(
+            f"{where}: {layers} layers in {groups} groups; TensorFlow's rounding leaves a group unused there, which "
+            "litebert does not follow"
+        )
 
 
 def _respell_norms(names: dict[str, str], where: str) -> tuple[dict[str, str], dict[int, dict[str, str]]]:

@@ -23,10 +23,10 @@ class Model(nn.Module):
     head: ClassVar[str] = "encoder"
     pooler: ClassVar[bool] = True
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, pooler: bool | None = None):
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config, pooler=self.pooler)
+        self.encoder = Encoder(config, self.pooler if pooler is None else pooler)
 
     def forward(self, input_ids: Tensor, **inputs: Any) -> Any:
         output: EncoderOutput = self.encoder(input_ids, **inputs)
@@ -39,7 +39,7 @@ class Model(nn.Module):
 
 
 class EncoderModel(Model):
-    """The bare encoder with its pooler: hidden states and pooled output."""
+    """The bare encoder: hidden states, and the pooled output unless made with `pooler=False`."""
 
 
 class MaskedLMHead(nn.Module):

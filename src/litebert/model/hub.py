@@ -85,27 +85,31 @@ def load_model_and_report(
     head: str | None = None,
     new_head: bool = False,
     revision: str | None = None,
+    config: Path | str | None = None,
     **changes: Any,
 ) -> tuple[Model, LoadReport]:
-    """Like load_model, with the account of what was mapped, skipped and missing."""
+    """Like load_model, with the account of what was mapped, skipped and missing.
+
+    `config` names the file to read instead of the folder's own `config.json` or `albert_config.json`.
+    """
     source = resolve_default(source)
     if is_google(source):
         from litebert.model.google import load_google
 
-        return load_google(source, head, new_head, **changes)
+        return load_google(source, head, new_head, config, **changes)
     folder = find_folder(source, revision)
-    config_path = folder / CONFIG_FILE
-    if not config_path.is_file():
+    config_path = folder / CONFIG_FILE if config is None else Path(config)
+    if config is None and not config_path.is_file():
         raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
-    config, architectures = read_config(config_path)
+    shape, architectures = read_config(config_path)
     tensors = open_weights(folder)
     extension = json.loads(config_path.read_text(encoding="utf-8")).get("model_type") == EXTENSION_MODEL_TYPE
-    found, skipped = _rename(tensors, config, extension)
+    found, skipped = _rename(tensors, shape, extension)
     head = _pick_head(head, architectures, found, folder)
     report = LoadReport(skipped=skipped)
-    config = _fit_output_matrix(config, found, tensors, report)
-    config = _fit_config(config, head, found, tensors, changes)
-    return build_model(config, head, found, tensors.__getitem__, new_head, str(folder), report), report
+    shape = _fit_output_matrix(shape, found, tensors, report)
+    shape = _fit_config(shape, head, found, tensors, changes)
+    return build_model(shape, head, found, tensors.__getitem__, new_head, str(folder), report), report
 
 
 def build_model(
@@ -118,8 +122,9 @@ def build_model(
     report: LoadReport,
 ) -> Model:
     """A model of `head` filled from `found` (our name -> the file's); fills in the report."""
+    make = _maker(config, head, found, new_head)
     with torch.device("meta"), _WithoutValues():
-        model = model_class(head)(config)
+        model = make()
     expected = model.state_dict()
     report.missing = [name for name in expected if name not in found]
     report.mapped = [name for name in expected if name in found]
@@ -142,7 +147,7 @@ def build_model(
             )
         state[name] = tensor.to(torch.float32)
     if report.missing:
-        model = MODELS[head](config)
+        model = make()
         model.load_state_dict(state, strict=False)
     else:
         model.load_state_dict(state, assign=True)
@@ -160,6 +165,12 @@ class _WithoutValues(TorchFunctionMode):
         if getattr(func, "__module__", None) == "torch.nn.init":
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
+
+
+def _maker(config: ModelConfig, head: str, found: Mapping[str, str], new_head: bool) -> Callable[[], Model]:
+    """What makes the model; an encoder whose file has no pooler is left without, unless a new one is wanted."""
+    without_pooler = head == "encoder" and "encoder.pooler.weight" not in found and not new_head
+    return functools.partial(model_class(head), config, **({"pooler": False} if without_pooler else {}))
 
 
 def _rename(tensors: Mapping[str, Any], config: ModelConfig, extension: bool) -> tuple[dict[str, str], list[str]]:

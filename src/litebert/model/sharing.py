@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from litebert.errors import ConfigError
-from litebert.model.config import ModelConfig, Sharing
+from litebert.model.config import ModelConfig, Sharing, group_of
 
 
 class Application(NamedTuple):
@@ -21,11 +21,13 @@ class Application(NamedTuple):
     ffn: int
 
 
-def sharing_plan(layers: int, sharing: Sharing, num_groups: int = 1, inner: int = 1) -> tuple[Application, ...]:
+def sharing_plan(
+    layers: int, sharing: Sharing, num_groups: int = 1, inner: int = 1, rounded_groups: bool = False
+) -> tuple[Application, ...]:
     """The blocks of each of the `layers * inner` applications, in order."""
     plan = []
     for layer in range(layers):
-        group = layer * num_groups // layers  # exact in integers; the released int(i / L * groups) is not
+        group = group_of(layer, layers, num_groups, rounded_groups)
         for step in range(inner):
             shared, own = group * inner + step, layer * inner + step
             plan.append(
@@ -53,7 +55,7 @@ def plan_of(config: ModelConfig, layers: int | None = None) -> tuple[Application
         raise ConfigError(f"depth: {depth} layers asked, but only {config.num_hidden_layers} have blocks of their own")
     if depth < config.num_hidden_groups:
         raise ConfigError(f"depth: {depth} layers cannot hold {config.num_hidden_groups} groups")
-    return sharing_plan(depth, config.sharing, config.num_hidden_groups, config.inner_group_num)
+    return sharing_plan(depth, config.sharing, config.num_hidden_groups, config.inner_group_num, config.rounded_groups)
 
 
 def num_blocks(config: ModelConfig) -> tuple[int, int]:

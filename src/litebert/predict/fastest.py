@@ -26,7 +26,7 @@ from litebert.files import write_atomic
 from litebert.folders import beside
 from litebert.model.config import ModelConfig
 from litebert.predict.exported import ONNX_FILES, read_manifest, source_checksums
-from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request, Runtime
+from litebert.predict.runtime import ENCODER_OUTPUTS, Outputs, Request, Runtime
 
 LENGTHS = (16, 128)  # a short question, a paragraph
 ROUNDS = 5
@@ -137,7 +137,7 @@ class WithTorch:
     def __init__(self, exported: Runtime, load: Callable[[], Runtime]):
         self.exported = exported
         self.config, self.head, self.name = exported.config, exported.head, exported.name
-        self.outputs = exported.outputs | ENCODER_OUTPUTS | HEAD_OUTPUTS[exported.head]
+        self.outputs = exported.outputs | ENCODER_OUTPUTS
         self._load = load
         self._torch: Runtime | None = None
 

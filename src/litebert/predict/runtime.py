@@ -48,6 +48,12 @@ HEAD_OUTPUTS = {
 }
 
 
+def outputs_of(model: Model) -> frozenset[str]:
+    """The raw outputs of a model that torch runs."""
+    outputs = ENCODER_OUTPUTS | HEAD_OUTPUTS[model.head]
+    return outputs - {"pooled"} if model.encoder.pooler is None else outputs
+
+
 @dataclass(frozen=True)
 class Request:
     """One sequence for the model, unpadded, and the names of the outputs wanted of it."""
@@ -99,7 +105,7 @@ class TorchRuntime:
         self.name = f"torch {device.precision}, {device.name}"
         self.config = model.config
         self.head = model.head
-        self.outputs = ENCODER_OUTPUTS | HEAD_OUTPUTS[model.head]
+        self.outputs = outputs_of(model)
         self.device = device
         self.max_tokens = max_tokens
         # Parameters themselves in half precision: autocast would convert them anew in every pass.
