@@ -373,6 +373,6 @@ def test_an_encoder_without_a_pooler_is_exported_without_one(tmp_path):
     save_model(MODELS["encoder"](small_model("encoder").config, pooler=False), tmp_path / "model")
     english().save(tmp_path / "model")
     export_onnx(tmp_path / "model", tmp_path / "onnx")
-    assert read_manifest(tmp_path / "onnx").outputs == ("hidden",)
+    assert list(read_manifest(tmp_path / "onnx").outputs) == ["hidden"]
     vectors = [Predictor(tmp_path / name, device="cpu").embed("good morning").vector for name in ("model", "onnx")]
     np.testing.assert_allclose(*vectors, atol=1e-5)
