@@ -17,13 +17,15 @@ from litebert.folders import beside
 if TYPE_CHECKING:
     from litebert.export.folder import ExportedFile, ExportReport
 
-KINDS = ("onnx", "torch-export")
+KINDS = ("onnx", "torch-export", "web")
 
 
 @app.command()
 def export(
     model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
-    to: Annotated[str, typer.Option(help="onnx (model.onnx) or torch-export (model.pt2).")] = "onnx",
+    to: Annotated[
+        str, typer.Option(help="onnx (model.onnx), torch-export (model.pt2), or web (a folder for transformers.js).")
+    ] = "onnx",
     int8: Annotated[bool, typer.Option("--int8", help="ONNX: also a file with int8 weights, for CPUs.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="The folder to write; by default beside the model, MODEL-onnx.")
@@ -38,7 +40,7 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a model as ONNX or torch.export files, checked against torch before anything is kept."""
+    """Write a model as ONNX, torch.export or browser files, checked against torch before anything is kept."""
     check_choice("--to", to, KINDS)
     check_models(model)
     check_files(check_data)
@@ -51,12 +53,14 @@ def export(
             model, target, int8=int8, attentions=attentions, check_data=check_data, overwrite=overwrite
         )
     else:
-        from litebert.export.torch_package import export_torch
-
         for name, given in (("--int8", int8), ("--attentions", attentions), ("--check-data", check_data)):
             if given:
-                raise ConfigError(f"{name}: is for --to onnx only")
-        report = export_torch(model, target, overwrite=overwrite)
+                raise ConfigError(f"{name}: is for --to onnx only" + (" (web has both files)" if to == "web" else ""))
+        if to == "web":
+            from litebert.export.web import export_web as run_export
+        else:
+            from litebert.export.torch_package import export_torch as run_export
+        report = run_export(model, target, overwrite=overwrite)
     if as_json:
         print(json.dumps(report.as_dict(), indent=2))
     else:
@@ -66,7 +70,7 @@ def export(
 def _beside(model: str, to: str) -> Path:
     """Where an export goes: runs/mine/model -> runs/mine/model-onnx, albert/albert-base-v2 -> albert-base-v2-onnx."""
     path = Path(model)
-    suffix = "-onnx" if to == "onnx" else "-torch"
+    suffix = {"onnx": "-onnx", "torch-export": "-torch", "web": "-web"}[to]
     return beside(path, suffix) if path.is_dir() else Path(f"{path.name}{suffix}")
 
 
@@ -88,7 +92,9 @@ def _print(model: str, report: ExportReport) -> None:
             console.print(line)
             for name, (torch, exported) in check.scores.items():
                 console.print(f"      {name}: {torch:.4f} in torch, {exported:.4f} in the file")
-    if any(file.name.endswith(".onnx") for file in report.files):
+    if any(file.name.startswith("onnx/") for file in report.files):
+        console.print(f"next: open {report.folder} with transformers.js (docs/howto/browser.md)")
+    elif any(file.name.endswith(".onnx") for file in report.files):
         int8 = any(file.int8_arrays for file in report.files)
         runtime = " --runtime onnx-int8   (without --runtime: fp32)" if int8 else ""
         console.print(f"next: litebert serve {report.folder}{runtime}")

@@ -26,12 +26,21 @@ from litebert.model.heads import (
 BEAM = 5  # starts, and ends of each start, as AnswerModel searches
 
 
-def build_onnx(model: Model, int8: bool = False, attentions: bool = False, peaks: Peaks | None = None) -> Any:
-    """The ONNX model of any head; every output that the encoder and the head can give is one of the graph's."""
+def build_onnx(
+    model: Model,
+    int8: bool = False,
+    attentions: bool = False,
+    peaks: Peaks | None = None,
+    every_position: bool = False,
+) -> Any:
+    """The ONNX model of any head; every output that the encoder and the head can give is one of the graph's.
+
+    With `every_position`, masked words are predicted at all tokens [B, S, V] instead of those of a further input.
+    """
     graph = Graph(int8, peaks)
     encoded = add_encoder(graph, model.encoder)
     if isinstance(model, PretrainingModel):
-        _pretraining(graph, model, encoded)
+        _pretraining(graph, model, encoded, every_position)
     elif isinstance(model, (ClassificationModel, MultipleChoiceModel)):
         _pooled_classifier(graph, model, encoded)
     elif isinstance(model, TokenClassificationModel):
@@ -58,16 +67,21 @@ def _linear(graph: Graph, x: str, name: str, layer: nn.Linear) -> str:
     return graph.linear(x, name, layer.weight, layer.bias)
 
 
-def _pretraining(graph: Graph, model: PretrainingModel, encoded: Encoded) -> None:
+def _pretraining(graph: Graph, model: PretrainingModel, encoded: Encoded, every_position: bool) -> None:
     config = model.config
     if model.masked_lm is not None:
         head = model.masked_lm
-        graph.input("positions", "predictions")
-        rows = graph.op("Reshape", encoded.hidden, graph.integers(-1, config.hidden_size))  # [B * S, H]
-        chosen = graph.op("Gather", rows, "positions")  # [P, H]
+        chosen = graph.op("Reshape", encoded.hidden, graph.integers(-1, config.hidden_size))  # [B * S, H]
+        if not every_position:
+            chosen = graph.op("Gather", chosen, graph.input("positions", "predictions"))  # [P, H]
         narrow = graph.activation(_linear(graph, chosen, "masked_lm.dense", head.dense), config.hidden_act)
         narrow = graph.norm(narrow, "masked_lm.norm", head.norm)  # [P, E]
-        graph.output("masked_lm", _words(graph, model, narrow), "predictions", config.vocab_size)
+        logits = _words(graph, model, narrow)
+        if every_position:
+            whole = graph.op("Concat", graph.op("Shape", "input_ids"), graph.integers(config.vocab_size), axis=0)
+            graph.output("masked_lm", graph.op("Reshape", logits, whole), "batch", "sequence", config.vocab_size)
+        else:
+            graph.output("masked_lm", logits, "predictions", config.vocab_size)
     if model.sentence is not None:
         assert encoded.pooled is not None
         graph.output("sentence", _linear(graph, encoded.pooled, "sentence", model.sentence), "batch", 2)

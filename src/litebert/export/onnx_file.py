@@ -42,7 +42,7 @@ def export_onnx(
 ) -> ExportReport:
     """Write the ONNX files of a model folder; nothing is written unless fp32 equals torch within 1e-4."""
     require("onnxruntime", "ONNX export")
-    onnx = require("onnx", "ONNX export")
+    require("onnx", "ONNX export")
     target = Path(target)
     folder, model = open_source(source, target, overwrite)
     reference = Reference(model)
@@ -57,7 +57,7 @@ def export_onnx(
         if int8:
             protos["int8"] = build_onnx(model, True, attentions, input_peaks(reference, requests))
         for precision, proto in protos.items():
-            _save(onnx, proto, staging / ONNX_FILES[precision])
+            save_onnx(proto, staging / ONNX_FILES[precision])
         graph = protos["fp32"].graph
         manifest = Manifest(
             head=model.head,
@@ -78,13 +78,15 @@ def export_onnx(
                     f"magnitude of {worst.magnitude:.1e}, more than {TOLERANCE:g}; nothing was written"
                 )
             data_check = None if data is None else data.check(exported)
-            files.append(_describe(proto, staging, ONNX_FILES[precision], check, data_check))
+            files.append(describe_file(proto, staging, ONNX_FILES[precision], check, data_check))
         checks = {file.name: file.as_dict() for file in files}
         Manifest(**{**manifest.__dict__, "checks": checks}).write(staging)
     return ExportReport(str(target), model.head, model.num_parameters, files)
 
 
-def _save(onnx: Any, proto: Any, path: Path) -> None:
+def save_onnx(proto: Any, path: Path) -> None:
+    """Write a model, large weights beside it, and check that it is valid."""
+    onnx = require("onnx", "ONNX export")
     if proto.ByteSize() > MOST_BYTES:
         onnx.save_model(proto, path, save_as_external_data=True, location=f"{path.name}.data")
     else:
@@ -92,7 +94,8 @@ def _save(onnx: Any, proto: Any, path: Path) -> None:
     onnx.checker.check_model(str(path), full_check=True)
 
 
-def _describe(proto: Any, folder: Path, name: str, check: Check, data_check: Check | None) -> ExportedFile:
+def describe_file(proto: Any, folder: Path, name: str, check: Check, data_check: Check | None = None) -> ExportedFile:
+    """What the report says of a file."""
     sizes = {tensor.name: (tensor.data_type, int(np.prod(tensor.dims))) for tensor in proto.graph.initializer}
     int8 = [size for kind, size in sizes.values() if kind == require("onnx", "ONNX export").TensorProto.INT8]
     return ExportedFile(

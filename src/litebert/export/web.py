@@ -1,0 +1,202 @@
+"""A model folder -> a folder that transformers.js opens: in a browser, in Node, from any static host.
+
+onnx/model.onnx             fp32, with the input and output names that transformers.js expects
+onnx/model_quantized.onnx   the same with int8 weights (dtype: "q8")
+config.json, tokenizer.json, tokenizer_config.json, and export.json with checksums and how far each file is from torch
+
+    const fill = await pipeline("fill-mask", "my-folder", { dtype: "q8" });
+    await fill("paris is the capital of [MASK].");
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from litebert.errors import CheckpointError
+from litebert.export.check import compare, random_requests
+from litebert.export.folder import (
+    TOLERANCE,
+    ExportedFile,
+    ExportReport,
+    copy_companions,
+    is_foreign,
+    open_source,
+    versions,
+)
+from litebert.export.head_graph import build_onnx
+from litebert.export.onnx_file import describe_file, save_onnx
+from litebert.export.reference import Reference
+from litebert.export.smooth import input_peaks
+from litebert.extras import require
+from litebert.files import file_sha256, staged_folder
+from litebert.model.config import ModelConfig
+from litebert.model.download import CONFIG_FILE
+from litebert.model.heads import Model
+from litebert.predict.exported import Manifest, source_checksums
+from litebert.predict.onnx_runtime import open_session
+from litebert.predict.runtime import Outputs, Request, fit_segments
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer_files import CONFIG as TOKENIZER_CONFIG
+from litebert.text.tokenizer_files import TOKENIZER
+
+FILES = {"fp32": "onnx/model.onnx", "int8": "onnx/model_quantized.onnx"}
+# Our names in a graph -> transformers.js's.
+NAMES = {
+    "segment_ids": "token_type_ids",
+    "masked_lm": "logits",
+    "start": "start_logits",
+    "end": "end_logits",
+    "hidden": "last_hidden_state",
+    "pooled": "pooler_output",
+}
+# The class that transformers.js has for a head, where it is not ALBERT's own: it reads `logits` alone, and has no
+# ALBERT for tags.
+MODEL_TYPES = {"token-classification": "bert"}
+ARCHITECTURES = {
+    "pretraining": "ForMaskedLM",
+    "masked-lm": "ForMaskedLM",
+    "classification": "ForSequenceClassification",
+    "token-classification": "ForTokenClassification",
+    "span": "ForQuestionAnswering",
+    "multiple-choice": "ForMultipleChoice",
+    "encoder": "Model",
+    "sentence-order": "Model",
+}
+
+
+def export_web(source: Path | str, target: Path | str, *, overwrite: bool = False) -> ExportReport:
+    """Write both files of a model folder; nothing is kept unless fp32 equals torch within 1e-4."""
+    require("onnxruntime", "web export")
+    target = Path(target)
+    folder, model = open_source(source, target, overwrite)
+    if model.head not in ARCHITECTURES:
+        raise CheckpointError(
+            f"{folder}: transformers.js has no {model.head} head (the beam search of SQuAD 2.0 models); "
+            "fine-tune with task.answerable_head=false"
+        )
+    reference = Reference(model)
+    requests = random_requests(model.config, reference.outputs - {"attentions", "first", "mean"})
+    expected = reference.run(requests)
+    files: list[ExportedFile] = []
+    with staged_folder(target, keep=is_foreign) as staging:
+        (staging / "onnx").mkdir()
+        copy_companions(folder, staging)
+        if not (staging / TOKENIZER).is_file():
+            Tokenizer.load(folder).save(staging)
+        spell_out_charsmap(staging / TOKENIZER)
+        _write_classes(model, staging)
+        for precision, name in FILES.items():
+            peaks = input_peaks(reference, requests) if precision == "int8" else None
+            proto = rename(build_onnx(model, precision == "int8", peaks=peaks, every_position=True))
+            save_onnx(proto, staging / name)
+            check, _ = compare(expected, WebFile(staging / name, model), requests)
+            if precision == "fp32" and not check.within(TOLERANCE):
+                raise CheckpointError(f"{folder}: {check.worst.output} of the exported file differs from torch's")
+            files.append(describe_file(proto, staging, name, check))
+        Manifest(
+            head=model.head,
+            inputs=tuple(entry.name for entry in proto.graph.input),
+            outputs=tuple(entry.name for entry in proto.graph.output),
+            files={name: file_sha256(staging / name) for name in FILES.values()},
+            versions=versions("onnx", "onnxruntime"),
+            checks={file.name: file.as_dict() for file in files},
+            source=source_checksums(folder),
+        ).write(staging)
+    return ExportReport(str(target), model.head, model.num_parameters, files)
+
+
+def rename(proto: Any) -> Any:
+    """Give a graph's inputs and outputs the names of the outside."""
+    for node in proto.graph.node:
+        for values in (node.input, node.output):
+            values[:] = [NAMES.get(value, value) for value in values]
+    for entry in (*proto.graph.input, *proto.graph.output):
+        entry.name = NAMES.get(entry.name, entry.name)
+    return proto
+
+
+def _write_classes(model: Model, folder: Path) -> None:
+    """The classes that transformers.js is to take, of the model and of the tokenizer."""
+    path = folder / CONFIG_FILE
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["model_type"] = MODEL_TYPES.get(model.head, config["model_type"])
+    config["architectures"] = [config["model_type"].capitalize() + ARCHITECTURES[model.head]]
+    path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    # Of the classes there, those of ALBERT and BERT alone mark the second text of a pair.
+    path = folder / TOKENIZER_CONFIG
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    config["tokenizer_class"] = "AlbertTokenizer"
+    path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def spell_out_charsmap(path: Path) -> None:
+    """Replace SentencePiece's table of characters in a tokenizer.json by plain steps.
+
+    transformers.js does not read the table but imitates a common one, which differs (it takes zero-width joiners for
+    spaces). After a compatibility decomposition only a few characters are left for the table to change.
+    """
+    data = json.loads(path.read_text(encoding="utf-8"))
+    steps = (data.get("normalizer") or {}).get("normalizers", [])
+    kinds = [step["type"] for step in steps]
+    if "Precompiled" not in kinds or not {"NFKD", "NFKC"} & set(kinds[: kinds.index("Precompiled")]):
+        return
+    place = kinds.index("Precompiled")
+    from tokenizers.normalizers import Precompiled
+
+    table = Precompiled(base64.b64decode(steps[place]["precompiled_charsmap"]))
+    changed: dict[str, list[str]] = {}
+    for code in range(1, 0x110000):
+        character = chr(code)
+        if 0xD800 <= code < 0xE000 or unicodedata.normalize("NFKC", character) != character:
+            continue
+        if (becomes := table.normalize_str(character)) != character:
+            changed.setdefault(becomes, []).append(character)
+    steps[place : place + 1] = [
+        {"type": "Replace", "pattern": {"Regex": f"[{''.join(map(re.escape, characters))}]"}, "content": becomes}
+        for becomes, characters in changed.items()
+        if unicodedata.category(characters[0]) != "Cn"  # letters that are younger than the table of this Python
+    ]
+    path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")  # to download
+
+
+class WebFile:
+    """One of the files run by ONNX Runtime here, one sequence at a time, with our names for its outputs."""
+
+    def __init__(self, path: Path, model: Model):
+        self.config: ModelConfig = model.config
+        self.head, self.name = model.head, path.name
+        self._session = open_session(path, 0)
+        self._given = {entry.name for entry in self._session.get_outputs()}
+        self.outputs = frozenset(self._ours())
+
+    def _ours(self) -> dict[str, str]:
+        back = {theirs: ours for ours, theirs in NAMES.items()}
+        if self.head not in ("pretraining", "masked-lm"):
+            back["logits"] = "logits"
+        return {back.get(name, name): name for name in self._given}
+
+    def run(self, requests: Sequence[Request]) -> list[Outputs]:
+        """The wanted outputs of each request, in order."""
+        return [self._run(request) for request in requests]
+
+    def _run(self, request: Request) -> Outputs:
+        ids = request.ids.astype(np.int64)[None]
+        feeds = {
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids),
+            "token_type_ids": np.asarray(fit_segments(self.config, request), np.int64)[None],
+        }
+        theirs = self._ours()
+        values = self._session.run([theirs[name] for name in request.want], feeds)
+        output = {name: value[0] for name, value in zip(request.want, values, strict=True)}
+        if "masked_lm" in output:
+            output["masked_lm"] = output["masked_lm"][request.positions]
+        return output
