@@ -1,0 +1,261 @@
+"""Low-rank adapters (LoRA, Hu et al. 2021) in PEFT's own format: a fine-tuned model in well under a megabyte.
+
+y = x W^T + b + scale * (x A^T) B^T, with A [r, in], B [out, r] and scale = alpha / r. ALBERT applies one layer at every
+depth, so one adapter of its six matrices adapts the whole model.
+
+    add_adapter(model, AdapterConfig(rank=8))          # freezes the encoder; A, B and the head learn
+    save_adapter(model, "sentiment", base="default")   # adapter_config.json, adapter_model.safetensors
+    load_adapter(model, "sentiment")                   # also a folder that PEFT wrote
+    merge_adapter(model)                               # the plain model again, W + scale * B A
+
+Shapes: r rank; everything else as in encoder.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from litebert.errors import CheckpointError, ConfigError
+from litebert.files import staged_folder
+from litebert.model.config import ModelConfig
+from litebert.model.heads import Model
+from litebert.model.names import hub_names
+
+CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "base_model.model."
+# Our modules that may have an adapter, by the last part of their path.
+TARGETS = ("query", "key", "value", "attention_output", "ffn_input", "ffn_output", "pooler")
+# What PEFT calls the task of a head; it decides nothing here but which class of transformers fits.
+TASK_TYPES = {
+    "classification": "SEQ_CLS",
+    "token-classification": "TOKEN_CLS",
+    "span": "QUESTION_ANS",
+    "encoder": "FEATURE_EXTRACTION",
+}
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """The size and the place of an adapter."""
+
+    rank: int = 8
+    #: The adapter's output is multiplied by alpha / rank; null = 2 * rank.
+    alpha: float | None = None
+    #: Of the adapter's input, in training.
+    dropout: float = 0.0
+    #: Matrices of the encoder that are adapted; a pooler only where the model has one.
+    targets: tuple[str, ...] = ("query", "value", "ffn_input", "ffn_output", "pooler")
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ConfigError(f"rank: must be >= 1, got {self.rank}")
+        if self.alpha is not None and not (math.isfinite(self.alpha) and self.alpha > 0):
+            raise ConfigError(f"alpha: must be > 0, got {self.alpha}")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout: must be in [0, 1), got {self.dropout}")
+        unknown = [name for name in self.targets if name not in TARGETS]
+        if unknown or not self.targets:
+            raise ConfigError(f"targets: must name some of {', '.join(TARGETS)}; got {', '.join(self.targets) or '-'}")
+
+    @property
+    def scale(self) -> float:
+        """What the adapter's output is multiplied by."""
+        return (2 * self.rank if self.alpha is None else self.alpha) / self.rank
+
+
+class AdaptedLinear(nn.Linear):
+    """A frozen linear layer with a learning low-rank branch beside it; it starts as the layer itself (B = 0)."""
+
+    def __init__(self, base: nn.Linear, rank: int, scale: float, dropout: float = 0.0):
+        nn.Module.__init__(self)  # the base layer's own tensors, no new ones
+        self.in_features, self.out_features = base.in_features, base.out_features
+        self.weight, self.bias = base.weight, base.bias
+        like: dict[str, Any] = {"device": base.weight.device, "dtype": base.weight.dtype}
+        self.lora_a = nn.Parameter(torch.empty(rank, base.in_features, **like))
+        self.lora_b = nn.Parameter(torch.zeros(base.out_features, rank, **like))
+        nn.init.kaiming_uniform_(self.lora_a, a=math.sqrt(5))
+        self.scale, self.dropout = scale, nn.Dropout(dropout)
+
+    def forward(self, input: Tensor) -> Tensor:
+        narrow = F.linear(self.dropout(input), self.lora_a)  # [*, r]
+        return F.linear(input, self.weight, self.bias) + self.scale * F.linear(narrow, self.lora_b)
+
+    def merged(self) -> nn.Linear:
+        """The plain layer with the adapter in its matrix."""
+        plain = nn.Linear(self.in_features, self.out_features, bias=self.bias is not None, device="meta")
+        plain.weight = nn.Parameter(self.weight.detach() + self.scale * (self.lora_b @ self.lora_a).detach())
+        plain.bias = self.bias
+        return plain
+
+
+def add_adapter(model: Model, config: AdapterConfig) -> None:
+    """Put a new adapter into a model, in place: the encoder freezes, the adapter and the head learn."""
+    if any(isinstance(module, AdaptedLinear) for module in model.modules()):
+        raise ConfigError("this model has an adapter already; merge it first (merge_adapter)")
+    for parameter in model.encoder.parameters():
+        parameter.requires_grad_(False)
+    for path, module in list(_targets(model, config.targets)):
+        model.set_submodule(path, AdaptedLinear(module, config.rank, config.scale, config.dropout))
+    model.encoder.fast_layers = None  # they read the matrices themselves and would miss the branch
+
+
+def merge_adapter(model: Model) -> None:
+    """Turn an adapted model into a plain one with the same outputs, in place."""
+    for path, module in list(model.named_modules()):
+        if isinstance(module, AdaptedLinear):
+            model.set_submodule(path, module.merged())
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+
+
+def save_adapter(model: Model, folder: Path | str, base: str) -> Path:
+    """Write the adapter and the head as PEFT would; `base` is the model that they belong to."""
+    adapted = {path: module for path, module in model.named_modules() if isinstance(module, AdaptedLinear)}
+    if not adapted:
+        raise ConfigError("this model has no adapter to save; add one first (add_adapter)")
+    first = next(iter(adapted.values()))
+    names = _hub_modules(model)
+    heads = sorted({name.rpartition(".")[0] for name in model.state_dict() if not name.startswith("encoder.")})
+    tensors = {}
+    for path, module in adapted.items():
+        tensors[f"{PREFIX}{names[path]}.lora_A.weight"] = module.lora_a
+        tensors[f"{PREFIX}{names[path]}.lora_B.weight"] = module.lora_b
+    for name, tensor in model.state_dict().items():
+        path, _, part = name.rpartition(".")
+        if not name.startswith("encoder."):
+            tensors[f"{PREFIX}{names[path]}.{part}"] = tensor
+    data = {
+        "peft_type": "LORA",
+        "task_type": TASK_TYPES.get(model.head),
+        "base_model_name_or_path": base,
+        "r": first.lora_a.shape[0],
+        "lora_alpha": first.scale * first.lora_a.shape[0],
+        "lora_dropout": first.dropout.p,
+        "target_modules": sorted({names[path] for path in adapted}),
+        "modules_to_save": [names[path] for path in heads] or None,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+    with staged_folder(folder) as staging:
+        plain = {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(plain, staging / WEIGHTS_FILE, metadata={"format": "pt"})
+        (staging / CONFIG_FILE).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    return Path(folder)
+
+
+def load_adapter(model: Model, folder: Path | str) -> AdapterConfig:
+    """Put an adapter folder of ours or of PEFT into a model of its base, in place, with the head that it brings."""
+    folder = Path(folder)
+    settings = read_adapter_config(folder)
+    try:
+        tensors = load_file(folder / WEIGHTS_FILE)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder / WEIGHTS_FILE}: not readable as an adapter's weights: {error}") from None
+    ours = {theirs: path for path, theirs in _hub_modules(model).items()}
+    pairs: dict[str, dict[str, Tensor]] = {}
+    heads: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        path, key = _split(name, ours, model.config, folder)
+        if key in ("lora_A", "lora_B"):
+            pairs.setdefault(path, {})[key] = tensor
+        else:
+            heads[f"{path}.{key}"] = tensor
+    scale = settings["lora_alpha"] / settings["r"]
+    for path, pair in pairs.items():
+        base = model.get_submodule(path)
+        if len(pair) != 2 or not isinstance(base, nn.Linear) or isinstance(base, AdaptedLinear):
+            raise CheckpointError(f"{folder}: no complete adapter for {path}, or the model has one already")
+        a, b = pair["lora_A"], pair["lora_B"]
+        if (a.shape[1], b.shape[0]) != (base.in_features, base.out_features) or a.shape[0] != b.shape[1]:
+            raise CheckpointError(
+                f"{folder}: an adapter for another base model: {path} is {base.out_features} x {base.in_features} "
+                f"here, {b.shape[0]} x {a.shape[1]} in the adapter"
+            )
+        adapted = AdaptedLinear(base, a.shape[0], scale, settings["lora_dropout"])
+        adapted.lora_a.data.copy_(a)
+        adapted.lora_b.data.copy_(b)
+        model.set_submodule(path, adapted)
+    state = model.state_dict()
+    for name, tensor in heads.items():
+        if name not in state or state[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{folder}: its head has {name} {tuple(tensor.shape)}, this model "
+                + (f"{tuple(state[name].shape)}" if name in state else "has no such tensor")
+            )
+    model.load_state_dict(heads, strict=False)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".lora_" in name or not name.startswith("encoder."))
+    model.encoder.fast_layers = None
+    targets = tuple(dict.fromkeys(_kind(path) for path in pairs))
+    return AdapterConfig(settings["r"], settings["lora_alpha"], settings["lora_dropout"], targets)
+
+
+def read_adapter_config(folder: Path) -> dict[str, Any]:
+    """The settings of an adapter folder that decide what it computes; what we do not compute is refused."""
+    path = folder / CONFIG_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        settings = {"r": int(data["r"]), "lora_alpha": float(data["lora_alpha"])}
+        settings["lora_dropout"] = float(data.get("lora_dropout") or 0.0)
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder}: not an adapter folder: it has no {CONFIG_FILE}") from None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not readable as an adapter's settings: {error}") from None
+    if data.get("peft_type") != "LORA":
+        raise CheckpointError(f"{path}: peft_type {data.get('peft_type')!r} is not supported; use LORA")
+    for key in ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "fan_in_fan_out", "layer_replication"):
+        if data.get(key):
+            raise CheckpointError(f"{path}: {key} is not supported; merge the adapter with PEFT first")
+    if data.get("bias", "none") != "none":
+        raise CheckpointError(f"{path}: bias {data['bias']!r} is not supported; merge the adapter with PEFT first")
+    settings["base"] = data.get("base_model_name_or_path")
+    return settings
+
+
+def _targets(model: Model, targets: tuple[str, ...]) -> Iterator[tuple[str, nn.Linear]]:
+    for path, module in model.named_modules():
+        if path.startswith("encoder.") and isinstance(module, nn.Linear) and _kind(path) in targets:
+            yield path, module
+
+
+def _kind(path: str) -> str:
+    """encoder.attention.0.query -> query; encoder.ffn.0.output -> ffn_output."""
+    parts = path.split(".")
+    if parts[1] == "ffn" or parts[-1] == "output":
+        return f"{parts[1]}_{parts[-1]}"
+    return parts[-1]
+
+
+def _hub_modules(model: Model) -> dict[str, str]:
+    """Our modules -> transformers', for a model of this head; where it has none (SQuAD 2.0's), our own."""
+    names = hub_names(model.config)
+    strip = f"{model.config.model_type}." if model.head == "encoder" else ""
+    return {
+        ours.rpartition(".")[0]: names.get(ours, ours).rpartition(".")[0].removeprefix(strip)
+        for ours in (*names, *(name for name in model.state_dict() if ".lora_" not in name))
+    }
+
+
+def _split(name: str, ours: Mapping[str, str], config: ModelConfig, folder: Path) -> tuple[str, str]:
+    """A tensor of an adapter file as our module and what it is there: lora_A, lora_B, weight or bias."""
+    theirs = name.removeprefix(PREFIX).replace(".modules_to_save.default", "").replace(".default", "")
+    for ending in (".lora_A.weight", ".lora_B.weight", ".weight", ".bias"):
+        if theirs.endswith(ending):
+            path = theirs.removesuffix(ending)
+            # A file for the bare encoder leaves out the prefix of models with heads, and the other way round.
+            for spelling in (path, f"{config.model_type}.{path}", path.removeprefix(f"{config.model_type}.")):
+                if spelling in ours:
+                    return ours[spelling], ending.split(".")[1]
+    raise CheckpointError(f"{folder}: {name} has no place in this model; is it an adapter of another base model?")

@@ -1,0 +1,211 @@
+"""Adapters against the real PEFT on the real transformers, both ways; merging; what learns."""
+
+from __future__ import annotations
+
+import json
+
+import peft
+import pytest
+import torch
+import transformers
+
+from litebert.errors import CheckpointError, ConfigError
+from litebert.model.adapter import (
+    AdaptedLinear,
+    AdapterConfig,
+    add_adapter,
+    load_adapter,
+    merge_adapter,
+    save_adapter,
+)
+from litebert.model.config import ModelConfig
+from litebert.model.heads import MODELS
+from litebert.model.hub import load_model, save_model
+
+SHAPE = dict(vocab_size=50, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40)
+IDS = torch.arange(14).view(2, 7) + 5
+AUTO = {
+    "classification": transformers.AutoModelForSequenceClassification,
+    "token-classification": transformers.AutoModelForTokenClassification,
+    "span": transformers.AutoModelForQuestionAnswering,
+    "encoder": transformers.AutoModel,
+}
+
+
+def make(head: str, kind: str = "albert"):
+    torch.manual_seed(0)
+    labels = {"labels": ("a", "b", "c")} if "classification" in head else {}
+    sizes = {"model_type": "bert", "sharing": "none", "embedding_size": 24} if kind == "bert" else {"embedding_size": 8}
+    model = MODELS[head](ModelConfig(**SHAPE, **sizes, **labels, max_position_embeddings=16, initializer_range=0.2))
+    return model.eval()
+
+
+def randomize(model) -> None:
+    """As after some training: B is not zero any more."""
+    torch.manual_seed(1)
+    for module in model.modules():
+        if isinstance(module, AdaptedLinear):
+            torch.nn.init.normal_(module.lora_b, std=0.3)
+
+
+def outputs(model) -> list[torch.Tensor]:
+    with torch.no_grad():
+        found = model(IDS)
+    if isinstance(found, torch.Tensor):
+        return [found]
+    return [part for part in found if part is not None]
+
+
+def theirs(model) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return [part for part in model(input_ids=IDS).to_tuple() if part is not None]
+
+
+@pytest.mark.parametrize("kind", ["albert", "bert"])
+@pytest.mark.parametrize("head", AUTO)
+def test_peft_opens_ours_with_equal_outputs(tmp_path, head, kind):
+    model = make(head, kind)
+    save_model(model, tmp_path / "base")
+    before = outputs(model)
+    add_adapter(model, AdapterConfig(rank=4, alpha=6))
+    for now, was in zip(outputs(model), before, strict=True):
+        assert torch.equal(now, was)  # B starts at zero
+    randomize(model)
+    if "classification" in head:
+        torch.nn.init.normal_(model.classifier.weight)  # the head of the adapter, not the base model's
+    save_adapter(model, tmp_path / "adapter", base=str(tmp_path / "base"))
+    base = AUTO[head].from_pretrained(tmp_path / "base")
+    opened = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    for ours, other in zip(outputs(model), theirs(opened), strict=True):
+        torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-5)
+    assert (outputs(model)[0] - before[0]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("head", AUTO)
+def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
+    save_model(make(head), tmp_path / "base")
+    base = AUTO[head].from_pretrained(tmp_path / "base")
+    saved = {"classification": ["classifier"], "token-classification": ["classifier"], "span": ["qa_outputs"]}.get(head)
+    config = peft.LoraConfig(r=3, lora_alpha=5, target_modules=["key", "ffn", "dense"], modules_to_save=saved)
+    other = peft.get_peft_model(base, config).eval()
+    torch.manual_seed(2)
+    for name, parameter in other.named_parameters():
+        if "lora_B" in name or "modules_to_save" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    other.save_pretrained(tmp_path / "adapter")
+    model = load_model(tmp_path / "base", head).eval()
+    settings = load_adapter(model, tmp_path / "adapter")
+    for ours, expected in zip(outputs(model), theirs(other), strict=True):
+        torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
+    assert settings == AdapterConfig(3, 5.0, 0.0, ("attention_output", "key", "ffn_input"))
+
+
+@pytest.mark.parametrize("head", ["classification", "span", "multiple-choice", "answer", "pretraining"])
+def test_a_merged_model_is_plain_and_says_the_same(tmp_path, head):
+    model = make(head)
+    inputs = {"num_choices": 1} if head == "multiple-choice" else {}
+    names = set(model.state_dict())
+    add_adapter(model, AdapterConfig(rank=2))
+    randomize(model)
+    with torch.no_grad():
+        before = model.encoder(IDS).hidden
+    merge_adapter(model)
+    assert set(model.state_dict()) == names
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    with torch.no_grad():
+        torch.testing.assert_close(model.encoder(IDS).hidden, before, atol=1e-5, rtol=1e-5)
+    save_model(model, tmp_path / "merged")
+    again = load_model(tmp_path / "merged", head).eval()
+    for now, was in zip(outputs_of(again, inputs), outputs_of(model, inputs), strict=True):
+        torch.testing.assert_close(now, was, atol=1e-5, rtol=1e-5)
+
+
+def outputs_of(model, inputs) -> list[torch.Tensor]:
+    with torch.no_grad():
+        found = model(IDS, **inputs)
+    return [found] if isinstance(found, torch.Tensor) else [part for part in found if part is not None]
+
+
+def test_heads_that_transformers_lacks_round_trip(tmp_path):
+    model = make("answer")
+    add_adapter(model, AdapterConfig())
+    randomize(model)
+    save_adapter(model, tmp_path / "adapter", base="base")
+    again = make("answer")
+    load_adapter(again, tmp_path / "adapter")
+    for now, was in zip(outputs(again), outputs(model), strict=True):
+        torch.testing.assert_close(now, was, atol=1e-5, rtol=1e-5)
+
+
+def test_only_the_adapter_and_the_head_learn():
+    model = make("classification")
+    add_adapter(model, AdapterConfig())
+    learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert {name.split(".")[0] for name in learning if ".lora_" not in name} == {"classifier"}
+    assert sum(".lora_" in name for name in learning) == 2 * 5
+    model.train()
+    model(IDS).sum().backward()
+    assert all((p.grad is not None) == p.requires_grad for p in model.parameters())
+
+
+def test_an_adapter_of_albert_base_is_small():
+    with torch.device("meta"):
+        model = MODELS["classification"](ModelConfig(labels=("0", "1")))
+    add_adapter(model, AdapterConfig(rank=8))
+    learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert learning == 8 * (2 * 1536 + 2 * 3840 + 1536) + 2 * 768 + 2  # query, value, FFN, pooler; the classifier
+    assert learning * 4 < 0.5e6
+
+
+def test_what_is_not_ours_to_compute_is_refused(tmp_path):
+    model = make("classification")
+    add_adapter(model, AdapterConfig())
+    save_adapter(model, tmp_path / "adapter", base="base")
+    with pytest.raises(ConfigError, match="has an adapter already"):
+        add_adapter(model, AdapterConfig())
+    with pytest.raises(CheckpointError, match="the model has one already"):
+        load_adapter(model, tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    for change, message in (
+        ({"peft_type": "IA3"}, "peft_type 'IA3' is not supported"),
+        ({"use_dora": True}, "use_dora is not supported"),
+        ({"bias": "all"}, "bias 'all' is not supported"),
+        ({"r": None}, "not readable as an adapter's settings"),
+    ):
+        path.write_text(json.dumps({**data, **change}), encoding="utf-8")
+        with pytest.raises(CheckpointError, match=message):
+            load_adapter(make("classification"), tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match=r"not an adapter folder: it has no adapter_config\.json"):
+        load_adapter(make("classification"), tmp_path)
+
+
+def test_an_adapter_of_another_base_is_refused(tmp_path):
+    model = make("classification")
+    add_adapter(model, AdapterConfig())
+    save_adapter(model, tmp_path / "adapter", base="base")
+    wider = MODELS["classification"](
+        ModelConfig(**{**SHAPE, "hidden_size": 48}, embedding_size=8, labels=("a", "b", "c"))
+    )
+    with pytest.raises(CheckpointError, match="an adapter for another base model: "):
+        load_adapter(wider, tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match="has no place in this model"):
+        load_adapter(make("classification", "bert"), tmp_path / "adapter")
+    other = MODELS["classification"](ModelConfig(**SHAPE, embedding_size=8, labels=("a", "b")))
+    with pytest.raises(CheckpointError, match=r"its head has classifier\.bias \(3,\), this model \(2,\)"):
+        load_adapter(other, tmp_path / "adapter")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank": 0}, "rank: must be >= 1, got 0"),
+        ({"alpha": -1.0}, "alpha: must be > 0"),
+        ({"dropout": 1.0}, r"dropout: must be in \[0, 1\)"),
+        ({"targets": ("querry",)}, "targets: must name some of query, key"),
+        ({"targets": ()}, "targets: must name some of"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        AdapterConfig(**settings)
