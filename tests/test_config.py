@@ -103,7 +103,7 @@ def test_overrides():
     for wrong in ("optim.lr", "=3"):
         with pytest.raises(ConfigError, match="expected key=value"):
             override({}, [wrong])
-    with pytest.raises(ConfigError, match="not a valid value"):
+    with pytest.raises(ConfigError, match=r"--set a=\{: not valid YAML"):
         override({}, ["a={"])
 
 
@@ -117,10 +117,19 @@ def test_unreadable_yaml_names_the_file(tmp_path):
     with pytest.raises(ConfigError, match=r"none.yaml: no such config file"):
         read_yaml(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [1,\nb: 2")
-    with pytest.raises(ConfigError, match=r"bad.yaml, line 2: not valid YAML: expected"):
+    with pytest.raises(ConfigError, match=r"bad.yaml:2: not valid YAML: expected"):
         read_yaml(tmp_path / "bad.yaml")
     (tmp_path / "list.yaml").write_text("- 1")
     with pytest.raises(ConfigError, match="expected key: value"):
         read_yaml(tmp_path / "list.yaml")
     (tmp_path / "empty.yaml").write_text("")
     assert read_yaml(tmp_path / "empty.yaml") == {}
+
+
+@pytest.mark.parametrize("value", [float("nan"), "nan", 1e300, 2**63, 16**5000, "9" * 400], ids=range(6))
+def test_numbers_that_nothing_can_hold_are_refused(value):
+    with pytest.raises(ConfigError, match=r"^steps: expected a whole number, got .{1,90}$"):
+        build(Outer, {"steps": value})
+    if value not in (2**63, "9" * 400):  # as floats they are fine and infinite
+        with pytest.raises(ConfigError, match=r"^optim.lr: expected a number, got .{1,90}$"):
+            build(Outer, {"steps": 1, "optim": {"lr": value}})

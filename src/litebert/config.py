@@ -14,6 +14,7 @@ Precedence, where a command reads a config: defaults < preset < YAML file < `--s
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 
-from litebert.errors import ConfigError, check_choice, did_you_mean
+from litebert.errors import ConfigError, check_choice, did_you_mean, show_value
+from litebert.parse import MAX_DEPTH, MAX_YAML_BYTES, parse_yaml, read_text
 
 T = TypeVar("T")
 
@@ -30,13 +32,13 @@ T = TypeVar("T")
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
     """Make a dataclass (nested ones too) from plain data; every mistake names its key."""
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{_prefix(where)}expected a mapping of {cls.__name__} fields, got {data!r}")
+        raise ConfigError(f"{_prefix(where)}expected a mapping of {cls.__name__} fields, got {show_value(data)}")
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in fields:
-            raise ConfigError(f"{_join(where, str(key))}: unknown key{_hint(cls, str(key), value)}")
+            raise ConfigError(f"{_join(where, str(key)[:80])}: unknown key{_hint(cls, str(key)[:80], value)}")
         values[key] = coerce(value, hints[key], _join(where, key))
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -56,20 +58,13 @@ def to_dict(config: Any) -> dict[str, Any]:
 def read_yaml(path: Path | str) -> dict[str, Any]:
     """The mapping in a YAML file; a syntax error names the file and line."""
     path = Path(path)
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: not valid YAML: {problem}") from None
+    if not path.exists():
+        raise ConfigError(f"{path}: no such config file")
+    data = parse_yaml(read_text(path, ConfigError, MAX_YAML_BYTES), str(path))
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected key: value lines, got {type(data).__name__}")
+        raise ConfigError(f"{path}: expected key: value lines, got {show_value(data)}")
     return data
 
 
@@ -83,13 +78,9 @@ def override(data: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]
     result = merge({}, data)
     for setting in settings:
         key, equals, text = setting.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"--set {setting}: expected key=value, for example optim.lr=1e-3")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {setting}: not a valid value: {error}") from None
-        nested: Any = value
+        if not equals or not key.strip() or key.count(".") > MAX_DEPTH:
+            raise ConfigError(f"--set {setting:.80}: expected key=value, for example optim.lr=1e-3")
+        nested: Any = parse_yaml(text, f"--set {setting:.80}")
         for part in reversed(key.strip().split(".")):
             nested = {part: nested}
         result = merge(result, nested)
@@ -128,7 +119,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
         return _coerce_sequence(value, origin, args, where)
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: expected a mapping, got {value!r}")
+            raise ConfigError(f"{where}: expected a mapping, got {show_value(value)}")
         key_hint, value_hint = args
         return {coerce(k, key_hint, where): coerce(v, value_hint, f"{where}.{k}") for k, v in value.items()}
     return _coerce_scalar(value, hint, where)
@@ -150,8 +141,8 @@ def _coerce_union(value: Any, choices: tuple[Any, ...], where: str) -> Any:
 
 def _coerce_sequence(value: Any, origin: Any, args: tuple[Any, ...], where: str) -> Any:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        hint = f"; write [{value}]" if isinstance(value, str) else ""
-        raise ConfigError(f"{where}: expected a list, got {value!r}{hint}")
+        hint = f"; write [{value:.80}]" if isinstance(value, str) else ""
+        raise ConfigError(f"{where}: expected a list, got {show_value(value)}{hint}")
     if origin is tuple and args and args[-1] is not Ellipsis:
         if len(value) != len(args):
             raise ConfigError(f"{where}: expected {len(args)} values, got {len(value)}")
@@ -169,11 +160,14 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
         if hint is int and not isinstance(value, bool):
             number = float(value)
             if number.is_integer():
-                return (
-                    int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
-                )
+                exact = isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit()
+                whole = int(value) if exact else int(number)
+                if abs(whole) < 2**63:
+                    return whole
         if hint is float and not isinstance(value, bool):
-            return float(value)
+            number = float(value)
+            if abs(number) <= 1e30 or math.isinf(number):  # not nan, and nothing that a float32 cannot hold
+                return number
         if hint is str and isinstance(value, (str, Path)):
             return str(value)
         if hint is Path and isinstance(value, (str, Path)):
@@ -185,7 +179,7 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
     name = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}.get(
         hint, hint
     )
-    raise ConfigError(f"{where}: expected {name}, got {value!r}")
+    raise ConfigError(f"{where}: expected {name}, got {show_value(value)}")
 
 
 def _hint(cls: type, key: str, value: Any) -> str:

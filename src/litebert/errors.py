@@ -42,7 +42,17 @@ def check_choice(name: str, value: object, known: Iterable[object], kind: type[L
     known = list(known)
     if value not in known:
         names = [str(choice) for choice in known]
-        raise kind(f"{name}: {value!r} is not one of: {', '.join(names)}{did_you_mean(str(value), names)}")
+        hint = did_you_mean(value, names) if isinstance(value, str) else ""
+        raise kind(f"{name}: {show_value(value)} is not one of: {', '.join(names)}{hint}")
+
+
+def show_value(value: object) -> str:
+    """A value for a message, cut short; never fails and never floods the screen."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of too many digits to print
+        return f"a very large {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

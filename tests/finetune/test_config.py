@@ -111,7 +111,7 @@ def test_every_recipe_survives_its_file(name, tmp_path):
     [
         ({"epoch": 3}, "epoch: unknown key; did you mean 'epochs'"),
         ({"optim": {"lr": -1}}, "optim.lr"),
-        ({"batch": 0}, "batch: must be at least 1"),
+        ({"batch": 0}, "batch: must be between 1 and 1,048,576, got 0"),
         ({"steps": 0}, "steps: must be at least 1"),
         ({"epochs": 0}, "epochs: must be above 0"),
         ({"stride": 0}, "stride: must be at least 1"),

@@ -72,6 +72,26 @@ def test_mistakes(cli, tmp_path, monkeypatch, arguments, message):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("data.held_out=nan", "data.held_out: expected a number, got 'nan'"),
+        ("data.held_out=.nan", "data.held_out: expected a number, got nan"),
+        ("data.held_out=.inf", "data: held_out: must be a count of documents or a share below 1"),
+        ("data.held_out=100000", "held_out: 100000 documents, but the store has 120 in all"),
+        ("optim.eps=-1", "optim.eps: must be above 0"),
+        ("optim.beta1=7", "optim.beta1"),
+        ("seed=2001-13-45", "'2001-13-45' is not a valid timestamp"),
+    ],
+)
+def test_refused_settings_leave_no_folder(cli, corpus, tmp_path, setting, message):
+    (tmp_path / "run.yaml").write_text(write_yaml(tiny_config(corpus)))
+    result = cli("pretrain", tmp_path / "run.yaml", "--out", tmp_path / "run", "--set", setting)
+    assert result.code == 2, result
+    assert message in result.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_evaluate_wants_tokens(cli):
     result = cli("evaluate", "somewhere", "--text", "some.txt", "--tokens", 0)
     assert (result.code, "--tokens: must be at least 1, got 0" in result.err) == (2, True), result

@@ -8,6 +8,7 @@ import pytest
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model.config import PRESETS, ModelConfig, from_google, from_hub, preset, read_config, to_hub, vary
+from litebert.model.sharing import plan_of
 
 RELEASED_BASE = {  # the fields of a released albert_config.json
     "attention_probs_dropout_prob": 0,
@@ -143,7 +144,7 @@ def test_labels_from_the_hub():
     [
         ({"num_attention_heads": 7}, "7 heads do not divide hidden_size 768"),
         ({"num_hidden_groups": 13}, "13 groups cannot be cut from 12 layers"),
-        ({"hidden_size": 0}, "hidden_size: must be at least 1"),
+        ({"hidden_size": 0}, "hidden_size: must be between 1 and 65,536, not 0"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob: must be at least 0 and below 1"),
         ({"hidden_act": "gelo"}, "did you mean 'gelu'"),
         ({"sharing": "atention"}, "did you mean 'attention'"),
@@ -193,11 +194,39 @@ def test_a_preset_that_is_no_text_is_refused(name):
 def test_unreadable_json_names_file_and_line(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"hidden_size": 3,\n oops}')
-    with pytest.raises(CheckpointError, match=r"config.json: not valid JSON, line 2"):
+    with pytest.raises(CheckpointError, match=r"config.json:2: not valid JSON"):
         read_config(path)
     path.write_text("[]")
     with pytest.raises(CheckpointError, match="expected a JSON object"):
         read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers: must be between 1 and 1,024, not 1,000,000,000"),
+        ({"hidden_size": 10**12}, "hidden_size: must be between 1 and 65,536"),
+        ({"hidden_size": 10**400}, "hidden_size: expected a whole number"),
+        ({"num_hidden_layers": 1000, "inner_group_num": 1000}, "inner_group_num: 1000 layers of 1000 blocks are 1,0"),
+        ({"vocab_size": 10**15}, "vocab_size: must be between"),
+        ({"initializer_range": float("inf")}, "initializer_range: must be above 0 and at most 100"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps: expected a number"),
+        ({"num_labels": 10**10}, "num_labels: must be between 0 and"),
+        ({"bos_token_id": []}, "bos_token_id: expected a whole number"),
+        ({"architectures": 5}, "architectures: expected a list of names, got 5"),
+        ({"architectures": [5]}, "architectures: expected a list of names"),
+    ],
+)
+def test_absurd_configs_are_refused_at_once(tmp_path, changes, message):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "albert", **changes}))
+    with pytest.raises((ConfigError, CheckpointError), match=rf"config\.json: {message}"):
+        read_config(path)
+
+
+def test_depth_has_a_limit_too():
+    with pytest.raises(ConfigError, match="depth: must be between 1 and 1,024, not 1,000,000,000"):
+        plan_of(preset("albert-base"), 10**9)
 
 
 def test_vary_works_out_derived_fields_anew():

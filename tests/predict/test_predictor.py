@@ -219,6 +219,14 @@ def test_tokenizer_and_model_must_belong_together(tmp_path):
         Predictor(save(tmp_path / "fine", "encoder"), runtime="tf")
 
 
+def test_task_and_model_must_belong_together(tmp_path):
+    save_model(small_model("classification", labels=("a", "b", "c")), tmp_path)
+    english().save(tmp_path)
+    save_task(Task("t", "classification", ("a", "b")), tmp_path)
+    with pytest.raises(CheckpointError, match="names 2 labels, the model has 3 outputs"):
+        Predictor(tmp_path)
+
+
 def test_default_is_the_package_s_model(tmp_path, monkeypatch):
     monkeypatch.setattr(litebert.default, "FOLDER", save(tmp_path / "default_model", "pretraining"))
     assert load_model("default").head == "pretraining"

@@ -147,7 +147,7 @@ def test_what_is_no_run_is_named(tmp_path, folder):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("run.json", "{", "run.json: not valid JSON"),
+        ("run.json", "{", "run.json:1: not valid JSON"),
         ("run.json", "[]", "expected a dict, got list"),
         ("samples.json", '[{"text": "a"}]', "samples.json: entry 1 lacks"),
         ("samples.json", '[{"text": "a", "answers": [], "guesses": [[{"token": "b", "probability": 7}]]}]', "entry 1"),

@@ -11,7 +11,7 @@ from litebert.model.heads import MODELS
 from litebert.tasks.examples import QuestionExample, TagExample, TextExample, is_labelled
 from litebert.tasks.own import METRICS
 from litebert.tasks.read import named_tasks
-from litebert.tasks.task import KINDS, Task, head_of, load_task, save_task
+from litebert.tasks.task import KINDS, Task, check_outputs, head_of, load_task, save_task
 from litebert.tasks.windows import stride_for
 
 
@@ -62,8 +62,10 @@ def test_a_folder_without_or_with_a_damaged_task(tmp_path):
     assert load_task(tmp_path) is None
     path = tmp_path / "task.json"
     for text, message in [
-        ("{", "cannot be read as a task"),
-        ("[]", "cannot be read as a task"),
+        ("{", r"task\.json:1: not valid JSON"),
+        ("[]", r"task\.json: expected a JSON object"),
+        ("{}", r"task\.json: not a description of a task"),
+        ("[" * 5000, "nested more than 64 levels deep"),
         (json.dumps({"format": 2}), "written by a newer litebert"),
         (json.dumps({"format": 1, "name": "x", "kind": "guessing"}), "kind: 'guessing' is not one of"),
         (json.dumps({"format": 1, "name": "x", "kind": "regression", "lables": []}), "did you mean 'labels'"),
@@ -71,6 +73,17 @@ def test_a_folder_without_or_with_a_damaged_task(tmp_path):
         path.write_text(text)
         with pytest.raises(CheckpointError, match=message):
             load_task(tmp_path)
+
+
+def test_a_task_that_does_not_fit_its_model():
+    task = Task("t", "classification", ("a", "b"))
+    check_outputs(task, "classification", 2, "m")
+    check_outputs(Task("t", "regression"), "classification", 1, "m")
+    check_outputs(Task("t", "multiple-choice"), "multiple-choice", 2, "m")
+    with pytest.raises(CheckpointError, match=r"^m: task\.json names 2 labels, the model has 3 outputs"):
+        check_outputs(task, "classification", 3, "m")
+    with pytest.raises(CheckpointError, match=r"describes classification, which needs .*; the model has span"):
+        check_outputs(task, "span", 2, "m")
 
 
 def test_lengths_that_cannot_be():

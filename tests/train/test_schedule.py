@@ -162,7 +162,8 @@ def test_stages_that_do_not_cover_the_run(stages, message):
     ("values", "message"),
     [
         ({"peak": 0}, r"^optim\.lr \(peak\): must be above 0"),
-        ({"peak": float("nan")}, r"optim\.lr \(peak\): must be above 0"),
+        ({"peak": float("inf")}, r"optim\.lr \(peak\): must be above 0"),
+        ({"peak": float("nan")}, "peak: expected a number, got nan"),
         ({"end": 1.0}, r"optim\.end_lr \(end\): must lie between 0 and optim\.lr 0\.00176, got 1\.0"),
         ({"num_steps": 0}, r"^steps \(num_steps\): must be at least 1"),
         ({"warmup_steps": -1}, r"optim\.warmup_steps: must not be negative"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from litebert.errors import DataError, InputError
+from litebert.parse import parse_json
 from litebert.text.encodings import encoding_advice
 
 Row = tuple[str, dict[str, Any]]  # where it stands ("" for arguments), and its fields
@@ -90,8 +91,8 @@ def _not_utf8(name: str, error: UnicodeDecodeError) -> DataError:
 def _holds(line: str, field: str) -> bool:
     """Whether a line is a JSON object with this field, which no text looks like by chance."""
     try:
-        data = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
+        data = parse_json(line, "")
+    except DataError:
         return False
     return isinstance(data, dict) and field in data
 
@@ -100,7 +101,7 @@ def _parse(line: str, where: str, fields: tuple[str, ...], required: int) -> dic
     example = json.dumps(dict.fromkeys(fields, "..."))
     try:
         data = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}not JSON ({error}); expected {example}") from None
     if not isinstance(data, dict):
         raise InputError(f"{where}expected {example}")

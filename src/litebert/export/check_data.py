@@ -22,7 +22,7 @@ from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.features import make_features, text_sequence
 from litebert.tasks.metrics import score
 from litebert.tasks.read import data_form, read_task
-from litebert.tasks.task import Task, load_task
+from litebert.tasks.task import Task, check_outputs, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device
 
@@ -64,6 +64,7 @@ def read_check_data(path: Path, folder: Path) -> CheckData:
         masked = "masked_lm" in want
         requests = _text_requests(path, want, tokenizer, min(128, longest), masked)
         return CheckData(requests, runtime.run(requests))
+    check_outputs(task, runtime.head, runtime.config.num_labels, str(folder))
     task = replace(task, max_length=min(task.max_length, longest))
     examples = _read_examples(path, task)
     features = make_features(task, examples, tokenizer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from litebert.finetuning.results import (
     show_spread,
     show_value,
 )
+from litebert.parse import read_object
 from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example
 from litebert.tasks.metrics import Metric, score
@@ -39,7 +39,7 @@ def read_baselines(run: Path) -> Baselines:
     """What a run's folder says about constants; nothing where it had no dev split."""
     path = run / BASELINES_FILE
     try:
-        found: Baselines = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        found: Baselines = read_object(path) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     return found

@@ -98,6 +98,8 @@ class LogConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
+        if self.report_every < 1:
+            raise ConfigError(f"report_every: must be at least 1, got {self.report_every}")
         if self.evaluate_every is not None and self.evaluate_every < 1:
             raise ConfigError(f"evaluate_every: must be at least 1, got {self.evaluate_every}")
         if self.num_evaluations < 1:
@@ -146,9 +148,9 @@ class FinetuneConfig:
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
-        for name in ("batch", "micro_batch_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name, most in (("batch", 1 << 20), ("micro_batch_tokens", 1 << 31)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ConfigError(f"{name}: must be between 1 and {most:,}, got {getattr(self, name):,}")
         for name in ("seed", "patience"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name}: must not be negative, got {getattr(self, name)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +13,7 @@ from litebert.finetuning.predictions import read_predictions
 from litebert.finetuning.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
 from litebert.finetuning.score_names import capital, is_detail, name_of
 from litebert.finetuning.seeds import draw_seeds, draw_study_table
+from litebert.parse import read_object
 from litebert.report.charts import Metric, held_out, make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes
 from litebert.report.history import draw_events, draw_provenance
@@ -36,7 +36,7 @@ def is_finetuning(folder: Path) -> bool:
     if is_study(folder):
         return True
     try:
-        return bool(json.loads((folder / "run.json").read_text(encoding="utf-8")).get("kind") == "finetune")
+        return bool(read_object(folder / "run.json").get("kind") == "finetune")
     except (OSError, ValueError, AttributeError):
         return False
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from litebert.errors import DataError
 from litebert.files import write_atomic
+from litebert.parse import parse_json
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample, is_labelled
 from litebert.tasks.squad_metric import score_answer
@@ -35,9 +36,10 @@ def write_predictions(path: Path, evaluation: Evaluation) -> None:
 def read_predictions(path: Path) -> list[dict[str, Any]]:
     """What `write_predictions` wrote."""
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as predictions: {error}") from None
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot read the predictions: {error}") from None
+    return [parse_json(line, str(path), line=number) for number, line in enumerate(lines, start=1) if line]
 
 
 def describe(task: Task, example: Example, prediction: Prediction) -> dict[str, Any]:

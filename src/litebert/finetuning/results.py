@@ -11,6 +11,7 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.files import write_atomic
+from litebert.parse import read_object
 from litebert.tasks.metrics import ERRORS, Metric
 
 SCORES_FILE = "scores.json"
@@ -77,16 +78,16 @@ def write_scores(folder: Path, scores: Scores) -> None:
 def read_scores(folder: Path) -> Scores | None:
     """The scores of a complete run; None where there is none."""
     path = folder / SCORES_FILE
+    if not path.exists():
+        return None
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_object(path)
         splits = {
             split: {name: Metric(**values) for name, values in metrics.items()}
             for split, metrics in data["splits"].items()
         }
         return Scores(data["metric"], data["step"], splits, data.get("threshold"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}); delete it to score the run again") from None
 
 
@@ -99,7 +100,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     """What `write_summary` wrote about a study: its runs, its settings, the best of them."""
     path = folder / SUMMARY_FILE
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        data = read_object(path)
         missing = {"runs", "settings", "metric", "best", "best_lr"} - data.keys()
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: cannot be read as a study of runs: {error}") from None

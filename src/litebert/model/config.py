@@ -6,20 +6,36 @@ Field names are the Hub's, so that a config reads the same here, in `config.json
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from litebert.config import build
-from litebert.errors import CheckpointError, ConfigError, did_you_mean
+from litebert.errors import CheckpointError, ConfigError, did_you_mean, show_value
+from litebert.parse import read_object
 
 Sharing = Literal["all", "attention", "ffn", "none"]
 Activation = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
 
 # What an ALBERT under another `model_type` is called, so that transformers refuses it instead of guessing.
 EXTENSION_MODEL_TYPE = "litebert"
+
+# Far above every published model, and small enough that no config makes us hang or overflow before it is refused.
+MAX_LAYERS = 1 << 10
+_LARGEST = {
+    "vocab_size": 1 << 24,
+    "embedding_size": 1 << 16,
+    "hidden_size": 1 << 16,
+    "num_hidden_layers": MAX_LAYERS,
+    "num_attention_heads": 1 << 16,
+    "intermediate_size": 1 << 20,
+    "num_hidden_groups": MAX_LAYERS,
+    "inner_group_num": MAX_LAYERS,
+    "max_position_embeddings": 1 << 20,
+    "type_vocab_size": 1 << 16,
+}
+_MOST_LABELS = 1 << 20
 
 # Sharing modes that exist in transformers' ALBERT (through its groups).
 _HUB_SHARING = ("all", "none")
@@ -67,26 +83,21 @@ class ModelConfig:
     problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "vocab_size",
-            "embedding_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "num_hidden_groups",
-            "inner_group_num",
-            "max_position_embeddings",
-            "type_vocab_size",
-        ):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: must be at least 1, not {getattr(self, name)}")
+        for name, largest in _LARGEST.items():
+            if not 1 <= getattr(self, name) <= largest:
+                raise ConfigError(f"{name}: must be between 1 and {largest:,}, not {getattr(self, name):,}")
+        blocks = self.num_hidden_layers * self.inner_group_num
+        if blocks > MAX_LAYERS:
+            raise ConfigError(
+                f"inner_group_num: {self.num_hidden_layers} layers of {self.inner_group_num} blocks are {blocks:,}; "
+                f"at most {MAX_LAYERS:,} are supported"
+            )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name}: must be at least 0 and below 1, not {getattr(self, name)}")
         for name in ("initializer_range", "layer_norm_eps"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}: must be above 0, not {getattr(self, name)}")
+            if not 0 < getattr(self, name) <= 100:
+                raise ConfigError(f"{name}: must be above 0 and at most 100, not {getattr(self, name)}")
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"num_attention_heads: {self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}"
@@ -259,7 +270,7 @@ def from_hub(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig
     if values.get("classifier_dropout_prob") is None:
         values["classifier_dropout_prob"] = values.get("hidden_dropout_prob", 0.0)
     for key in ("bos_token_id", "eos_token_id"):
-        if isinstance(values.get(key), list):
+        if isinstance(values.get(key), list) and values[key]:
             values[key] = values[key][0]
     if values.get("pad_token_id", 0) is None:
         values["pad_token_id"] = 0
@@ -267,6 +278,8 @@ def from_hub(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig
     if isinstance(id2label, Mapping):
         values["labels"] = _ordered_labels(id2label, where)
     elif isinstance(data.get("num_labels"), int):  # configs of 2019
+        if not 0 <= data["num_labels"] <= _MOST_LABELS:
+            raise ConfigError(f"{where}: num_labels: must be between 0 and {_MOST_LABELS:,}")
         values["labels"] = tuple(f"LABEL_{i}" for i in range(data["num_labels"]))
     config = build(ModelConfig, values, f"{where}: ")
     if kind == "albert" and _rounds_differently(config.num_hidden_layers, config.num_hidden_groups):
@@ -324,18 +337,13 @@ def read_config(path: Path, google: bool | None = None) -> tuple[ModelConfig, li
 
     `google`: whether a file without a model_type is in Google's words; by default told by the file's name.
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path}: cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path}: not valid JSON, line {error.lineno}: {error.msg}") from None
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: expected a JSON object with the model's fields")
+    data = read_object(path, CheckpointError)
     if "model_type" not in data and (path.name != "config.json" if google is None else google):
         return from_google(data, str(path)), []
     architectures = data.get("architectures") or []
-    return from_hub(data, str(path)), [str(name) for name in architectures]
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise CheckpointError(f"{path}: architectures: expected a list of names, got {show_value(architectures)}")
+    return from_hub(data, str(path)), architectures
 
 
 _XXLARGE: dict[str, Any] = {

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from litebert.default import resolve_default
-from litebert.errors import CheckpointError
+from litebert.errors import CheckpointError, show_value
 from litebert.files import staged_folder
 from litebert.folders import folder_hint
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
@@ -32,6 +32,7 @@ from litebert.model.download import CONFIG_FILE, INDEX_FILE
 from litebert.model.folder import find_folder, is_google
 from litebert.model.heads import MODELS, Model, model_class
 from litebert.model.names import clean_hub_name, hub_names
+from litebert.parse import read_object
 
 M = TypeVar("M", bound=Model)
 
@@ -103,7 +104,7 @@ def load_model_and_report(
         raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
     shape, architectures = read_config(config_path)
     tensors = open_weights(folder)
-    extension = json.loads(config_path.read_text(encoding="utf-8")).get("model_type") == EXTENSION_MODEL_TYPE
+    extension = read_object(config_path, CheckpointError).get("model_type") == EXTENSION_MODEL_TYPE
     found, skipped = _rename(tensors, shape, extension)
     head = _pick_head(head, architectures, found, folder)
     report = LoadReport(skipped=skipped)
@@ -373,15 +374,15 @@ def _given(tensor: Tensor) -> Tensor:
 def _open_shards(
     index: Path, opener: Callable[[Path], dict[str, Callable[[], Tensor]]]
 ) -> dict[str, Callable[[], Tensor]]:
-    try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        shards = sorted({str(name) for name in weight_map.values()})
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, AttributeError, TypeError):
-        raise CheckpointError(f"{index}: damaged: no readable weight_map in it") from None
+    weight_map = read_object(index, CheckpointError).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise CheckpointError(f"{index}: damaged: no readable weight_map in it")
+    shards = sorted(set(weight_map.values()))
+    there = {file.name for file in index.parent.iterdir()}
     readers: dict[str, Callable[[], Tensor]] = {}
     for shard in shards:
-        if Path(shard).name != shard or not (index.parent / shard).is_file():
-            raise CheckpointError(f"{index}: names the shard {shard!r}, which is not in the folder")
+        if shard not in there:
+            raise CheckpointError(f"{index}: names the shard {show_value(shard)}, which is not in the folder")
         readers |= opener(index.parent / shard)
     missing = [name for name in weight_map if name not in readers]
     if missing:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from litebert.errors import ConfigError
-from litebert.model.config import ModelConfig, Sharing, group_of
+from litebert.model.config import MAX_LAYERS, ModelConfig, Sharing, group_of
 
 
 class Application(NamedTuple):
@@ -42,8 +42,8 @@ def sharing_plan(
 def plan_of(config: ModelConfig, layers: int | None = None) -> tuple[Application, ...]:
     """The plan of a config; with `layers`, of a shallower or deeper run of the same blocks (depth schedules)."""
     depth = config.num_hidden_layers if layers is None else layers
-    if depth < 1:
-        raise ConfigError(f"depth: must be at least 1, not {depth}")
+    if not 1 <= depth <= MAX_LAYERS:
+        raise ConfigError(f"depth: must be between 1 and {MAX_LAYERS:,}, not {depth:,}")
     if config.sharing == "none":
         if depth > config.num_hidden_layers:
             raise ConfigError(

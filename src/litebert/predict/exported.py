@@ -13,6 +13,7 @@ from litebert.files import file_sha256
 from litebert.folders import beside
 from litebert.model.download import CONFIG_FILE
 from litebert.model.heads import MODELS
+from litebert.parse import read_object
 
 MANIFEST_FILE = "export.json"
 FORMAT = "litebert export"
@@ -62,7 +63,7 @@ def read_manifest(folder: Path) -> Manifest:
     check_exported(folder, folder)
     path = folder / MANIFEST_FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_object(path, CheckpointError)
         assert data.pop("format") == FORMAT
         version = int(data.pop("version"))
         manifest = Manifest(**data) if version == VERSION else None

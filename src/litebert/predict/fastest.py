@@ -20,11 +20,12 @@ import numpy as np
 import torch
 
 import litebert
-from litebert.errors import CheckpointError
+from litebert.errors import CheckpointError, DataError
 from litebert.extras import require
 from litebert.files import write_atomic
 from litebert.folders import beside
 from litebert.model.config import ModelConfig
+from litebert.parse import read_object
 from litebert.predict.exported import ONNX_FILES, read_manifest, source_checksums
 from litebert.predict.runtime import ENCODER_OUTPUTS, Outputs, Request, Runtime
 
@@ -159,7 +160,6 @@ def _request(config: ModelConfig, length: int) -> Request:
 
 def _read(memory: Path) -> dict[str, str]:
     try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_object(memory)
+    except DataError:
         return {}
-    return known if isinstance(known, dict) else {}

@@ -33,7 +33,7 @@ from litebert.predict.results import (
     Tagging,
 )
 from litebert.predict.runtime import Runtime
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, check_outputs
 from litebert.text.tokenizer import Tokenizer
 
 Texts = list[str] | tuple[str, ...]
@@ -71,6 +71,8 @@ class Predictor:
                 f"{name}: the tokenizer has {tokenizer.vocab_size:,} pieces, the model {config.vocab_size:,}; "
                 "they do not belong together"
             )
+        if task is not None:
+            check_outputs(task, runtime.head, config.num_labels, name)
         self.name = name
         self.runtime = runtime
         self.tokenizer = tokenizer

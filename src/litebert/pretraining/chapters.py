@@ -72,13 +72,19 @@ class Calibration(NamedTuple):
     capacity: Capacity
 
 
-def held_out_documents(num_documents: int, held_out: int | float) -> npt.NDArray[np.bool_]:
-    """Which documents are kept for evaluation: a count or a share, chosen by number, whatever the seed of the run."""
-    if held_out < 0 or (held_out > 1 and held_out != int(held_out)):
-        raise ConfigError(f"held_out: {held_out} is neither a count of documents nor a share below 1")
+def count_held_out(num_documents: int, held_out: int | float) -> int:
+    """How many documents are kept for evaluation: a count as it is, a share below 1 rounded up."""
+    if not 0 <= held_out < math.inf or (held_out > 1 and held_out != int(held_out)):
+        raise ConfigError(f"held_out: {held_out:g} is neither a count of documents nor a share below 1")
     wanted = int(held_out) if held_out >= 1 else math.ceil(held_out * num_documents)
     if wanted >= num_documents and wanted > 0:
-        raise ConfigError(f"held_out: {wanted:,} documents, but the store has {num_documents:,} in all")
+        raise ConfigError(f"held_out: {wanted:.12g} documents, but the store has {num_documents:,} in all")
+    return wanted
+
+
+def held_out_documents(num_documents: int, held_out: int | float) -> npt.NDArray[np.bool_]:
+    """Which documents are kept for evaluation, chosen by number, whatever the seed of the run."""
+    wanted = count_held_out(num_documents, held_out)
     chosen = np.zeros(num_documents, bool)
     chosen[shuffled(num_documents, make_key(0))[:wanted]] = True
     return chosen

@@ -27,6 +27,8 @@ from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate, Stage, check_stages, sqrt_scaled_lr
 
 PAPER_BATCH_TOKENS = 4096 * 512
+MAX_BATCH_TOKENS = 1 << 31
+MAX_WORKERS = 1024
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,10 @@ class DataConfig:
     def __post_init__(self) -> None:
         if self.weights is not None and len(self.weights) != len(self.stores):
             raise ConfigError(f"weights: {len(self.weights)} weights for {len(self.stores)} stores")
-        if self.held_out < 0:
-            raise ConfigError(f"held_out: must not be negative, got {self.held_out}")
-        if self.workers < 0:
-            raise ConfigError(f"workers: must not be negative, got {self.workers}")
+        if not 0 <= self.held_out < math.inf:
+            raise ConfigError(f"held_out: must be a count of documents or a share below 1, got {self.held_out}")
+        if not 0 <= self.workers <= MAX_WORKERS:
+            raise ConfigError(f"workers: must be between 0 and {MAX_WORKERS:,}, got {self.workers}")
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ class RunConfig:
         for name in ("steps", "batch_tokens", "micro_batch_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: must be at least 1, got {getattr(self, name)}")
+            if name != "steps" and getattr(self, name) > MAX_BATCH_TOKENS:
+                raise ConfigError(f"{name}: must be at most {MAX_BATCH_TOKENS:,}, got {getattr(self, name):,}")
         if self.seed < 0:
             raise ConfigError(f"seed: must not be negative, got {self.seed}")
         if self.max_minutes is not None and not self.max_minutes > 0:

@@ -7,6 +7,7 @@ import dataclasses
 from litebert.errors import ConfigError
 from litebert.model.config import vary
 from litebert.pretraining.batches import Batches
+from litebert.pretraining.chapters import count_held_out
 from litebert.pretraining.config import RunConfig
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
@@ -44,6 +45,8 @@ class Data:
         self.tokenizer = tokenizer
         self.stores = [TokenStore.open(path, tokenizer) for path in config.data.stores]
         self.eval_stores = [TokenStore.open(path, tokenizer) for path in config.data.eval_stores]
+        for store in self.stores:  # now, while a mistake has left no folder behind
+            count_held_out(len(store), config.data.held_out)
         self._evaluation: dict[int, Batches] = {}
 
     def training(self, length: int) -> Batches:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 
 from litebert.config import read_yaml
 from litebert.errors import DataError
+from litebert.parse import read_json
 from litebert.report.curves import Floats, Series
 from litebert.train.log import read_metrics
 
@@ -230,11 +230,9 @@ def _read_json(path: Path, kind: type) -> Any:
     if not path.exists():
         return None
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise _damaged(path, f"not valid JSON: {error}") from None
+        data = read_json(path)
+    except DataError as error:
+        raise DataError(f"{error}; mend the file, or move it away to make the report without it") from None
     if not isinstance(data, kind):
         raise _damaged(path, f"expected a {kind.__name__}, got {type(data).__name__}")
     return data

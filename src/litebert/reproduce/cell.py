@@ -24,6 +24,7 @@ import numpy as np
 
 from litebert.config import build, to_dict
 from litebert.files import write_atomic
+from litebert.parse import read_object
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.dry_run import time_micro_batch
 from litebert.pretraining.evaluate import load_pretrained, pair_batches
@@ -72,7 +73,7 @@ class Cell:
 def is_trained(folder: Path) -> bool:
     """Whether the cell's run is complete."""
     with contextlib.suppress(OSError, ValueError):
-        return bool(json.loads((folder / "run" / "run.json").read_text(encoding="utf-8")).get("completed"))
+        return bool(read_object(folder / "run" / "run.json").get("completed"))
     return False
 
 
@@ -94,9 +95,8 @@ def begin_anew(folder: Path) -> None:
 def read_result(folder: Path) -> dict[str, Any]:
     """What was measured so far: {"metrics": {...}, "facts": {...}}; empty parts where there is nothing yet."""
     empty: dict[str, Any] = {"metrics": {}, "facts": {}, "layers": None, "tasks": {}}
-    with contextlib.suppress(FileNotFoundError):
-        return {**empty, **json.loads((folder / "result.json").read_text(encoding="utf-8"))}
-    return empty
+    path = folder / "result.json"
+    return {**empty, **read_object(path)} if path.exists() else empty
 
 
 def read_examples(folder: Path) -> dict[str, Examples]:
@@ -212,7 +212,7 @@ def _measure_speed(config: RunConfig) -> float:
 
 def _facts(run: Path) -> dict[str, Any]:
     """What the run took, from its own files."""
-    facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    facts = read_object(run / "run.json")
     reports = [line for line in read_metrics(run / "metrics.jsonl") if line.get("kind", "train") == "train"]
     rates = [line["tokens_per_second"] for line in reports if "tokens_per_second" in line]
     return {
@@ -245,7 +245,7 @@ def save_cell(cell: Cell, folder: Path) -> None:
 
 def load_cell(folder: Path) -> Cell:
     """Read cell.json."""
-    return build(Cell, json.loads((folder / "cell.json").read_text(encoding="utf-8")), f"{folder / 'cell.json'}: ")
+    return build(Cell, read_object(folder / "cell.json"), f"{folder / 'cell.json'}: ")
 
 
 def work_on(cell: Cell, folder: Path) -> str | None:

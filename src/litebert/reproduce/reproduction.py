@@ -20,6 +20,7 @@ from litebert.config import to_dict
 from litebert.errors import ConfigError, DataError
 from litebert.files import write_atomic
 from litebert.machine import usable_cpus
+from litebert.parse import read_object
 from litebert.reproduce.budget import Options, plan_steps, wanted_metrics
 from litebert.reproduce.cell import load_cell
 from litebert.reproduce.corpus import Corpus, generated_corpus, given_corpus
@@ -179,6 +180,6 @@ def _read_record(out: Path) -> dict[str, Any]:
     if not path.exists():
         return empty
     try:
-        return {**empty, **json.loads(path.read_text(encoding="utf-8"))}
-    except ValueError as error:
-        raise DataError(f"{path}: not valid JSON: {error}; mend it, or choose another --out") from None
+        return {**empty, **read_object(path)}
+    except DataError as error:
+        raise DataError(f"{error}; mend it, or choose another --out") from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from litebert.model.count import count_parameters
+from litebert.parse import read_object
 from litebert.reproduce.cell import missing_metrics, read_examples, read_result
 from litebert.reproduce.measure import Examples
 from litebert.reproduce.metrics import METRICS, average_error, average_of
@@ -111,7 +111,7 @@ def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -
     for row in plan.table.rows:
         if not plan.members_of(row) or not plan.ensemble_file(row).exists():
             continue
-        scores = json.loads(plan.ensemble_file(row).read_text(encoding="utf-8"))["scores"]
+        scores = read_object(plan.ensemble_file(row))["scores"]
         values[row] |= {metric: {0: found["score"]} for metric, found in scores.items()}
         gains[row] = {metric: Gain(found["gain"], found["error"]) for metric, found in scores.items()}
         average = average_of({metric: gain.value for metric, gain in gains[row].items()}, tasks)

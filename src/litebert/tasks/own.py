@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.parse import parse_json
 from litebert.tasks.answers import Repairs, make_question, parse_answers, trainable
 from litebert.tasks.cells import number_cell, text_cell, truth_cell, words_cell
 from litebert.tasks.columns import PREDICTED, Columns, find_columns, need_column
@@ -21,7 +22,7 @@ from litebert.tasks.conll import is_conll, read_conll
 from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, TextExample, asked
 from litebert.tasks.labels import label_id, label_name, order_labels, order_tags
 from litebert.tasks.squad import is_squad, squad_table
-from litebert.tasks.tables import Table, format_of, parse_json, read_table, read_text
+from litebert.tasks.tables import Table, format_of, read_table, read_text
 from litebert.tasks.task import Kind, Task, TaskData
 
 METRICS: dict[Kind, tuple[str, ...]] = {
@@ -104,7 +105,7 @@ def _open(kind: Kind, path: Path | str, columns: Mapping[str, str], encoding: st
         places = {role: int(value) for role, value in columns.items()} if numbers else {}
         return read_conll(path, encoding, places.get("words", 1), places.get("tags", -1))
     if kind == "question-answering" and format_of(str(path)) == "json":
-        data = parse_json(str(path), read_text(path, encoding))
+        data = parse_json(read_text(path, encoding), str(path))
         if is_squad(data):
             return squad_table(str(path), data)
     # Columns given as numbers: the file has no header.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.parse import parse_json
 from litebert.tasks.cells import text_cell, words_cell
 from litebert.tasks.examples import ChoiceExample, Example
 from litebert.tasks.tables import Table, read_table, read_text
@@ -83,8 +83,8 @@ def _files(folder: Path) -> list[Path]:
 def _questions(path: Path, level: str, encoding: str) -> Iterator[Row]:
     # One passage per file, or one per line.
     for line, text in enumerate(read_text(path, encoding).strip().split("\n"), start=1):
+        data = parse_json(text, str(path), line=line)
         try:
-            data = json.loads(text)
             answers = data.get("answers") or [None] * len(data["questions"])
             for number, (question, options, answer) in enumerate(
                 zip(data["questions"], data["options"], answers, strict=True), start=1

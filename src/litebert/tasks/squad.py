@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from litebert.errors import DataError
+from litebert.parse import parse_json
 from litebert.tasks.answers import Repairs, make_question, parse_answers, trainable
 from litebert.tasks.cells import text_cell, truth_cell
 from litebert.tasks.examples import Example
-from litebert.tasks.tables import Table, format_of, parse_json, read_table, read_text
+from litebert.tasks.tables import Table, format_of, read_table, read_text
 from litebert.tasks.task import Task, TaskData
 
 COLUMNS = ("id", "question", "context", "answers", "is_impossible")
@@ -55,7 +56,7 @@ def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
 def _open(path: str, encoding: str) -> Table:
     if format_of(path) != "json":
         return read_table(path, encoding)
-    data = parse_json(path, read_text(path, encoding))
+    data = parse_json(read_text(path, encoding), path)
     if not is_squad(data):
         raise DataError(f'{path}: not in the shape of SQuAD: {{"data": [{{"paragraphs": [...]}}]}} was expected')
     return squad_table(path, data)

@@ -12,7 +12,6 @@ import codecs
 import contextlib
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.errors import DataError, did_you_mean
+from litebert.parse import parse_json
 from litebert.text.compressed import ByteReader
 from litebert.text.encodings import describe, guess_encoding
 
@@ -216,28 +216,17 @@ def _from_objects(path: str, objects: Iterable[tuple[int, Any]]) -> Table:
 def _json_lines(path: str, text: str) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            try:
-                yield number, json.loads(line)
-            except ValueError as error:
-                raise DataError(f"{path}:{number}: not valid JSON: {error}") from None
+            yield number, parse_json(line, path, line=number)
 
 
 def _json_items(path: str, text: str) -> Iterator[tuple[int, Any]]:
-    data = parse_json(path, text)
+    data = parse_json(text, path)
     items = data.get("data") if isinstance(data, dict) else data
     if not isinstance(items, list):
         raise DataError(
             f'{path}: expected a list of objects (or {{"data": [...]}}); for one object per line use .jsonl'
         )
     return enumerate(items, start=1)
-
-
-def parse_json(path: str, text: str) -> Any:
-    """The value of a JSON file; a syntax error names its line."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
 
 
 def _read_parquet(path: str) -> Table:
@@ -250,10 +239,18 @@ def _read_parquet(path: str) -> Table:
         raise DataError(f"{path}: cannot be read as Parquet: {error}") from None
     if not table.num_rows:
         raise DataError(f"{path}: the file is empty")
-    metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = metadata.get("info", {}).get("features", {})
+    features = _hub_features(table.schema.metadata or {})
     columns = [name_classes(table[name].to_pylist(), features.get(name)) for name in table.column_names]
     return _checked(Table(path, tuple(table.column_names), list(zip(*columns, strict=True)), range(1, len(table) + 1)))
+
+
+def _hub_features(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+    """What `datasets` says about the columns of a Parquet file it wrote; nothing where that cannot be understood."""
+    try:
+        features = parse_json(metadata[b"huggingface"].decode("utf-8"), "")["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return features if isinstance(features, dict) else {}
 
 
 def name_classes(values: list[Any], feature: Any) -> list[Any]:

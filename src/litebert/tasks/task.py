@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from litebert.config import build, to_dict
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import write_atomic
+from litebert.parse import read_object
 from litebert.tasks.examples import Example
 
 Kind = Literal[
@@ -75,6 +76,20 @@ def head_of(task: Task) -> str:
     return task.kind
 
 
+def check_outputs(task: Task, head: str, num_labels: int, where: str) -> None:
+    """Refuse a model whose head is not what its task.json describes, before an answer is read off the wrong outputs."""
+    if head_of(task) != head:
+        raise CheckpointError(
+            f"{where}: {TASK_FILE} describes {task.kind}, which needs the head {head_of(task)}; the model has {head}"
+        )
+    expected = 1 if task.kind == "regression" else len(task.labels)
+    if head in ("classification", "token-classification") and num_labels != expected:
+        raise CheckpointError(
+            f"{where}: {TASK_FILE} names {expected} labels, the model has {num_labels} outputs; "
+            "they do not belong together"
+        )
+
+
 def save_task(task: Task, folder: Path | str) -> None:
     """Write `task.json` into a model folder."""
     text = json.dumps({"format": 1, **to_dict(task)}, indent=2, ensure_ascii=False)
@@ -84,13 +99,12 @@ def save_task(task: Task, folder: Path | str) -> None:
 def load_task(folder: Path | str) -> Task | None:
     """The task of a model folder; None if nothing there says it."""
     path = Path(folder) / TASK_FILE
-    try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        version = data.pop("format")
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{path}: cannot be read as a task: {error}") from None
+    data = read_object(path, CheckpointError)
+    if "format" not in data:
+        raise CheckpointError(f"{path}: not a description of a task: it has no format number")
+    version = data.pop("format")
     if version != 1:
         raise CheckpointError(f"{path}: written by a newer litebert (format {version}); update litebert to read it")
     try:

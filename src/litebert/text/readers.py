@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.errors import DataError, did_you_mean
+from litebert.parse import parse_json
 from litebert.text.blocks import BLANK_LINE, LINE_END, MAX_DOCUMENT, MAX_LINE, Block, Feed, Format, read_blocks
 from litebert.text.encodings import encoding_advice
 
@@ -162,11 +162,9 @@ def _parse_json_lines(data: bytes, block: Block, text_field: str) -> Iterator[Do
 def _parse_row(row: str, number: int, block: Block, text_field: str) -> Document | Problem:
     where = f"{block.source}:{number}"
     try:
-        fields = json.loads(row)
-    except json.JSONDecodeError as error:
-        return Problem("bad JSON", f"{where}: not valid JSON: {error.msg} (column {error.colno})")
-    except (RecursionError, ValueError) as error:
-        return Problem("bad JSON", f"{where}: not usable JSON: {error}")
+        fields = parse_json(row, block.source, line=number)
+    except DataError as error:
+        return Problem("bad JSON", str(error))
     if not isinstance(fields, dict):
         hint = " (an array? one object per line: jq -c '.[]')" if row.lstrip().startswith("[") else ""
         return Problem("bad JSON", f"{where}: each line must be a JSON object{hint}")

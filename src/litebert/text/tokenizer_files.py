@@ -18,6 +18,7 @@ from litebert import config
 from litebert.errors import ConfigError, DataError
 from litebert.files import staged_folder
 from litebert.folders import folder_hint
+from litebert.parse import read_object
 from litebert.text.normalize import Normalization, is_latin
 from litebert.text.spiece import SentencePieceTokenizer, list_pieces, open_model
 from litebert.text.tokenizer import Specials, Tokenizer
@@ -48,7 +49,7 @@ def load_tokenizer(path: Path, normalization: Normalization | None = None) -> To
     """Open whatever kind of tokenizer lies at a path."""
     if path.is_dir():
         file = _find_vocabulary(path)
-        settings = _read_json(path / CONFIG) if (path / CONFIG).exists() else {}
+        settings = read_object(path / CONFIG) if (path / CONFIG).exists() else {}
     elif path.exists():
         file, settings = path, {}
     else:
@@ -144,7 +145,7 @@ def _load_wordpiece(file: Path, settings: Mapping[str, Any]) -> WordPieceTokeniz
 
 
 def _load_tokenizer_json(file: Path, settings: Mapping[str, Any], normalization: Normalization | None) -> Tokenizer:
-    content = read_tokenizer_json(_read_json(file), str(file))
+    content = read_tokenizer_json(read_object(file), str(file))
     if isinstance(content, bytes):
         return _load_spiece(content, str(file), settings, normalization)
     pieces, rule = content
@@ -229,13 +230,3 @@ def _read_text(file: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{file}:{data[: error.start].count(10) + 1}: not valid UTF-8: {error.reason}") from None
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(_read_text(file))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{file}:{error.lineno}: not valid JSON: {error.msg}") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{file}: expected a JSON object, got {type(content).__name__}")
-    return content

@@ -87,7 +87,7 @@ def read_tokenizer_json(content: Mapping[str, Any], where: str) -> bytes | tuple
             return write_model(_read_unigram(content))
         if kind == "WordPiece":
             return _read_wordpiece(content)
-    except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, binascii.Error) as error:
         raise DataError(f"{where}: not a tokenizer.json that can be read: {type(error).__name__} {error}") from None
     raise DataError(f"{where}: its model is {kind!r}; Unigram and WordPiece can be read (give spiece.model itself)")
 

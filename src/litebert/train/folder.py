@@ -107,10 +107,18 @@ def locked(folder: Path, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
+        if made:  # a mistake that is found before anything was written leaves no folder behind
+            held.callback(_remove_empty, folder)
         try:
             held.enter_context(hold_lock(folder / ".lock"))
         except BlockingIOError:
             raise ConfigError(f"{folder}: another process is training there now; choose another folder") from None
         yield
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not empty: something was written
+        folder.rmdir()
