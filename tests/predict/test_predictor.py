@@ -124,6 +124,39 @@ def test_jobs_of_all_abilities_run_together():
         assert flat(result.as_dict()) == pytest.approx(flat(alone.as_dict()), rel=1e-3, abs=1e-5)
 
 
+def test_jobs_may_be_spread_over_passes():
+    """Whatever sequences run beside a job's, and in however many passes, its result is the same up to rounding."""
+    predictor = predictor_of("pretraining")
+    text = "Anna slept. Ben read the old book. " * 12
+    calls = [
+        ("embed", {"text": text}),
+        ("fill_mask", {"text": "anna [MASK] the [MASK]", "joint": True, "top": 3}),
+        ("coherence", {"text": text}),
+        ("embed", {"text": "anna"}),
+    ]
+    jobs = [predictor.job(name, **arguments) for name, arguments in calls]
+    assert len(jobs[0].lengths) > 1
+    passes = 0
+    while active := [job for job in jobs if job.result is None]:
+        waiting = [len(job.lengths) for job in active]
+        predictor.run_pass([(job, 1 + passes % 2) for job in active])
+        assert all(job.result or job.lengths for job in active)
+        assert [len(job.lengths) for job in active] != waiting
+        passes += 1
+    assert passes > 3
+    for job, (name, arguments) in zip(jobs, calls, strict=True):
+        (alone,) = predictor.run([predictor.job(name, **arguments)])
+        assert flat(job.result.as_dict()) == pytest.approx(flat(alone.as_dict()), rel=1e-3, abs=1e-5)
+
+
+def test_a_job_spread_over_passes_keeps_only_its_own_outputs():
+    predictor = predictor_of("pretraining")
+    job, other = predictor.job("embed", text="anna slept. " * 30), predictor.job("embed", text="ben")
+    predictor.run_pass([(job, 1), (other, 1)])
+    assert job.result is None
+    assert all(value.base is None for output in job._outputs for value in output.values())
+
+
 def flat(data):
     """All numbers of nested data in order."""
     if isinstance(data, dict):

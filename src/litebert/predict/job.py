@@ -4,6 +4,7 @@
         outputs = yield [Request(...), Request(...)]      # in the same pass as the requests of every other job
         return Answer(outputs[0]["logits"], ...)
 
+`run_jobs` runs jobs to their end. A server calls `run_pass` instead, with as many sequences of each job as it sees fit.
 Mistakes of the user show while a job is made (the code before the first yield), so none reaches a batch.
 """
 
@@ -28,10 +29,12 @@ class Job:
     `masks` is how many tokens it wants predicted.
     """
 
-    def __init__(self, ability: str, steps: Steps[Result]):
+    def __init__(self, ability: str, steps: Steps[Result], config: ModelConfig):
         self.ability = ability
         self._steps = steps
+        self._config = config
         self._requests: list[Request] = next(steps)
+        self._outputs: list[Outputs] = []  # of the first so many requests
         self.tokens = sum(len(each) * (1 + each.later) for each in self._requests)
         self.masks = sum(len(each.positions) for each in self._requests if each.positions is not None)
         self.result: Result | Exception | None = None
@@ -39,27 +42,78 @@ class Job:
     def __repr__(self) -> str:
         return f"Job({self.ability!r}, tokens={self.tokens})"
 
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each sequence that it waits for now."""
+        return [len(request) for request in self._requests[len(self._outputs) :]]
+
+    @property
+    def numbers(self) -> int:
+        """About how many numbers it holds when it has all outputs that it waits for."""
+        return sum(_output_size(self._config, request) for request in self._requests)
+
+    def _next(self, count: int) -> list[Request]:
+        done = len(self._outputs)
+        return self._requests[done : done + count]
+
+    def _take(self, outputs: list[Outputs] | Exception) -> None:
+        """Keep the outputs of the next sequences; go on once there are all."""
+        if isinstance(outputs, Exception):
+            self.result = outputs
+            return
+        if len(self._outputs) + len(outputs) < len(self._requests):
+            # Copies: what a runtime gives may be a view of a whole pass, which would stay in memory with it.
+            self._outputs += [{name: value.copy() for name, value in each.items()} for each in outputs]
+            return
+        outputs, self._outputs = [*self._outputs, *outputs], []
+        try:
+            self._requests = self._steps.send(outputs)
+        except StopIteration as stop:
+            self.result = stop.value
+            self._requests = []
+        except Exception as error:  # this job's alone: the others go on
+            self.result = error
+
 
 def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
     """Run jobs together and give a result or the reason for none to each, in order."""
-    for group in _groups(runtime.config, jobs):
+    for group in _groups(jobs):
         active = [job for job in group if job.result is None]
         while active:
-            for part in _groups(runtime.config, active):  # a later step may ask for more than the first
-                for job, outputs in zip(part, _outputs_of(runtime, part), strict=True):
-                    _advance(job, outputs)
+            for part in _groups(active):  # a later step may ask for more than the first
+                run_pass(runtime, [(job, len(job.lengths)) for job in part])
             active = [job for job in active if job.result is None]
     results = [job.result for job in jobs]
     assert all(result is not None for result in results)
     return results  # type: ignore[return-value]
 
 
-def _groups(config: ModelConfig, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+def run_pass(runtime: Runtime, parts: Sequence[tuple[Job, int]]) -> None:
+    """Run the next so many sequences of each job together; a job that finishes or fails has its `result` then.
+
+    If the shared pass fails, each job is tried alone.
+    """
+    requests = [job._next(count) for job, count in parts]
+    try:
+        outputs = iter(runtime.run([request for each in requests for request in each]))
+        found = [[next(outputs) for _ in each] for each in requests]
+    except Exception as error:
+        if len(parts) == 1:
+            parts[0][0]._take(error)
+        else:
+            for part in parts:
+                run_pass(runtime, [part])
+        return
+    for (job, _), own in zip(parts, found, strict=True):
+        job._take(own)
+
+
+def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Jobs in order, as many at a time as their outputs leave room in memory for."""
     group: list[Job] = []
     numbers = 0
     for job in jobs:
-        size = sum(_output_size(config, request) for request in job._requests)
+        size = job.numbers
         if group and numbers + size > MOST_NUMBERS:
             yield group
             group, numbers = [], 0
@@ -77,28 +131,3 @@ def _output_size(config: ModelConfig, request: Request) -> int:
     if "attentions" in request.want:
         size += config.num_hidden_layers * config.num_attention_heads * len(request) ** 2
     return size
-
-
-def _outputs_of(runtime: Runtime, jobs: Sequence[Job]) -> list[list[Outputs] | Exception]:
-    """The outputs that each job waits for; if the shared pass fails, each job is tried alone."""
-    requests = [request for job in jobs for request in job._requests]
-    try:
-        outputs = iter(runtime.run(requests))
-        return [[next(outputs) for _ in job._requests] for job in jobs]
-    except Exception as error:
-        if len(jobs) == 1:
-            return [error]
-        return [_outputs_of(runtime, [job])[0] for job in jobs]
-
-
-def _advance(job: Job, outputs: list[Outputs] | Exception) -> None:
-    if isinstance(outputs, Exception):
-        job.result = outputs
-        return
-    try:
-        job._requests = job._steps.send(outputs)
-    except StopIteration as stop:
-        job.result = stop.value
-        job._requests = []
-    except Exception as error:  # this job's alone: the others go on
-        job.result = error

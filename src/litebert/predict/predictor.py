@@ -5,7 +5,8 @@
     predictor.fill_mask(["a [MASK]", "b [MASK]"])       -> two results from one pass through the model
 
 Every method takes one input or a list of them, of any length, and answers in their order. A server makes jobs
-(`predictor.job`) as requests arrive and runs them together (`predictor.run`).
+(`predictor.job`) as requests arrive and runs them together, to their end (`predictor.run`) or pass by pass
+(`predictor.run_pass`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, cast, overload
 from litebert.errors import ConfigError, InputError
 from litebert.predict.abilities import ABILITIES, abilities_of, begin, infer_task, refuse
 from litebert.predict.inputs import Inputs
-from litebert.predict.job import Job, run_jobs
+from litebert.predict.job import Job, run_jobs, run_pass
 from litebert.predict.load import load_parts
 from litebert.predict.results import (
     Answer,
@@ -94,11 +95,15 @@ class Predictor:
         if ability not in self.abilities:
             raise refuse(ability, self.name, self.runtime.head, self.abilities)
         inputs = self._task_inputs if ABILITIES[ability].takes_task else self._inputs
-        return Job(ability, begin(ability, inputs, self.task, arguments))
+        return Job(ability, begin(ability, inputs, self.task, arguments), self.runtime.config)
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:
         """Run jobs together, whatever their abilities; each gets its result, or the error that is its own."""
         return run_jobs(self.runtime, jobs)
+
+    def run_pass(self, parts: Sequence[tuple[Job, int]]) -> None:
+        """Run the next so many sequences of each job (of its `lengths`) together; a finished job has its `result`."""
+        run_pass(self.runtime, parts)
 
     # -----------------------------------------------------------------------------------------------------------------
     # One method per ability
