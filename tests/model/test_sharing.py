@@ -122,7 +122,7 @@ def test_depth_applies_the_same_blocks_fewer_or_more_times():
 @pytest.mark.parametrize(
     ("config", "depth", "message"),
     [
-        (TINY, 0, "at least 1"),
+        (TINY, 0, "between 1 and 1,024, not 0"),
         (CONFIGS["none"], 5, "share nothing"),
         (CONFIGS["attention"], 5, "blocks of their own"),
         (CONFIGS["groups"], 1, "cannot hold 2 groups"),
