@@ -72,6 +72,8 @@ def _embeddings(graph: Graph, embeddings: Embeddings) -> str:
         of_each = graph.op("Unsqueeze", graph.op("Gather", scale, "input_ids"), graph.integers(-1))
         words = graph.op("Mul", graph.cast_float(words), of_each)
     prefix = "encoder.embeddings"
+    if embeddings.projection is not None:
+        words = graph.linear(words, f"{prefix}.projection", embeddings.projection.weight)  # [B, S, H]
     positions = graph.op(
         "Slice",
         graph.array(f"{prefix}.position.weight", to_numpy(embeddings.position.weight)),

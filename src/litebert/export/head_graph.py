@@ -89,8 +89,10 @@ def _pretraining(graph: Graph, model: PretrainingModel, encoded: Encoded, every_
 
 def _words(graph: Graph, model: PretrainingModel, narrow: str) -> str:
     """The logits of words [P, V] from the masked LM head's states [P, E]."""
-    head = model.masked_lm
+    head, projection = model.masked_lm, model.encoder.embeddings.projection
     assert head is not None
+    if projection is not None:
+        narrow = graph.linear(narrow, "masked_lm.projection", projection.weight.T)  # [P, H] -> [P, E]
     if head.output is not None:
         return graph.linear(narrow, "masked_lm.output", head.output.weight, head.bias)
     bias = graph.array("masked_lm.bias", to_numpy(head.bias))

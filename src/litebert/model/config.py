@@ -73,6 +73,9 @@ class ModelConfig:
     layer_norm_eps: float = 1e-12
     # None: a projection exists where E != H, as released. True keeps one that transformers put into an E == H file.
     embedding_projection: bool | None = None
+    # True: only the word embeddings are projected, without a bias; positions, segments and LayerNorm have width H, and
+    # the masked LM head goes back through the same matrix (brightmart/albert_zh, the most used Chinese ALBERTs).
+    project_words_only: bool = False
     # False: the masked LM head has an output matrix of its own instead of the word embeddings.
     tie_word_embeddings: bool = True
     pad_token_id: int = 0
@@ -112,7 +115,10 @@ class ModelConfig:
                 f"num_hidden_groups: {self.num_hidden_groups} groups cannot be cut from {self.num_hidden_layers} layers"
             )
         if self.embedding_projection is None:
-            object.__setattr__(self, "embedding_projection", self.embedding_size != self.hidden_size)
+            needed = self.embedding_size != self.hidden_size or self.project_words_only
+            object.__setattr__(self, "embedding_projection", needed)
+        if not self.embedding_projection and self.project_words_only:
+            raise ConfigError("embedding_projection: must be true with project_words_only")
         if not self.embedding_projection and self.embedding_size != self.hidden_size:
             raise ConfigError(
                 f"embedding_projection: needed, since embedding_size {self.embedding_size} is not hidden_size "
@@ -132,14 +138,19 @@ class ModelConfig:
         return self.hidden_size // self.num_attention_heads
 
     @property
+    def embedding_norm_size(self) -> int:
+        """Width of the position and segment embeddings and of their LayerNorm."""
+        return self.hidden_size if self.project_words_only else self.embedding_size
+
+    @property
     def num_labels(self) -> int:
         """Number of outputs of a classifier: where no classes are named 2, as on the Hub, and 1 for regression."""
         return len(self.labels) or (1 if self.problem_type == "regression" else 2)
 
     @property
     def fits_hub(self) -> bool:
-        """Whether transformers can express this encoder: no attention-only or FFN-only sharing, and equal groups."""
-        if self.sharing not in _HUB_SHARING:
+        """Whether transformers has such an encoder: its sharing, its groups and its embeddings."""
+        if self.sharing not in _HUB_SHARING or self.project_words_only:
             return False
         return self.rounded_groups or not _rounds_differently(self.num_hidden_layers, self.num_hidden_groups)
 
@@ -292,6 +303,8 @@ def from_google(data: Mapping[str, Any], where: str = "albert_config.json") -> M
     if "embedding_size" not in data:
         # BERT: "gelu" is taken for the exact form and no token begins or ends a text, as in the Hub's conversions.
         return from_hub({**data, "model_type": "bert"}, where)
+    if data.get("ln_type", "postln") != "postln":  # brightmart/albert_zh's variant with LayerNorms before the blocks
+        raise ConfigError(f"{where}: ln_type {data['ln_type']!r} is not supported; only 'postln' is")
     values = _known_fields(data)
     if values.get("hidden_act") == "gelu":
         values["hidden_act"] = "gelu_new"
@@ -312,6 +325,7 @@ def to_hub(config: ModelConfig, architecture: str, extension: bool = False) -> d
         assert config.fits_hub
         values.pop("sharing")
         values.pop("rounded_groups")
+        values.pop("project_words_only")
         if values["embedding_projection"] == (config.embedding_size != config.hidden_size):
             # The file may still carry an identity projection for transformers; this says that it means nothing.
             values.pop("embedding_projection")

@@ -2,6 +2,7 @@
 
 embeddings   V E + (positions + segments) E + 2 E        word table, position and segment tables, LayerNorm
 projection   E H + H                                     only where E != H: V E + E H instead of V H
+             (with project_words_only no + H, and E is H in embeddings' other terms and in the masked LM head)
 attention    blocks x (4 (H H + H) + 2 H)                query, key, value, output, LayerNorm
 ffn          blocks x (H I + I + I H + H + 2 H)
 pooler       H H + H
@@ -42,14 +43,15 @@ class ParameterCount:
 def count_parameters(config: ModelConfig) -> ParameterCount:
     """The exact number of parameters of a config."""
     v, e, h, i = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size
+    w = config.embedding_norm_size
     attention_blocks, ffn_blocks = num_blocks(config)
     return ParameterCount(
-        embeddings=(v + config.max_position_embeddings + config.type_vocab_size) * e + 2 * e,
-        projection=e * h + h if config.embedding_projection else 0,
+        embeddings=v * e + (config.max_position_embeddings + config.type_vocab_size) * w + 2 * w,
+        projection=e * h + (0 if config.project_words_only else h) if config.embedding_projection else 0,
         attention=attention_blocks * (4 * (h * h + h) + 2 * h),
         ffn=ffn_blocks * (2 * h * i + i + h + 2 * h),
         pooler=h * h + h,
-        heads=(h * e + e + 2 * e + v) + (0 if config.tie_word_embeddings else v * e) + (2 * h + 2),
+        heads=(h * w + w + 2 * w + v) + (0 if config.tie_word_embeddings else v * e) + (2 * h + 2),
     )
 
 
@@ -59,7 +61,8 @@ def forward_flops(config: ModelConfig, length: int, depth: int | None = None, ma
     applications = len(plan_of(config, depth))
     per_application = 2 * (4 * h * h + 2 * h * i) + 4 * length * h  # matrices; logits and context of attention
     projection = 2 * e * h if config.embedding_projection else 0
-    return applications * per_application + projection + mask_rate * 2 * (h * e + e * config.vocab_size)
+    words = h * e + e * config.vocab_size + (h * h if config.project_words_only else 0)  # of the masked LM head
+    return applications * per_application + projection + mask_rate * 2 * words
 
 
 @dataclass(frozen=True)

@@ -46,20 +46,25 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class Embeddings(nn.Module):
-    """Word + position + segment, LayerNorm, dropout: all of width E."""
+    """Word + position + segment, LayerNorm, dropout: all of width E, or of H where the words are projected first."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         # No padding_idx: the released pad row is initialised and trained like any other.
         self.word = nn.Embedding(config.vocab_size, config.embedding_size)
-        self.position = nn.Embedding(config.max_position_embeddings, config.embedding_size)
-        self.segment = nn.Embedding(config.type_vocab_size, config.embedding_size)
-        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        width = config.embedding_norm_size
+        self.projection = nn.Linear(config.embedding_size, width, bias=False) if config.project_words_only else None
+        self.position = nn.Embedding(config.max_position_embeddings, width)
+        self.segment = nn.Embedding(config.type_vocab_size, width)
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
-        summed = self.word(input_ids) + self.position(position_ids) + self.segment(segment_ids)
-        return self.dropout(self.norm(summed))  # [*, E]
+        words = self.word(input_ids)
+        if self.projection is not None:
+            words = self.projection(words)
+        summed = words + self.position(position_ids) + self.segment(segment_ids)
+        return self.dropout(self.norm(summed))  # [*, E], or [*, H]
 
 
 class Attention(nn.Module):
@@ -115,7 +120,8 @@ class Encoder(nn.Module):
         self.config = config
         self.embeddings = Embeddings(config)
         # Linear with bias, nothing after it; it exists only where E != H (or where a file brought one).
-        self.projection = nn.Linear(config.embedding_size, config.hidden_size) if config.embedding_projection else None
+        after = config.embedding_projection and not config.project_words_only
+        self.projection = nn.Linear(config.embedding_size, config.hidden_size) if after else None
         attention_blocks, ffn_blocks = num_blocks(config)
         self.attention = nn.ModuleList(Attention(config) for _ in range(attention_blocks))
         self.ffn = nn.ModuleList(FeedForward(config) for _ in range(ffn_blocks))

@@ -3,6 +3,7 @@
 Reads released tar folders, TF-Hub modules (`module/` names, no sentence head) and fine-tuned checkpoints. Two
 spellings of LayerNorm are met in the wild: `LayerNorm`, as released, and `layer_normalization_<n>`, written by later
 TensorFlows, where each layer may have norms of its own although the matrices are shared (google-research/albert#241).
+brightmart/albert_zh's checkpoints are read too: another graph under other names, `project_words_only` in our config.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def load_google(
     model_config = read_config(Path(config or find_google_config(bundle.prefix.parent)), google=True)[0]
     report = LoadReport()
     names = _clean_names(bundle, report)
-    _refuse_other_graphs(names, where)
+    layer_shared = any("/layer_shared/" in name for name in names)  # brightmart/albert_zh's graph
+    if layer_shared:
+        model_config = _fit_brightmart(model_config, names, report)
     names, own_norms = _respell_norms(names, where)
     _refuse_other_groups(model_config, where)
     if "bert/encoder/embedding_hidden_mapping_in/kernel" in names:
@@ -57,7 +60,7 @@ def load_google(
 
     head = head or _find_head(names)
     model_config = _fit_labels(model_config, head, names, bundle, report)
-    places = tf_names(model_config)
+    places = tf_names(model_config, layer_shared)
     found = {ours: place.name for ours, place in places.items() if place.name in names}
     if own_norms:
         model_config, found, places = _unshare_norms(model_config, found, places, own_norms)
@@ -91,13 +94,15 @@ def _clean_names(bundle: TfCheckpoint, report: LoadReport) -> dict[str, str]:
     return names
 
 
-def _refuse_other_graphs(names: Iterable[str], where: str) -> None:
-    for name in names:
-        if "word_embeddings_2" in name or "/layer_shared/" in name:
-            raise CheckpointError(
-                f"{where}: written by brightmart/albert_zh's own graph ({name}), whose projection and masked LM head "
-                "differ from ALBERT's; use a checkpoint in the released graph"
-            )
+def _fit_brightmart(config: ModelConfig, names: Iterable[str], report: LoadReport) -> ModelConfig:
+    """The config as brightmart/albert_zh's code takes it, where the word embeddings alone are projected."""
+    if "bert/embeddings/word_embeddings_2" not in names:
+        return config
+    report.notes.append(
+        "brightmart/albert_zh's layout: the word embeddings alone are projected, so this model opens in litebert only; "
+        "transformers has no such ALBERT"
+    )
+    return vary(config, project_words_only=True, embedding_projection=True)
 
 
 def _refuse_other_groups(config: ModelConfig, where: str) -> None:

@@ -47,15 +47,18 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        width = config.embedding_norm_size
+        self.dense = nn.Linear(config.hidden_size, width)
         self.activation = activation(config.hidden_act)
-        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         tied = config.tie_word_embeddings
         self.output = None if tied else nn.Linear(config.embedding_size, config.vocab_size, bias=False)
 
     def forward(self, hidden: Tensor, embeddings: Embeddings) -> Tensor:
         narrow = self.norm(self.activation(self.dense(hidden)))  # [P, E]
+        if embeddings.projection is not None:
+            narrow = narrow @ embeddings.projection.weight  # [P, H] -> [P, E]: back the way that words came in
         words = embeddings.word if self.output is None else self.output
         return F.linear(narrow, words.weight, self.bias)  # [P, V]
 

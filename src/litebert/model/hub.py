@@ -224,7 +224,7 @@ def _fit_config(
 ) -> ModelConfig:
     """The config with what only the file can say: whether an E == H projection means anything, and the labels."""
     config = _without_unused_labels(config, head)
-    if config.model_type == "albert" and config.embedding_size == config.hidden_size:
+    if config.model_type == "albert" and config.embedding_size == config.hidden_size and not config.project_words_only:
         there = f"{_PROJECTION}.weight" in found
         if there and not config.embedding_projection and _is_identity(found, tensors):
             for part in ("weight", "bias"):

@@ -57,6 +57,8 @@ TABLE: tuple[Names, ...] = (
         "bert/encoder/embedding_hidden_mapping_in",
         None,
     ),
+    # Only in brightmart/albert_zh's graph, which is BERT's with one `layer_shared`.
+    Names("encoder.embeddings.projection", None, None, None, "bert/embeddings/word_embeddings_2", "matrix"),
     *(
         Names(
             f"encoder.attention.{{block}}.{name}",
@@ -155,7 +157,7 @@ _TF_SUFFIXES = {
     "embedding": {"weight": ""},
     "head": {"weight": "_weights", "bias": "_bias"},
     "bias": {"bias": "_bias"},
-    "matrix": {"weight": "/kernel"},
+    "matrix": {"weight": ""},
 }
 
 
@@ -179,17 +181,20 @@ def hub_names(config: ModelConfig) -> dict[str, str]:
     return result
 
 
-def tf_names(config: ModelConfig) -> dict[str, Source]:
-    """Our tensor name -> its place in one of Google's TensorFlow checkpoints."""
+def tf_names(config: ModelConfig, layer_shared: bool = False) -> dict[str, Source]:
+    """Our tensor name -> its place in a TensorFlow checkpoint: Google's, or brightmart's with its `layer_shared`."""
     result = {}
     for row in TABLE:
-        pattern = row.tf_bert if config.model_type == "bert" else row.tf_albert
+        pattern = row.tf_bert if config.model_type == "bert" or layer_shared else row.tf_albert
         if pattern is None:
             continue
+        if layer_shared:
+            pattern = pattern.replace(_TB, "bert/encoder/layer_shared")
         for values in _blocks(row.ours, config):
             for part, suffix in _TF_SUFFIXES[row.kind].items():
                 name = pattern.format(**values) + suffix
-                result[f"{row.ours.format(**values)}.{part}"] = Source(name, transpose=suffix == "/kernel")
+                transpose = suffix == "/kernel" or row.kind == "matrix"
+                result[f"{row.ours.format(**values)}.{part}"] = Source(name, transpose)
     return result
 
 

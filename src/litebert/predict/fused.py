@@ -191,7 +191,7 @@ class FusedEncoder(nn.Module):
 
     def _embed(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         parts = self.embeddings
-        if self._kernels is None:
+        if self._kernels is None or parts.projection is not None:
             states: Tensor = parts(ids, segments, positions)
         else:
             tables = (parts.word.weight, parts.segment.weight, parts.position.weight)

@@ -70,9 +70,11 @@ class SmallEncoder:
 
     @staticmethod
     def fits(config: ModelConfig) -> bool:
-        """Whether tiles divide a model's widths and the attention kernel knows its heads."""
+        """Whether tiles divide a model's widths, the attention kernel knows its heads, and embeddings are ALBERT's."""
         widths = (config.hidden_size, config.intermediate_size, config.embedding_size)
         heads = config.hidden_size // config.num_attention_heads
+        if config.project_words_only:
+            return False
         return heads in HEAD_WIDTHS and all(width % ops.MULTIPLE == 0 for width in widths)
 
     def __call__(self, table: Table) -> Encoded:
