@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,6 +63,12 @@ class SentencePieceTokenizer(Tokenizer):
         bounds = [0, *starts_after[ends].tolist()]
         return [after[start:end] for start, end in itertools.pairwise(bounds)]
 
+    def spaces(self) -> str:
+        """The characters beyond ASCII that SentencePiece's own normalisation makes a space: U+200B, ▁, U+FFFD, ..."""
+        candidates = (character for character in map(chr, range(0x80, 0x10000)) if _may_be_space(character))
+        spaced = self._processor.normalize("x x")
+        return "".join(c for c in candidates if self._processor.normalize(f"x{c}x") == spaced)
+
     def _encode(self, text: str, glued: bool) -> list[int]:
         ids: list[int] = self._processor_for(glued).encode(self.normalization(text))
         return ids if self.comma_pieces.keys().isdisjoint(ids) else self._split_commas(ids)
@@ -82,7 +89,9 @@ class SentencePieceTokenizer(Tokenizer):
         # A piece of no width, "▁" alone, lies where the next character begins.
         place = np.append(first, last[-1:] if last.size else len(text))
         end = np.append(last, 0)[stops - 1]
-        offsets = np.stack([place[stops - widths], np.where(widths, end, place[stops])], axis=1).astype(np.int32)
+        # Unless a character has become several words, as ﷺ does: then "▁" shares it like their letters.
+        ends = np.maximum.accumulate(np.where(widths, end, place[stops]))
+        offsets = np.stack([place[stops - widths], ends], axis=1).astype(np.int32)
         # The bytes of one character lie one after another and all have its stretch.
         more = np.flatnonzero(self._continues[ids])
         offsets[more, 0], offsets[more, 1] = first[stops[more] - 1], last[stops[more] - 1]
@@ -164,6 +173,10 @@ def _character_spans(processor: sentencepiece.SentencePieceProcessor, aligned: A
     origins = np.array(processor.normalize(aligned.text, with_offsets=True)[1], dtype=np.int32)
     ends = origins[np.searchsorted(origins[:-1], origins[:-1], side="right")]
     return aligned.starts[origins[:-1][shown]], aligned.ends[ends[shown] - 1]
+
+
+def _may_be_space(character: str) -> bool:
+    return character in f"{SPACE}\ufffd" or unicodedata.category(character) in ("Zs", "Zl", "Zp", "Cf")
 
 
 def _width(piece: str) -> int:

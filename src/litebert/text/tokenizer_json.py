@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.text.normalize import ACCENTS, Normalization, character_class
+from litebert.text.normalize import ACCENTS, Normalization, character_class, is_latin
 from litebert.text.spiece import SentencePieceTokenizer
 from litebert.text.spiece_proto import (
     BYTE,
@@ -33,6 +33,7 @@ from litebert.text.wordpiece import CONTINUES, MAX_WORD, BasicRule, WordPieceTok
 from litebert.text.words import SPACE
 
 COMMA_PENALTY = 100.0  # more than any other way through a word costs
+_MARKS = 9  # on one letter; beyond that a pattern stops looking, so that no text is slow
 
 Json = dict[str, Any]
 
@@ -55,19 +56,22 @@ def spiece_tokenizer_json(tokenizer: SentencePieceTokenizer) -> Json | None:
         "vocab": [[piece.text, score] for piece, score in zip(model.pieces, _scores(tokenizer, model), strict=True)],
         "byte_fallback": any(piece.kind == BYTE for piece in model.pieces),
     }
-    normalizers = _normalizers(tokenizer.normalization) + _own_normalizers(model)
+    normalizers = _normalizers(tokenizer.normalization) + _own_normalizers(tokenizer, model)
     return _tokenizer_json(tokenizer, {"type": "Sequence", "normalizers": normalizers}, metaspace, unigram, metaspace)
 
 
 def wordpiece_tokenizer_json(tokenizer: WordPieceTokenizer) -> Json:
     """The content of tokenizer.json for a WordPiece vocabulary."""
-    normalizer = {
+    normalizer: Json = {
         "type": "BertNormalizer",
         "clean_text": True,
         "handle_chinese_chars": tokenizer.rule.split_cjk,
         "strip_accents": tokenizer.rule.strip_accents,
         "lowercase": tokenizer.rule.lower,
     }
+    if tokenizer.rule.lower:
+        dropped = r"\p{Cf}\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd"
+        normalizer = {"type": "Sequence", "normalizers": [_final_sigma(dropped), normalizer]}
     wordpiece = {
         "type": "WordPiece",
         "unk_token": tokenizer.specials.unk,
@@ -161,22 +165,29 @@ def _normalizers(rule: Normalization) -> list[Json]:
     if rule.rule == "multilingual":
         steps.append({"type": "NFKD"})
         if rule.strip_accents:
-            steps.append(_replace(rf"(?<=\p{{Latin}})[{ACCENTS}]+", ""))
+            steps.append(_replace(rf"(?<={character_class(is_latin, 0x41, 0x20000)})[{ACCENTS}]+", ""))
+            steps.append(_accents_after_other_marks())
     elif rule.strip_accents:
         steps.append({"type": "NFKD"})
         # Its StripAccents drops all of category M, the vowels of Hindi included.
-        steps += [_replace(_onig_class(0x300, 0x10000), ""), _replace(_onig_class(0x10000, 0x1F000), "")]
+        marks = [character_class(unicodedata.combining, *span) for span in ((0x300, 0x10000), (0x10000, 0x1F000))]
+        # Without its first character a text would no longer get the space in front; a space of its own does the same.
+        steps.append(_replace(rf"\A(?:{'|'.join(marks)})+", " "))
+        steps += [_replace(mark, "") for mark in marks]
     if rule.lower:
-        steps += [_replace(r"(?<=\p{L})Σ(?!\p{L})", "ς"), {"type": "Lowercase"}]
+        steps += [_final_sigma(), {"type": "Lowercase"}]
     return steps
 
 
-def _own_normalizers(model: SpieceModel) -> list[Json]:
+def _own_normalizers(tokenizer: SentencePieceTokenizer, model: SpieceModel) -> list[Json]:
     """What SentencePiece does by itself."""
     steps: list[Json] = []
     if model.charsmap:
-        # The library applies the table to one cluster at a time, which never composes Hangul; so compose first.
+        # The library applies the table to one cluster at a time. That never composes Hangul, so compose first, and it
+        # loses a mark on what becomes a space.
         steps.append({"type": "NFC"})
+        if spaces := tokenizer.spaces():
+            steps.append(_replace(f"[{spaces}]", " "))
         steps.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode("ascii")})
     if model.remove_extra_whitespaces:
         # A space in front stays: it says that a word begins, should a special piece stand before it.
@@ -184,12 +195,40 @@ def _own_normalizers(model: SpieceModel) -> list[Json]:
     return steps
 
 
+def _final_sigma(dropped: str = "") -> Json:
+    """Σ at the end of a word becomes ς, by Unicode's rule, which the library's lower case lacks.
+
+    dropped: characters that will be gone by then.
+    """
+    between = rf"[\p{{Case_Ignorable}}{dropped}]{{0,{_MARKS}}}"
+    return _replace(rf"\p{{Cased}}{between}\KΣ(?!{between}\p{{Cased}})", "ς")
+
+
+def _accents_after_other_marks() -> Json:
+    """Drops the accent of "é" where a mark of another script comes before it once the letter is taken apart."""
+    letters: dict[str, set[str]] = {}  # of each accent
+    for letter in filter(is_latin, map(chr, range(0xC0, 0x1F00))):
+        parts = unicodedata.normalize("NFD", letter)
+        for accent in parts[1:]:
+            letters.setdefault(accent, set()).add(parts[0])
+    # A mark lets the accent reach the letter only if its class is lower: a group for each, called by name below.
+    groups = ""
+    for order in sorted(set(map(unicodedata.combining, letters))):
+        lower = character_class(_combines_below(order), 0x300, 0x1F000)
+        groups += f"(?<below{order}>[{lower}&&[^{ACCENTS}]]{{1,{_MARKS}}}){{0}}"
+    ways = "|".join(
+        rf"[{''.join(sorted(bases))}]\g<below{unicodedata.combining(accent)}>\K{accent}"
+        for accent, bases in sorted(letters.items())
+    )
+    return _replace(rf"{groups}(?=\p{{Latin}}\p{{M}})(?:{ways})", "")
+
+
+def _combines_below(order: int) -> Callable[[str], bool]:
+    return lambda character: 0 < unicodedata.combining(character) < order
+
+
 def _replace(pattern: str, content: str) -> Json:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
-
-
-def _onig_class(start: int, stop: int) -> str:
-    return character_class(unicodedata.combining, start, stop)
 
 
 def _read_unigram(content: Mapping[str, Any]) -> SpieceModel:
