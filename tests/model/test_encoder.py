@@ -271,6 +271,24 @@ def test_bad_input_is_refused(arguments, message):
         Encoder(TINY)(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("starts", "message"),
+    [
+        (torch.tensor([0, 2, 3]), "starts run from 0 to 3; they must run from 0 to the number of packed tokens, 4"),
+        (torch.tensor([0, 2, 5]), "starts run from 0 to 5"),
+        (torch.tensor([1, 4]), "starts run from 1 to 4"),
+        (torch.tensor([0, 3, 2, 4]), "starts must never decrease"),
+        (torch.tensor([4]), r"starts must be \[sequences \+ 1\] whole numbers, not \[1\]"),
+        (torch.tensor([[0, 4]]), r"not \[1, 2\]"),
+        (torch.tensor([0.0, 4.0]), "of torch.float32"),
+    ],
+)
+def test_starts_that_do_not_cut_the_packed_tokens_are_refused(starts, message):
+    ids = torch.ones(4, dtype=torch.long)
+    with pytest.raises(InputError, match=message):
+        Encoder(TINY)(ids, position_ids=torch.zeros_like(ids), starts=starts)
+
+
 def test_packed_attention_by_way_of_rows():
     """What a GPU does with dropout or in fp32: the same numbers as one sequence after the other."""
     torch.manual_seed(0)

@@ -148,7 +148,7 @@ class Encoder(nn.Module):
         output_attentions: bool = False,
     ) -> EncoderOutput:
         packed = starts is not None
-        check_input(self.config, input_ids, segment_ids, position_ids, packed)
+        check_input(self.config, input_ids, segment_ids, position_ids, starts)
         if packed and output_attentions:
             raise InputError("attention maps are given for padded input only")
         if segment_ids is None:
@@ -295,9 +295,10 @@ def check_input(
     input_ids: Tensor,
     segment_ids: Tensor | None,
     position_ids: Tensor | None,
-    packed: bool,
+    starts: Tensor | None,
 ) -> None:
     """Refuse what would end in an index error, or on a GPU in a dead process."""
+    packed = starts is not None
     if input_ids.ndim != (1 if packed else 2):
         kind = "packed input ids are [tokens]" if packed else "input ids are [batch, sequence]"
         raise InputError(f"{kind}, not {list(input_ids.shape)}")
@@ -323,3 +324,17 @@ def check_input(
         if low < 0 or high >= size:
             wrong = low if low < 0 else high
             raise InputError(f"{name} holds {wrong}; the model takes 0 to {size - 1}")
+    if starts is not None:
+        _check_starts(starts, len(input_ids))
+
+
+def _check_starts(starts: Tensor, num_tokens: int) -> None:
+    if starts.ndim != 1 or len(starts) < 2 or starts.is_floating_point():
+        raise InputError(f"starts must be [sequences + 1] whole numbers, not {list(starts.shape)} of {starts.dtype}")
+    if int(starts[0]) != 0 or int(starts[-1]) != num_tokens:
+        raise InputError(
+            f"starts run from {int(starts[0])} to {int(starts[-1])}; they must run from 0 to the number of packed "
+            f"tokens, {num_tokens}"
+        )
+    if bool((starts.diff() < 0).any()):
+        raise InputError("starts must never decrease: sequence i is tokens starts[i] to starts[i + 1]")
