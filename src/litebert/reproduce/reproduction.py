@@ -3,12 +3,16 @@
 OUT/
   reproduction.json   which tables, with which cells       corpus/   its text, where none was given
   cells/              one folder per run, shared by tables  ensembles/   scores of rows that are ensembles
+                      (packed as cells.tar.xz where it was published)
   report.html, TABLE.md, TABLE.tex, TABLE.json
 """
 
 from __future__ import annotations
 
+import io
 import json
+import lzma
+import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +22,7 @@ from typing import Any
 import litebert
 from litebert.config import to_dict
 from litebert.errors import ConfigError, DataError
-from litebert.files import write_atomic
+from litebert.files import staged_folder, write_atomic
 from litebert.machine import usable_cpus
 from litebert.parse import read_object
 from litebert.reproduce.budget import Options, plan_steps, wanted_metrics
@@ -34,6 +38,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.distributed import world_from_environment
 
 RECORD = "reproduction.json"
+PACKED = "cells.tar.xz"  # cells/ of a published reproduction (tools/pack_results.py)
 NO_CORPUS = Corpus(Path(), (), (Path(),), Path(), 0.0)  # for what is only counted
 
 
@@ -108,6 +113,8 @@ def prepare(
 ) -> list[Plan]:
     """Corpus, budget and cells of each table, written down so that the same command finds them again."""
     world = world_from_environment()
+    if world.is_main:
+        unpack_cells(out)
     key = _key(tables, scale, options, data)
     while not world.is_main and key not in _read_record(out)["budgets"]:
         time.sleep(0.2)  # the main process makes the corpus and times a step; all must go by what it found
@@ -148,6 +155,7 @@ def load_plans(out: Path | str) -> list[Plan]:
     out = Path(out)
     if not (out / RECORD).exists():
         raise DataError(f"{out}: no {RECORD} in it; name the folder that `litebert reproduce --out` wrote")
+    unpack_cells(out)
     plans = []
     for name, entry in _read_record(out)["tables"].items():
         cells = {
@@ -159,6 +167,21 @@ def load_plans(out: Path | str) -> list[Plan]:
         table, scale, settings = load_table(name), load_scale(entry["scale"]), tuple(entry["settings"])
         plans.append(Plan(table, scale, entry["seeds"], out, cells, tasks, settings))
     return plans
+
+
+def unpack_cells(out: Path) -> None:
+    """Make the cells of a published reproduction folders again, once."""
+    archive, cells = out / PACKED, out / "cells"
+    if cells.exists() or not archive.exists():
+        return
+    try:
+        content = lzma.decompress(archive.read_bytes())  # as a whole: tarfile takes a damaged stretch for the end
+        with staged_folder(cells) as staging, tarfile.open(fileobj=io.BytesIO(content)) as packed:
+            for entry in packed:
+                entry.name = entry.name.removeprefix(f"{cells.name}/")
+                packed.extract(entry, staging, filter="data")
+    except (tarfile.TarError, lzma.LZMAError) as error:
+        raise DataError(f"{archive}: damaged ({error}); fetch it again from the repository") from None
 
 
 def _corpus(scale: Scale, out: Path, data: DataChoice, say: Say) -> Corpus:
