@@ -81,6 +81,24 @@ def test_params_of_a_config_file_a_folder_and_a_preset(cli, tmp_path):
     assert "none.yaml: no such config file" in cli("params", tmp_path / "none.yaml").err
 
 
+@pytest.mark.parametrize(
+    ("name", "paper"),
+    [
+        ("albert-base", "12M"),
+        ("albert-xxlarge-v1", "235M"),
+        ("bert-large", "334M"),
+        ("default", "12M"),
+        ("albert-tiny", "-"),
+    ],
+)
+def test_one_model_is_shown_beside_the_papers_figure(cli, name, paper):
+    [row] = json.loads(cli("params", name, "--json").out)
+    assert row["paper"] == paper
+    shown = cli("params", name).out
+    assert paper in shown.splitlines()[1].split()
+    assert "released checkpoints to the digit" in " ".join(shown.split())
+
+
 def test_activation_estimate_is_near_what_autograd_keeps():
     """Bytes saved for backward by the real model, against the formula, in fp32."""
     config = vary(preset("albert-tiny"), vocab_size=500, hidden_size=128, num_attention_heads=2, intermediate_size=512)

@@ -25,11 +25,14 @@ def params(
     as_json: Json = False,
 ) -> None:
     """Count parameters: every model of the paper beside its printed figure, or one config of yours."""
-    from litebert.model.count import PaperModel, paper_models
+    from litebert.model.count import PaperModel, paper_figure, paper_models
 
     if tokens < 1:
         raise ConfigError(f"--tokens: must be at least 1, not {tokens}")
-    models = paper_models() if model is None else [PaperModel("", model, find_config(model), "-")]
+    models = paper_models()
+    if model is not None:
+        config = find_config(model)
+        models = [PaperModel("", model, config, paper_figure(config))]
     rows = [_count(entry, tokens) for entry in models]
     if as_json:
         print(json.dumps(rows, indent=2))
@@ -228,7 +231,8 @@ def _print_params(rows: list[dict[str, Any]], tokens: int) -> None:
         console = Console(highlight=False, width=150)
     console.print(table)
     console.print(
-        "parameters: without heads, as the paper counts. training GB: estimate for fp32 weights, gradients and two "
+        "parameters: without heads; for ALBERT those of the released checkpoints to the digit. paper: as printed there, "
+        "rounded (60M and 235M for xlarge and xxlarge are more than the checkpoints have). training GB: estimate for fp32 weights, gradients and two "
         f"moments, and the bf16 activations of {tokens:,} tokens.",
         style="dim",
     )

@@ -96,6 +96,22 @@ def training_memory(config: ModelConfig, bytes_per_value: int = 2, mask_rate: fl
     return TrainingMemory(4 * parameters, 4 * parameters, 8 * parameters, round(per_token))
 
 
+_COUNTED = (
+    *("model_type", "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "intermediate_size", "sharing"),
+    *("num_hidden_groups", "inner_group_num", "max_position_embeddings", "type_vocab_size"),
+    *("embedding_projection", "project_words_only"),
+)
+
+
+def paper_figure(config: ModelConfig) -> str:
+    """What the paper prints for a model of this shape, "-" where it prints nothing: albert-base -> "12M"."""
+
+    def shape(config: ModelConfig) -> list[object]:
+        return [getattr(config, name) for name in _COUNTED]
+
+    return next((entry.paper for entry in paper_models() if shape(entry.config) == shape(config)), "-")
+
+
 @dataclass(frozen=True)
 class PaperModel:
     """A model of the paper with its figure as printed there."""
