@@ -232,8 +232,8 @@ def _print_params(rows: list[dict[str, Any]], tokens: int) -> None:
     console.print(table)
     console.print(
         "parameters: without heads; for ALBERT those of the released checkpoints to the digit. paper: as printed, "
-        "in rounded millions (its 60M and 235M for xlarge and xxlarge are more than the checkpoints have). training GB: "
-        "estimate for fp32 weights, gradients and two moments, and the bf16 activations of "
+        "in rounded millions (its 60M and 235M for xlarge and xxlarge are more than the checkpoints have). "
+        "training GB: estimate for fp32 weights, gradients and two moments, and the bf16 activations of "
         f"{tokens:,} tokens.",
         style="dim",
     )
