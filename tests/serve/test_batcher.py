@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import threading
 
 import httpx
@@ -13,6 +15,7 @@ from running import at_once, running, wait_until
 from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.metrics import Metrics
+from litebert.serve.refusals import Refusal
 
 
 def embed(client, text, **fields):
@@ -35,7 +38,7 @@ def together(client, fake, count, call):
     wait_until(fake.entered.is_set)
 
     def release():
-        wait_until(lambda: len(client.app.state.service.batchers["fake"]._queue) == count)
+        wait_until(lambda: client.app.state.service.batchers["fake"]._queue.waiting == count)
         fake.go.set()
 
     releasing = threading.Thread(target=release)
@@ -57,7 +60,7 @@ TEXTS = {"occupied", *(f"text {i}" for i in range(40))}
 
 
 def test_requests_that_wait_together_run_together_and_nobody_gets_anothers_answer(fake):
-    with running({"fake": fake}) as client:
+    with running({"fake": fake}, batch_tokens=512) as client:
         texts = [f"text {i}" for i in range(20)]
         answers = together(client, fake, 20, lambda i: embed(client, [texts[i], texts[i] + "0" * i]))
     for i, answer in enumerate(answers):
@@ -78,7 +81,7 @@ def test_a_batch_ends_at_its_budget_and_keeps_the_order_of_arrival(fake):
         for i in range(6):
             threads.append(threading.Thread(target=embed, args=(client, f"text {i}")))
             threads[-1].start()
-            wait_until(lambda i=i: len(queue) == i + 1)
+            wait_until(lambda i=i: queue.waiting == i + 1)
         fake.go.set()
         for thread in [first, *threads]:
             thread.join()
@@ -86,7 +89,7 @@ def test_a_batch_ends_at_its_budget_and_keeps_the_order_of_arrival(fake):
 
 
 def test_abilities_share_a_batch(fake):
-    with running({"fake": fake}) as client:
+    with running({"fake": fake}, batch_tokens=512) as client:
         calls = [("/embed", {"text": "text 1"}), ("/attention", {"text": "text 2"})]
         together(client, fake, 2, lambda i: client.post(calls[i][0], json=calls[i][1]).raise_for_status())
     assert {job.ability for job in fake.batches[-1]} == {"embed", "attention"}
@@ -95,6 +98,92 @@ def test_abilities_share_a_batch(fake):
 def test_a_request_larger_than_the_budget_runs_alone(fake):
     with running({"fake": fake}, batch_tokens=5) as client:
         assert embed(client, "a b c d e f g h i j").status_code == 200
+
+
+def test_a_small_request_goes_before_the_rest_of_a_large_one():
+    fake = FakePredictor(window=10)
+    with running({"fake": fake}, batch_tokens=10) as client:
+        answers = behind_a_large_one(client, fake, lambda: embed(client, "small"))
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].json()["results"][0]["vector"][0] == len("large " * 98)
+    assert fake.passes[-11:] == [[("large la", 10)], [("small", 3)], *[[("large la", 10)]] * 9]
+
+
+def test_a_large_request_that_nobody_waits_for_is_not_finished():
+    fake = FakePredictor(window=10)
+    with running({"fake": fake}, batch_tokens=10, timeout_s=1) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        begun = len(fake.passes)
+        fake.go.clear()
+        late = embed(client, "large " * 98)
+        assert (late.status_code, late.json()["error"]["code"]) == (504, "timeout")
+        fake.go.set()
+        assert embed(client, "small").status_code == 200
+    assert fake.passes[begun:] == [[("large la", 10)], [("small", 3)]]
+
+
+def test_a_client_that_goes_away_frees_its_place():
+    fake = FakePredictor(window=10)
+    with running({"fake": fake}, batch_tokens=10) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        begun = len(fake.passes)
+        fake.go.clear()
+        fake.entered.clear()
+        with socket.create_connection((client.base_url.host, client.base_url.port), timeout=60) as connection:
+            body = json.dumps({"text": "large " * 98}).encode()
+            head = "POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            wait_until(fake.entered.is_set)
+        wait_until(lambda: "litebert_connections 1" in client.get("/metrics").text)
+        fake.go.set()
+        assert embed(client, "small").status_code == 200
+        assert 'litebert_requests_total{endpoint="/embed",status="0"} 1' in client.get("/metrics").text
+    assert fake.passes[begun:] == [[("large la", 10)], [("small", 3)]]
+
+
+def behind_a_large_one(client, fake, ask):
+    """The answers to a large request and to one that comes while the first pass of the large one is in the model."""
+    wait_until(lambda: client.get("/ready").status_code == 200)
+    fake.go.clear()
+    fake.entered.clear()
+    answers = [None, None]
+
+    def large():
+        answers[0] = embed(client, "large " * 98)
+
+    def small():
+        answers[1] = ask()
+
+    threads = [threading.Thread(target=large), threading.Thread(target=small)]
+    threads[0].start()
+    wait_until(fake.entered.is_set)
+    threads[1].start()
+    wait_until(lambda: client.app.state.service.batchers["fake"]._queue.waiting == 1)
+    fake.go.set()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_what_a_slow_device_cannot_do_in_time_is_refused_at_once(fake):
+    """2 tokens per second and 8 s per request: three quarters of 16 tokens may wait."""
+
+    async def talk():
+        batcher = Batcher("fake", fake, ServeConfig(timeout_s=8, batch_tokens=4), Metrics())
+        batcher._speed.note(20, 10.0)
+        batcher.start()
+        fake.go.clear()
+        first = batcher.accept([fake.job("embed", text="w " * 98)])  # nothing ahead: it is tried
+        await asyncio.to_thread(wait_until, lambda: first.started)
+        accepted = [batcher.accept([fake.job("embed", text="a b")]) for _ in range(3)]
+        with pytest.raises(Refusal) as refusal:
+            batcher.accept([fake.job("embed", text="a b")])
+        assert (refusal.value.status, refusal.value.headers) == (429, {"Retry-After": "6"})
+        fake.go.set()
+        await asyncio.gather(first.promise, *(ticket.promise for ticket in accepted))
+        await batcher.close()
+
+    asyncio.run(talk())
 
 
 @pytest.mark.parametrize("setting", [{"queue_requests": 3}, {"queue_tokens": 12, "request_tokens": 12}])
@@ -150,7 +239,7 @@ def test_a_request_that_does_not_finish_in_time_is_504(fake):
 
 
 def test_a_job_that_fails_takes_no_other_down(fake):
-    with running({"fake": fake}) as client:
+    with running({"fake": fake}, batch_tokens=512) as client:
         texts = ["text 1", "explode", "explain"]
         answers = together(client, fake, 3, lambda i: embed(client, texts[i]))
         assert len(fake.batches[-1]) == 3
@@ -166,9 +255,9 @@ def test_a_model_that_breaks_altogether_is_503_and_the_server_lives(fake):
 
     with running({"fake": fake}) as client:
         wait_until(lambda: client.get("/ready").status_code == 200)
-        fake.run = broken
+        fake.run_pass = broken
         assert embed(client, "text 1").status_code == 503
-        del fake.run
+        del fake.run_pass
         assert embed(client, "text 1").status_code == 200
 
 
@@ -196,7 +285,7 @@ def test_closing_finishes_what_waits(fake):
         ]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(client.app.state.service.batchers["fake"]._queue) == 5)
+        wait_until(lambda: client.app.state.service.batchers["fake"]._queue.waiting == 5)
         assert not answers
     for thread in threads:
         thread.join()

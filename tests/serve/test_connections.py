@@ -185,7 +185,7 @@ def test_room_is_kept_for_probes(busy, fake):
 
 
 def waiting(client):
-    return len(client.app.state.service.batchers["fake"]._queue)
+    return client.app.state.service.batchers["fake"]._queue.waiting
 
 
 def test_a_client_that_does_not_read_is_closed():

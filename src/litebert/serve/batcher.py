@@ -1,8 +1,9 @@
 """Requests that arrive at the same time go through the model together.
 
-One thread per model: it takes what waits, in order of arrival and across abilities, up to a budget of tokens, and waits
-a moment for more only where the budget is not reached. What waits is bounded; beyond that a request is refused at once,
-with a guess at when to come back. Nothing that was accepted is dropped, unless its own time is over.
+One thread per model: it runs pass after pass over what the queue gives it, and waits a moment for more only where a
+pass is not full and nothing has begun. What waits is bounded by what the device can do in the time that a request has;
+beyond that a request is refused at once, with a guess at when to come back. Nothing that was accepted is dropped,
+unless its own time is over or its client went away.
 """
 
 from __future__ import annotations
@@ -13,26 +14,20 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from litebert.errors import InputError
 from litebert.serve.config import ServeConfig
 from litebert.serve.log import log_event
 from litebert.serve.metrics import Metrics
-from litebert.serve.refusals import Refusal
+from litebert.serve.queue import OLDEST_SHARE, Job, Part, Queue, Ticket
+from litebert.serve.refusals import ClientGone, Refusal
 from litebert.text.language import Language
 
-
-class Job(Protocol):
-    """One validated input of one ability."""
-
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def masks(self) -> int: ...
+# A pass should not take longer: whoever comes while it runs waits for its end. One sequence is the least, however long.
+PASS_S = 0.25
+LEAST_TOKENS = 64  # of a pass, however slow the device
 
 
 class Predictor(Protocol):
@@ -44,24 +39,28 @@ class Predictor(Protocol):
     def abilities(self) -> tuple[str, ...]: ...
     def job(self, ability: str, **arguments: Any) -> Any: ...
     def run(self, jobs: Sequence[Any]) -> Sequence[Any]: ...
+    def run_pass(self, parts: Sequence[tuple[Any, int]]) -> None: ...
 
 
 class FailedJob(Exception):
     """A job on which the model itself failed: a bug of ours, already logged."""
 
 
-@dataclass(eq=False)
-class Ticket:
-    """The jobs of one request, and the promise to its handler."""
+class Speed:
+    """Tokens per second of a device, as the last passes went; those with many tokens count for more."""
 
-    jobs: Sequence[Job]
-    promise: asyncio.Future[Sequence[Any]]
-    started: bool = False
-    given_up: bool = False
-    tokens: int = field(init=False)
+    def __init__(self) -> None:
+        self._tokens = self._seconds = 0.0
 
-    def __post_init__(self) -> None:
-        self.tokens = sum(job.tokens for job in self.jobs)
+    def note(self, tokens: int, seconds: float) -> None:
+        """Take a pass into account."""
+        self._tokens = 0.8 * self._tokens + tokens
+        self._seconds = 0.8 * self._seconds + seconds
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens per second; None before the first pass."""
+        return self._tokens / self._seconds if self._seconds else None
 
 
 def fitting_batch(predictor: Predictor) -> int:
@@ -87,17 +86,15 @@ class Batcher:
     def __init__(self, name: str, predictor: Predictor, settings: ServeConfig, metrics: Metrics):
         self.name, self.predictor = name, predictor
         self._settings, self._metrics = settings, metrics
-        self._batch_tokens = settings.batch_tokens or fitting_batch(predictor)
-        self._queue: deque[Ticket] = deque()
-        self._tokens = 0  # of the queue
+        self._queue = Queue()
+        self._speed = Speed()
         self._preparing = 0  # requests that have a place but are not in the queue yet
         self._changed = threading.Condition()
         self._closing = False
-        self._rate = 0.0  # tokens per second, a running mean
         self._thread = threading.Thread(target=self._work, name=f"batcher {name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
-        metrics.queue_requests.read(lambda: len(self._queue), model=name)
-        metrics.queue_tokens.read(lambda: self._tokens, model=name)
+        metrics.queue_requests.read(lambda: self._queue.waiting, model=name)
+        metrics.queue_tokens.read(lambda: self._queue.tokens, model=name)
 
     def start(self, warm_up: Callable[[], object] = lambda: None) -> None:
         """Start the thread; the first thing it does is to warm up."""
@@ -116,8 +113,8 @@ class Batcher:
     def place(self) -> Iterator[None]:
         """A place in the queue while a request's jobs are made: one that would not fit is refused before the work."""
         with self._changed:
-            if len(self._queue) + self._preparing >= self._settings.queue_requests:
-                raise self._full()
+            if self._queue.waiting + self._preparing >= self._settings.queue_requests:
+                raise self._full(self._queue.tokens)
             self._preparing += 1
         try:
             yield
@@ -125,18 +122,31 @@ class Batcher:
             with self._changed:
                 self._preparing -= 1
 
-    def accept(self, jobs: Sequence[Job]) -> Ticket:
+    def accept(self, jobs: Sequence[Job], client_is_gone: Callable[[], bool] = lambda: False) -> Ticket:
         """Put the jobs of a request into the queue, or refuse them."""
         assert self._loop is not None, "start() comes first"
-        ticket = Ticket(jobs, self._loop.create_future())
+        ticket = Ticket(jobs, self._loop.create_future(), client_is_gone)
         with self._changed:
-            # An empty queue takes any request: its own size was checked before.
-            if self._queue and self._tokens + ticket.tokens > self._settings.queue_tokens:
-                raise self._full()
-            self._queue.append(ticket)
-            self._tokens += ticket.tokens
+            ahead = self._queue.ahead(ticket.tokens)
+            # With nothing ahead any request is tried: its own size was checked before, and speeds are guesses.
+            if ahead and ahead + ticket.tokens > self._room():
+                raise self._full(ahead)
+            self._queue.add(ticket)
             self._changed.notify()
         return ticket
+
+    def _room(self) -> float:
+        """Tokens that may wait: what the device can do in the time of a request, less the share of the oldest one."""
+        rate = self._speed.rate
+        most = self._settings.queue_tokens
+        return most if rate is None else min(most, rate * self._settings.timeout_s * (1 - OLDEST_SHARE))
+
+    def _budget(self) -> int:
+        """Tokens of a pass."""
+        if self._settings.batch_tokens:
+            return self._settings.batch_tokens
+        rate, most = self._speed.rate, fitting_batch(self.predictor)
+        return most if rate is None else min(most, max(LEAST_TOKENS, int(rate * PASS_S)))
 
     async def wait(self, ticket: Ticket, seconds: float) -> Sequence[Any]:
         """The results of a ticket, or a refusal when its time is over."""
@@ -151,90 +161,85 @@ class Batcher:
             if ticket.started:
                 raise Refusal(504, "timeout", f"the model did not finish within {limit}; send less text") from None
             message = f"the request waited longer than {limit} for its turn; try again later"
-            raise Refusal(503, "overloaded", message, self._retry_after()) from None
+            raise Refusal(503, "overloaded", message, self._retry_after(self._queue.ahead(ticket.tokens))) from None
 
-    def _full(self) -> Refusal:
+    def _full(self, ahead: int) -> Refusal:
         self._metrics.refused.add(1, model=self.name, reason="queue_full")
         message = f"model {self.name!r} has a full queue; try again later"
-        return Refusal(429, "queue_full", message, self._retry_after())
+        return Refusal(429, "queue_full", message, self._retry_after(ahead))
 
-    def _retry_after(self) -> dict[str, str]:
-        seconds = self._tokens / self._rate if self._rate else 1.0
+    def _retry_after(self, ahead: int) -> dict[str, str]:
+        rate = self._speed.rate
+        seconds = ahead / rate if rate else 1.0
         return {"Retry-After": str(min(max(math.ceil(seconds), 1), 60))}
 
     # The thread's side.
 
     def _work(self) -> None:
         self._warm_up()
-        while batch := self._collect():
+        while parts := self._next_pass():
             began = time.perf_counter()
-            outcomes = self._run(batch)
-            self._deliver(batch, outcomes)
-            self._count(batch, time.perf_counter() - began)
+            self._run(parts)
+            self._count(parts, time.perf_counter() - began)
+            with self._changed:
+                finished = self._queue.settle(parts)
+            self._deliver([(ticket, self._outcome(ticket)) for ticket in finished])
 
-    def _collect(self) -> list[Ticket]:
-        """The next batch; empty when the server is closing and nothing waits."""
-        batch: list[Ticket] = []
-        room = self._batch_tokens
+    def _next_pass(self) -> list[Part]:
+        """The next pass; empty when the server is closing and nothing waits."""
+        deadline = math.inf
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closing)
-            deadline = time.monotonic() + self._settings.batch_wait_ms / 1000
             while True:
-                while self._queue and (not batch or self._queue[0].tokens <= room):
-                    ticket = self._queue.popleft()
-                    self._tokens -= ticket.tokens
-                    if not ticket.given_up and not ticket.promise.cancelled():
-                        ticket.started = True
-                        batch.append(ticket)
-                        room -= ticket.tokens
-                left = deadline - time.monotonic()
-                if self._queue or room <= 0 or self._closing or left <= 0:
-                    if batch or (self._closing and not self._queue):
-                        return batch
-                    # Everything that waited had been given up.
-                    self._changed.wait_for(lambda: self._queue or self._closing)
-                else:
-                    self._changed.wait(left)
+                self._deliver([(ticket, ClientGone()) for ticket in self._queue.drop()])
+                if not self._queue:
+                    if self._closing:
+                        return []
+                    deadline = math.inf
+                    self._changed.wait()
+                    continue
+                deadline = min(deadline, time.monotonic() + self._settings.batch_wait_ms / 1000)
+                budget = self._budget()
+                begun = self._queue.waiting < len(self._queue)
+                if not begun and not self._closing and self._queue.tokens < budget and deadline > time.monotonic():
+                    self._changed.wait(deadline - time.monotonic())  # for more to share the pass
+                    continue
+                return self._queue.take(budget)
 
-    def _run(self, batch: list[Ticket]) -> list[Sequence[Any] | FailedJob]:
-        """The results of each ticket; a job that failed by our fault fails its own request, no other."""
-        jobs = [job for ticket in batch for job in ticket.jobs]
+    def _run(self, parts: Sequence[Part]) -> None:
         try:
-            results = list(self.predictor.run(jobs))
-            assert len(results) == len(jobs)
+            self.predictor.run_pass([(part.job, part.count) for part in parts])
         except Exception as error:
-            results = [error] * len(jobs)
-        outcomes: list[Sequence[Any] | FailedJob] = []
-        for ticket in batch:
-            own, results = results[: len(ticket.jobs)], results[len(ticket.jobs) :]
-            failures = [
-                result for result in own if isinstance(result, Exception) and not isinstance(result, InputError)
-            ]
-            for failure in failures:
-                log_event("failed", logging.ERROR, failure, model=self.name, tokens=ticket.tokens)
-                self._metrics.failures.add(1, model=self.name)
-            outcomes.append(FailedJob() if failures else own)
-        return outcomes
+            for part in parts:
+                part.job.result = error
 
-    def _deliver(self, batch: list[Ticket], outcomes: list[Sequence[Any] | FailedJob]) -> None:
+    def _outcome(self, ticket: Ticket) -> Sequence[Any] | FailedJob:
+        """The results of a finished request; a job that failed by our fault fails its own request, no other."""
+        results = [job.result for job in ticket.jobs]
+        failures = [each for each in results if isinstance(each, Exception) and not isinstance(each, InputError)]
+        for failure in failures:
+            log_event("failed", logging.ERROR, failure, model=self.name, tokens=ticket.tokens)
+            self._metrics.failures.add(1, model=self.name)
+        return FailedJob() if failures else results
+
+    def _deliver(self, outcomes: Sequence[tuple[Ticket, Sequence[Any] | Exception]]) -> None:
         def settle() -> None:
-            for ticket, outcome in zip(batch, outcomes, strict=True):
+            for ticket, outcome in outcomes:
                 if ticket.promise.done():  # given up
                     continue
-                if isinstance(outcome, FailedJob):
+                if isinstance(outcome, Exception):
                     ticket.promise.set_exception(outcome)
                 else:
                     ticket.promise.set_result(outcome)
 
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            self._loop.call_soon_threadsafe(settle)  # one wake-up for the whole batch
+        if outcomes:
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                self._loop.call_soon_threadsafe(settle)  # one wake-up for all of them
 
-    def _count(self, batch: list[Ticket], seconds: float) -> None:
-        tokens = sum(ticket.tokens for ticket in batch)
-        rate = tokens / max(seconds, 1e-6)
-        self._rate = 0.8 * self._rate + 0.2 * rate if self._rate else rate
+    def _count(self, parts: Sequence[Part], seconds: float) -> None:
+        tokens = sum(part.tokens for part in parts)
+        self._speed.note(tokens, seconds)
         self._metrics.tokens.add(tokens, model=self.name)
-        self._metrics.batch_requests.observe(len(batch), model=self.name)
+        self._metrics.batch_requests.observe(len({id(part.ticket) for part in parts}), model=self.name)
         self._metrics.batch_tokens.observe(tokens, model=self.name)
         self._metrics.batch_seconds.observe(seconds, model=self.name)

@@ -18,14 +18,14 @@ class ServeConfig:
     api_key: str | None = None  # where set, every request but the page's own files, /health and /ready must carry it
     allowed_hosts: tuple[str, ...] = ()  # names that clients use for this server, beside its own; "*": any name
 
-    # Batching: a batch is closed when it holds batch_tokens, or batch_wait_ms after its first request.
-    # More tokens than this make a CPU no faster, only later; a GPU wants many. 0 chooses by the device.
+    # Batching: a pass begins when it has batch_tokens, or batch_wait_ms after its first request.
+    # More tokens than this make a CPU no faster, only later; a GPU wants many. 0 chooses by the device and its speed.
     batch_tokens: int = 0
     batch_wait_ms: float = 2.0
 
     # Bounds: what is beyond them is refused at once (429 where waiting helps, 413 where it does not).
     queue_requests: int = 256  # waiting, per model
-    queue_tokens: int = 65_536  # waiting, per model
+    queue_tokens: int = 65_536  # waiting, per model; less where the device could not do them within timeout_s
     request_bytes: int = 1_048_576
     request_tokens: int = 16_384
     request_inputs: int = 256  # texts in one request

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from litebert.serve.config import ServeConfig, host_name
 from litebert.serve.log import log_event
 from litebert.serve.metrics import Metrics
-from litebert.serve.refusals import Refusal
+from litebert.serve.refusals import ClientGone, Refusal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,25 +42,26 @@ DRAIN_BYTES, DRAIN_SECONDS = 64 * 2**20, 5.0
 
 
 @dataclass
-class Exchange:
-    """What is known of one request and its answer, for the log and the metrics: no text."""
-
-    began: float
-    method: str
-    endpoint: str
-    status: int = 0
-    model: str | None = None
-    inputs: int | None = None
-    tokens: int | None = None
-
-
-@dataclass
 class Line:
     """What our own server knows of the connection of a request, in scope["state"]; other ASGI servers bring none."""
 
     crowded: bool = False  # there are too many connections
     closing: bool = False  # the server is shutting down
     gone: bool = False  # the client went away
+
+
+@dataclass
+class Exchange:
+    """What is known of one request and its answer, for the log and the metrics: no text."""
+
+    began: float
+    method: str
+    endpoint: str
+    line: Line
+    status: int = 0
+    model: str | None = None
+    inputs: int | None = None
+    tokens: int | None = None
 
 
 class Gate:
@@ -80,10 +81,10 @@ class Gate:
         # Paths and methods that we do not know may hold anything, so they are not written down.
         path = scope["path"] if scope["path"] in self._endpoints else "other"
         method = scope["method"] if scope["method"] in METHODS else "other"
-        exchange = scope["litebert"] = Exchange(time.perf_counter(), method, path)
+        line: Line = scope.get("state", {}).get("litebert") or Line()
+        exchange = scope["litebert"] = Exchange(time.perf_counter(), method, path, line)
         number = f"{random.getrandbits(64):016x}"  # no secret, and a system call would cost a switch of threads
         extra = [*GUARDS, (b"x-request-id", number.encode())]
-        line: Line = scope.get("state", {}).get("litebert") or Line()
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -109,6 +110,8 @@ class Gate:
             await self._pass(scope, receive, answer)
         except Refusal as refusal:
             await refusal.response()(scope, receive, answer)
+        except ClientGone:
+            return
         except asyncio.CancelledError:
             if not exchange.status:  # the end of the server's patience at its shutdown
                 await Refusal(503, "closing", "the server was stopped before it could answer").response()(

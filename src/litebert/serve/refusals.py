@@ -23,6 +23,10 @@ class Refusal(Exception):
         return Response(json.dumps(body), self.status, headers=self.headers, media_type="application/json")
 
 
+class ClientGone(Exception):
+    """A request whose client went away before its answer."""
+
+
 def describe_mistakes(errors: Sequence[Mapping[str, Any]], limit: int = 3) -> str:
     """Pydantic's errors as one sentence: 'top: Input should be a valid integer'; what was sent is not repeated."""
     found: dict[str, list[str]] = {}

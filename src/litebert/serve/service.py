@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from litebert.errors import ConfigError, InputError, did_you_mean
-from litebert.serve.batcher import Batcher, FailedJob, Job, Predictor
+from litebert.serve.batcher import Batcher, FailedJob, Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Exchange
 from litebert.serve.log import log_event
 from litebert.serve.metrics import Metrics
+from litebert.serve.queue import Job
 from litebert.serve.refusals import Refusal
 from litebert.serve.schemas import REQUESTS, FillMask, Request, example_of
 
@@ -76,7 +77,7 @@ class Service:
                     message += " or fewer masks, or ask for a smaller `top`"
                 raise Refusal(413, "too_many_tokens", message)
             self._check_candidates(jobs, body)
-            ticket = batcher.accept(jobs)
+            ticket = batcher.accept(jobs, lambda: exchange.line.gone)
         try:
             results = await batcher.wait(ticket, self._time_left(exchange))
         except FailedJob:

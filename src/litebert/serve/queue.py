@@ -1,0 +1,184 @@
+"""What waits for a model, and which sequences of it the next pass takes.
+
+A request may need many sequences: it may hold many texts, and a long text is read in windows. A pass takes sequences,
+not requests, so a large request is spread over many passes, and small ones pass it by. The request with the fewest
+tokens left goes first, those of equal size in order of arrival; but a share of the tokens goes to the one that came
+first, whatever its size, so that none waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+OLDEST_SHARE = 0.25  # of all tokens, for the request that came first
+# A request is held up by those up to this many times its size, and goes before those that are larger.
+FAR_LARGER = 4
+MOST_NUMBERS = 64_000_000  # of outputs of one pass, and of what requests hold between passes; four bytes each
+
+
+class Job(Protocol):
+    """One validated input of one ability."""
+
+    result: Any  # None until it is finished
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def masks(self) -> int: ...
+    @property
+    def lengths(self) -> Sequence[int]: ...
+    @property
+    def numbers(self) -> int: ...
+
+
+@dataclass(eq=False)
+class Ticket:
+    """The jobs of one request, and the promise to its handler."""
+
+    jobs: Sequence[Job]
+    promise: asyncio.Future[Sequence[Any]]
+    client_is_gone: Callable[[], bool] = lambda: False
+    started: bool = False
+    given_up: bool = False
+    left: int = field(init=False)  # tokens that no pass has taken
+    credit: float = 0.0  # tokens that it may have before smaller ones
+    split: Job | None = None  # the one job that keeps outputs from pass to pass
+    unfinished: list[Job] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unfinished = list(self.jobs)
+        self.left = self.tokens = sum(job.tokens for job in self.jobs)
+
+
+@dataclass(eq=False)
+class Part:
+    """The next `count` sequences of a job, for one pass."""
+
+    ticket: Ticket
+    job: Job
+    count: int = 0
+    tokens: int = 0
+    whole: bool = False  # all that the job waits for
+
+
+class Queue:
+    """The requests of one model that are not finished, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._tickets: list[Ticket] = []
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that no pass has taken."""
+        return sum(ticket.left for ticket in self._tickets)
+
+    @property
+    def waiting(self) -> int:
+        """Requests of which no pass has taken anything."""
+        return sum(not ticket.started for ticket in self._tickets)
+
+    def ahead(self, tokens: int) -> int:
+        """Tokens that may go before a request of so many: those of far larger ones do not."""
+        return sum(ticket.left for ticket in self._tickets if ticket.left <= FAR_LARGER * tokens)
+
+    def add(self, ticket: Ticket) -> None:
+        """Put a request at the end."""
+        self._tickets.append(ticket)
+
+    def drop(self) -> list[Ticket]:
+        """Take out the requests that nobody waits for."""
+        dropped = [each for each in self._tickets if each.given_up or each.promise.cancelled() or each.client_is_gone()]
+        if dropped:
+            self._tickets = [ticket for ticket in self._tickets if ticket not in dropped]
+        return dropped
+
+    def take(self, budget: int) -> list[Part]:
+        """The sequences of the next pass: as many as fit into `budget` tokens, and at least one."""
+        selection = _Selection(budget, held=sum(each.split.numbers for each in self._tickets if each.split))
+        if self._tickets:
+            selection.add(self._tickets[0], most=self._tickets[0].credit)
+        for ticket in sorted(self._tickets, key=lambda each: each.left):
+            if selection.room <= 0:
+                break
+            selection.add(ticket)
+        parts = list(selection.parts.values())
+        assert parts or not self._tickets
+        for part in parts:
+            part.ticket.started = True
+            part.ticket.left = max(part.ticket.left - part.tokens, 0)
+        self._share(parts)
+        return parts
+
+    def _share(self, parts: Sequence[Part]) -> None:
+        """What went to others earns the oldest a share; what it got is paid from that."""
+        if self._tickets:
+            oldest = self._tickets[0]
+            own = sum(part.tokens for part in parts if part.ticket is oldest)
+            total = sum(part.tokens for part in parts)
+            oldest.credit = max(oldest.credit + OLDEST_SHARE * total - own, 0.0)
+
+    def settle(self, parts: Sequence[Part]) -> list[Ticket]:
+        """Note what a pass has done; returns the requests that are finished."""
+        touched = list(dict.fromkeys(part.ticket for part in parts))
+        for part in parts:
+            if not part.whole:
+                part.ticket.split = part.job
+            elif part.ticket.split is part.job:
+                part.ticket.split = None
+        for ticket in touched:
+            ticket.unfinished = [job for job in ticket.unfinished if job.result is None]
+            if ticket.split is not None and ticket.split.result is not None:  # it failed
+                ticket.split = None
+        finished = [ticket for ticket in touched if not ticket.unfinished]
+        self._tickets = [ticket for ticket in self._tickets if ticket not in finished]
+        return finished
+
+
+class _Selection:
+    """The sequences of a pass while they are chosen."""
+
+    def __init__(self, budget: int, held: int):
+        self.parts: dict[int, Part] = {}  # by the identity of the job
+        self.room = budget  # tokens
+        self._numbers = 0  # of jobs that this pass completes
+        self._held = held  # by jobs that are spread over passes
+
+    def add(self, ticket: Ticket, most: float = math.inf) -> None:
+        """Take what fits of a request, at most so many tokens, its jobs in order."""
+        for job in sorted(ticket.unfinished, key=lambda each: each is not ticket.split):
+            part = self.parts.get(id(job)) or Part(ticket, job)
+            count, tokens, lengths = part.count, 0, job.lengths
+            while count < len(lengths) and tokens + lengths[count] <= most:
+                if tokens + lengths[count] > self.room and (tokens or self.parts):
+                    break
+                tokens += lengths[count]
+                count += 1
+            part.whole = count == len(lengths)
+            if not (part.whole or tokens) or not self._has_memory(part):
+                return
+            part.count, part.tokens = count, part.tokens + tokens
+            self.parts[id(job)] = part
+            self.room -= tokens
+            most -= tokens
+            if not part.whole:
+                return
+
+    def _has_memory(self, part: Part) -> bool:
+        """Whether there is room for the outputs of a job, which a pass completes or leaves to be held."""
+        if part.ticket.split is part.job or id(part.job) in self.parts:
+            return True  # counted already
+        numbers = part.job.numbers
+        if part.whole:
+            fits = not self.parts or self._numbers + numbers <= MOST_NUMBERS
+            self._numbers += numbers * fits
+            return fits
+        fits = part.ticket.split is None and (not self._held or self._held + numbers <= MOST_NUMBERS)
+        self._held += numbers * fits
+        return fits
