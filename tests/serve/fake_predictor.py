@@ -37,6 +37,7 @@ class FakePredictor:
 
     def __init__(self, name="fake", abilities=ABILITIES, window=10**9):
         self.name, self.abilities, self.window = name, abilities, window
+        self.number = 0.5  # in every embedding
         self.batches: list[list[FakeJob]] = []
         self.passes: list[list[tuple[str, int]]] = []  # (the text's beginning, tokens) of each part
         self.go = threading.Event()  # cleared: run() hangs
@@ -77,4 +78,4 @@ class FakePredictor:
         if job.ability == "attention":
             size = len(text.split())
             return results.Attention(tuple(text.split()), (0,) * size, np.full((2, 2, size, size), 1 / 3, np.float32))
-        return results.Embedding(np.array([len(text), 0.5], np.float32), "mean", job.tokens, 1)
+        return results.Embedding(np.array([len(text), self.number], np.float32), "mean", job.tokens, 1)

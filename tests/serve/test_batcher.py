@@ -12,6 +12,7 @@ import pytest
 from fake_predictor import FakePredictor
 from running import at_once, running, wait_until
 
+from litebert.errors import InputError
 from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
 from litebert.serve.metrics import Metrics
@@ -271,6 +272,33 @@ def test_not_ready_before_the_warm_up_is_over(fake):
         fake.go.set()
         wait_until(lambda: client.get("/ready").status_code == 200)
     assert {batch[0].ability for batch in fake.batches} == set(fake.abilities), "every ability was tried once"
+
+
+def test_a_model_that_computes_nan_is_not_ready(fake):
+    fake.number = float("nan")
+    with running({"fake": fake, "other": FakePredictor("other")}) as client:
+        wait_until(lambda: client.get("/ready").json()["error"]["code"] != "warming_up")
+        answer = client.get("/ready")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unusable")
+        assert "fake: fill_mask, " in answer.json()["error"]["message"]
+        assert "other" not in answer.json()["error"]["message"]
+        answer = embed(client, "text 1", model="fake")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "failed")
+        assert "NaN" in answer.json()["error"]["message"]
+        assert embed(client, "text 1", model="other").status_code == 200
+
+
+def test_a_model_that_fails_when_it_is_tried_is_not_ready(fake):
+    fake._result = lambda job: RuntimeError("broken") if job.ability == "tag" else FakePredictor._result(fake, job)
+    with running({"fake": fake}) as client:
+        wait_until(lambda: client.get("/ready").json()["error"]["code"] != "warming_up")
+        assert "(fake: tag)" in client.get("/ready").json()["error"]["message"]
+
+
+def test_an_example_that_does_not_fit_a_model_does_not_make_it_unusable(fake):
+    fake._result = lambda job: InputError("text: too long")
+    with running({"fake": fake}) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
 
 
 def test_closing_finishes_what_waits(fake):

@@ -31,6 +31,10 @@ INLINE_CHARACTERS = 4096
 INLINE_VALUES = 2048
 
 
+class NotFinite(Exception):
+    """A result with NaN or infinity in it."""
+
+
 class Service:
     """The loaded models with their queues."""
 
@@ -40,6 +44,7 @@ class Service:
         self.settings, self.metrics = settings, metrics
         self.batchers = {name: Batcher(name, predictor, settings, metrics) for name, predictor in predictors.items()}
         self._cold = set(self.batchers)
+        self._unusable: dict[str, list[str]] = {}  # abilities that failed in the warm-up, by model
         self.closing = False
         self._helpers = ThreadPoolExecutor(2, "prepare")
 
@@ -55,11 +60,14 @@ class Service:
         self._helpers.shutdown(wait=False)
 
     def check_ready(self) -> None:
-        """Refuse until every model has answered once."""
+        """Refuse until every model has answered once, in all that it can do."""
         if self._cold:
             raise Refusal(503, "warming_up", f"warming up: {', '.join(sorted(self._cold))}", {"Retry-After": "1"})
         if self.closing:
             raise Refusal(503, "closing", "the server is shutting down")
+        if self._unusable:
+            found = "; ".join(f"{model}: {', '.join(failed)}" for model, failed in sorted(self._unusable.items()))
+            raise Refusal(503, "unusable", f"these failed when they were tried ({found}); the server's log says why")
 
     async def answer(self, ability: str, body: Request, exchange: Exchange) -> bytes:
         """The JSON answer to a request."""
@@ -86,9 +94,16 @@ class Service:
         for index, result in enumerate(results):
             if isinstance(result, InputError):
                 raise self._mistake(result, index, len(results))
-        if is_large(results):
-            return await self._aside(lambda: encode(ability, batcher.name, results))
-        return encode(ability, batcher.name, results)
+        try:
+            if is_large(results):
+                return await self._aside(lambda: encode(ability, batcher.name, results))
+            return encode(ability, batcher.name, results)
+        except NotFinite as error:
+            log_event("failed", logging.ERROR, error, model=batcher.name, ability=ability)
+            message = (
+                f"model {batcher.name!r} computes NaN or infinite numbers for this input; its weights may be damaged"
+            )
+            raise Refusal(503, "failed", message) from None
 
     def _pick(self, name: str | None, ability: str) -> Batcher:
         if name is None:
@@ -158,14 +173,24 @@ class Service:
 
     def _warm_up(self, batcher: Batcher) -> None:
         began = time.perf_counter()
+        failed = []
         for ability in batcher.predictor.abilities:
             try:
                 task = getattr(batcher.predictor, "task", None)
                 example = example_of(ability, bool(getattr(task, "pair", False)))
                 arguments = REQUESTS[ability].model_validate(example).inputs()
-                batcher.predictor.run([batcher.predictor.job(ability, **each) for each in arguments])
-            except Exception as error:  # a model that fails here may still serve other inputs and abilities
-                log_event("warm_up_failed", logging.WARNING, error, model=batcher.name, ability=ability)
+                results = batcher.predictor.run([batcher.predictor.job(ability, **each) for each in arguments])
+                for result in results:
+                    if isinstance(result, Exception):
+                        raise result
+                encode(ability, batcher.name, results)
+            except InputError as error:  # a vocabulary or a length that the example does not fit
+                log_event("warm_up_skipped", logging.WARNING, error, model=batcher.name, ability=ability)
+            except Exception as error:
+                log_event("warm_up_failed", logging.ERROR, error, model=batcher.name, ability=ability)
+                failed.append(ability)
+        if failed:
+            self._unusable[batcher.name] = failed
         self._cold.discard(batcher.name)
         log_event("warm", model=batcher.name, ms=round((time.perf_counter() - began) * 1000))
 
@@ -204,4 +229,7 @@ def encode(ability: str, model: str, results: Sequence[Any]) -> bytes:
     if ability == "attention":  # four digits are more than anybody sees, and a third of the bytes
         results = [dataclasses.replace(result, weights=result.weights.round(4)) for result in results]
     answer = {"model": model, "results": [result.as_dict() for result in results]}
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    try:
+        return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        raise NotFinite from None
