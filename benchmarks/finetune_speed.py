@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import platform
 import statistics
@@ -28,13 +29,16 @@ import transformers
 from litebert.files import write_atomic
 from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.data import Data, open_tokenizer, read_data
-from litebert.finetuning.run import Meter, Run
+from litebert.finetuning.run import Finetuning
 from litebert.model.config import PRESETS, preset, vary
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, open_device
+from litebert.train.distributed import World
+from litebert.train.steps import shape_of
+from litebert.train.trainer import Trainer
 
 TASKS = {"sst-2": (32, 128), "qnli": (32, 128), "squad-1.1": (48, 384)}  # batch of Table 14, length
 
@@ -150,34 +154,40 @@ def measure_ours(
 ) -> tuple[float, str | None]:
     """Examples per second of our own training step, and what kept steps from being recorded (on a GPU)."""
     out.mkdir(parents=True)
-    run = Run(config, out, data, device, quiet=True)
-    meter = Meter(run)
-    try:
-        if run.batches.shapes:  # each size is recorded at its first use, which a long run pays once
-            for batch in first_of_each_shape(run):
-                run.take_step(batch, 1)
-        problem = run.take_step.problem
+    learner = Finetuning(config, data, device, World())
+    with Trainer(learner, config, out, device, World(), quiet=True) as trainer:
+        if learner.training.shapes:  # each size is recorded at its first use, which a long run pays once
+            for inputs in first_of_each_shape(learner):
+                trainer.take_step(inputs, torch.ones(1, device=device.device))
+            trainer.take_step.clear()
+        problem = next(iter(trainer.take_step.news), None)
         for _ in range(arguments.warm_up):
-            run.train_step(meter)
+            train_step(trainer)
         device.synchronize()
         began = time.perf_counter()
         for _ in range(arguments.steps):
-            run.train_step(meter)
+            train_step(trainer)
         device.synchronize()
         return config.batch * arguments.steps / (time.perf_counter() - began), problem
-    finally:
-        run.close()
 
 
-def first_of_each_shape(run: Run, most: int = 2000) -> Iterator[Any]:
-    """One batch of every planned size that the next steps hold."""
+def train_step(trainer: Trainer) -> None:
+    """What the loop does with a step that is in order."""
+    totals, _ = trainer.forward_backward()
+    trainer.update(totals)
+    trainer.take_step.clear()
+    trainer.step += 1
+
+
+def first_of_each_shape(learner: Finetuning, most: int = 2000) -> Iterator[Any]:
+    """One micro-batch of every planned size that the next steps hold."""
     seen = set()
-    for step in range(most):
-        for batch in run.batches.step(step):
-            if batch.shape not in seen:
-                seen.add(batch.shape)
-                yield batch
-        if len(seen) >= len(run.batches.shapes):
+    for batches in itertools.islice(learner.batches(0), most):
+        for inputs in batches.inputs:
+            if shape_of(inputs) not in seen:
+                seen.add(shape_of(inputs))
+                yield inputs
+        if len(seen) >= len(learner.training.shapes):
             return
 
 

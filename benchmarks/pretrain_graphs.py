@@ -33,17 +33,16 @@ from litebert.model.heads import MaskedLMModel, PretrainingModel, PretrainingOut
 from litebert.pretraining.assembly import NO_LABEL
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.pretraining.dry_run import random_inputs
-from litebert.pretraining.objective import Inputs, Totals, score, scorer
+from litebert.pretraining.objective import Inputs, Totals, run_model, score, scorer, weigh
 from litebert.pretraining.run import pretrain
-from litebert.pretraining.setup import make_optimizer
-from litebert.pretraining.steps import GraphStep, PlainStep
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
 from litebert.text.train_vocab import VocabConfig, train_vocab
 from litebert.train.device import Device, DeviceConfig, open_device, speed_up
 from litebert.train.log import read_metrics
-from litebert.train.optimizer import clip_gradients
+from litebert.train.optimizer import clip_gradients, make_optimizer
 from litebert.train.random_state import seed_everything
+from litebert.train.steps import GraphStep, Loss, PlainStep
 
 MOST = 0.01  # relative difference of a gradient: the same kernels, of which some add in any order
 VOCABULARY = 1000
@@ -93,8 +92,12 @@ def make_step(model: PretrainingModel, device: Device) -> PlainStep:
     model = copy.deepcopy(model).to(device.device)
     speed_up(model, device)
     if device.is_cuda:
-        return GraphStep(model, device, scorer(device), choose=False)
-    return PlainStep(model, device, score)
+        return GraphStep(model, device, loss_of(model, scorer(device)), choose=False, check=True)
+    return PlainStep(model, device, loss_of(model, score))
+
+
+def loss_of(model: PretrainingModel, scored: Callable[[PretrainingOutput, Inputs], Totals]) -> Loss:
+    return lambda inputs, counts: weigh(scored(run_model(model, inputs), inputs), counts)
 
 
 def check_step(objective: str, device: Device) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def check_step(objective: str, device: Device) -> dict[str, Any]:
     model = (MaskedLMModel if objective == "none" else PretrainingModel)(small_shape())
     step = make_step(model, device)
     reference = make_step(model, device)
-    reference = PlainStep(reference.model, device, reference.score)
+    reference = PlainStep(reference.model, device, reference.loss)
     errors: dict[str, list[float]] = {}
     for depth in (2, 6):
         for each in (step, reference):
@@ -168,15 +171,15 @@ def check_failure(device: Device) -> dict[str, Any]:
     step = make_step(PretrainingModel(small_shape(hidden_dropout_prob=0.3)), dataclasses.replace(device, compile=False))
     batch = draw(1, device)
     inputs, counts = moved(batch, device), counts_of(batch).to(device.device)
-    plainly = step.score
+    plainly = step.loss
 
-    def waits(output: PretrainingOutput, inputs: Inputs) -> Totals:
-        totals = plainly(output, inputs)
+    def waits(inputs: Inputs, counts: Tensor) -> tuple[Tensor, Tensor]:
+        loss, sums = plainly(inputs, counts)
         if torch.cuda.is_current_stream_capturing():
-            totals.mlm_count.item()
-        return totals
+            sums[2].item()
+        return loss, sums
 
-    step.score = waits
+    step.loss = waits
     losses = []
     for _ in range(3):
         seed_everything(1)
@@ -241,8 +244,8 @@ def time_case(shape: ModelConfig, tokens: int, device: Device, rounds: int = 5, 
     for name in ("plain", "replayed"):
         step = make_step(PretrainingModel(shape), device)
         if name == "plain":
-            step = PlainStep(step.model, device, step.score)
-        optimizer = make_optimizer(step.model, config)
+            step = PlainStep(step.model, device, step.loss)
+        optimizer = make_optimizer(step.model, config.optim, config.learning_rate().peak)
 
         def gradients(step: PlainStep = step) -> None:
             step(inputs, counts)

@@ -117,9 +117,10 @@ def test_every_recipe_survives_its_file(name, tmp_path):
         ({"stride": 0}, "stride: must be at least 1"),
         ({"dropout": 1.0}, "dropout: must be at least 0 and below 1"),
         ({"optim": {"freeze": "all"}}, "optim.freeze: 'all' is not one of"),
-        ({"optim": {"block_decay": 0}}, "optim: block_decay: must be above 0"),
-        ({"optim": {"head_factor": 0}}, "optim: head_factor: must be above 0"),
-        ({"log": {"evaluate_every": 0}}, "log: evaluate_every: must be at least 1"),
+        ({"optim": {"block_decay": 0}}, "optim: block_decay: must be > 0"),
+        ({"optim": {"head_factor": 0}}, "optim: head_factor: must be > 0"),
+        ({"log": {"evaluate_every": -1}}, "log: evaluate_every: must be >= 0"),
+        ({"log": {"num_evaluations": 0}}, "log: num_evaluations: must be >= 1"),
         ({"data": {"limit": -1}}, "data: limit: must not be negative"),
         ({"steps": 10, "optim": {"warmup_steps": 20}}, "optim.warmup_steps: 20 are more than the 10 steps"),
     ],
@@ -127,3 +128,10 @@ def test_every_recipe_survives_its_file(name, tmp_path):
 def test_mistakes_name_their_key(data, message):
     with pytest.raises(ConfigError, match=message):
         finetune_config(data)
+
+
+def test_a_part_of_a_group_of_settings_leaves_the_rest_at_fine_tunings_own():
+    config = finetune_config({"guard": {"max_skips": 3}, "optim": {"beta2": 0.98}, "log": {"report_every": 5}})
+    assert (config.guard.max_skips, config.guard.on_spike) == (3, "ignore")
+    assert (config.optim.name, config.optim.lr, config.optim.bias_correction) == ("adamw", 2e-5, True)
+    assert (config.log.evaluate_every, config.log.checkpoint_minutes, config.log.keep_checkpoints) == (None, 5.0, False)

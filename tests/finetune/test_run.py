@@ -6,11 +6,14 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
 from toy_tasks import make_files, make_model, mixed_choices, tiny_config, write_rows
 
+from litebert.config import write_yaml
 from litebert.errors import ConfigError, DataError
 from litebert.export.check_data import read_check_data
 from litebert.finetuning import run as run_module
@@ -19,15 +22,19 @@ from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.order import Order
 from litebert.finetuning.page import write_run_page
 from litebert.finetuning.predictions import read_predictions
-from litebert.finetuning.run import FinetuningStoppedError, Run, finetune
+from litebert.finetuning.results import read_scores
+from litebert.finetuning.run import finetune
 from litebert.finetuning.setup import make_model as build_model
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
+from litebert.train.distributed import World
 from litebert.train.log import read_metrics
 from litebert.train.random_state import seed_everything
+from litebert.train.steps import PlainStep
+from litebert.train.trainer import Trainer, TrainingStoppedError
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +134,14 @@ def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, tmp_path
     config = tiny_config(toy_model, files, kind, dropout=0.1, log={"checkpoint_every": 2})
     whole = finetune(config, tmp_path / "whole", quiet=True)
 
-    real = Run._set_learning_rate
+    real = Trainer._set_learning_rate
 
     def killed(self):
         if self.step == at:
             raise KilledError
         real(self)
 
-    monkeypatch.setattr(Run, "_set_learning_rate", killed)
+    monkeypatch.setattr(Trainer, "_set_learning_rate", killed)
     with pytest.raises(KilledError):
         finetune(config, tmp_path / "killed", quiet=True)
     monkeypatch.undo()
@@ -146,17 +153,73 @@ def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, tmp_path
     assert lines(tmp_path / "whole", "eval") == lines(tmp_path / "killed", "eval")
 
 
+def test_two_processes_equal_one(toy_model, tmp_path):
+    """Under torchrun: uneven shares of a batch of 9, dev shared too, the same scores up to rounding."""
+    files = make_files(tmp_path / "files", "question-answering", train=40, dev=21, seed=1)
+    options = dict(batch=9, classifier_dropout=0.0, optim={"lr": 0.003}, steps=8)
+    config = tiny_config(toy_model, files, "question-answering", **options)
+    one = finetune(config, tmp_path / "one", quiet=True)
+    (tmp_path / "run.yaml").write_text(write_yaml(config))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "litebert"]
+    command += ["finetune", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "two")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("model: ") == 1  # one process talks
+    two = read_scores(tmp_path / "two")
+    assert two.step == one.scores.step
+    for name, metric in one.scores.splits["dev"].items():
+        assert two.splits["dev"][name].value == pytest.approx(metric.value, abs=1e-4), name
+    for a, b in zip(lines(tmp_path / "one", "train"), lines(tmp_path / "two", "train"), strict=True):
+        assert a.pop("loss") == pytest.approx(b.pop("loss"), abs=1e-5)
+        assert a.pop("gradient_norm") == pytest.approx(b.pop("gradient_norm"), rel=1e-3)
+        assert a == b
+    first, second = (load_model(tmp_path / name / "best").state_dict() for name in ("one", "two"))
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, atol=2e-4, rtol=0, msg=name)
+    facts = json.loads((tmp_path / "two" / "run.json").read_text())
+    assert (facts["completed"], facts["hardware"]["processes"]) == (True, 2)
+
+
+def test_each_process_needs_an_example(toy_model, files, tmp_path, monkeypatch):
+    monkeypatch.setattr("litebert.train.trainer.world_from_environment", lambda: World(0, 3, 0, 3))
+    with pytest.raises(ConfigError, match="batch: 2 examples for 3 processes"):
+        finetune(tiny_config(toy_model, files, batch=2), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite_rolls_back_and_leaves_the_batch_out(toy_model, files, tmp_path, monkeypatch):
+    real = Trainer.forward_backward
+
+    def poisoned(self, *stop):
+        totals, stopping = real(self, *stop)
+        return totals._replace(sums=(math.nan, 0.0)) if self.step == 5 else totals, stopping
+
+    monkeypatch.setattr(Trainer, "forward_backward", poisoned)
+    options = dict(guard={"on_nan": "rollback"}, steps=8, log={"checkpoint_every": 3, "evaluate_every": 1})
+    result = finetune(tiny_config(toy_model, files, **options), tmp_path / "run", quiet=True)
+    assert result.completed
+    assert [line["step"] for line in lines(tmp_path / "run", "train")] == [1, 2, 3, 4, 5, 7, 8]
+    assert [line["step"] for line in lines(tmp_path / "run", "eval")] == [1, 2, 3, 4, 5, 7, 8]  # none twice
+    [event] = lines(tmp_path / "run", "event")
+    assert event["message"] == "loss nan at step 5: back to the last checkpoint"
+    options["log"] = {"checkpoint_every": 0}
+    with pytest.raises(TrainingStoppedError, match=r"no checkpoint to go back to yet\. Lower the learning rate"):
+        finetune(tiny_config(toy_model, files, **options), tmp_path / "none", quiet=True)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_save_and_stop(toy_model, files, tmp_path, monkeypatch, number):
     config = tiny_config(toy_model, files)
-    real = Run._set_learning_rate
+    real = Trainer._set_learning_rate
 
     def signalled(self):
         real(self)
         if self.step == 2:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(Run, "_set_learning_rate", signalled)
+    monkeypatch.setattr(Trainer, "_set_learning_rate", signalled)
     result = finetune(config, tmp_path / "run", quiet=True)
     monkeypatch.undo()
     assert (result.completed, result.step, result.signal) == (False, 3, number)
@@ -168,7 +231,7 @@ def test_signals_save_and_stop(toy_model, files, tmp_path, monkeypatch, number):
 def test_a_complete_run_is_left_alone_and_another_config_refused(toy_model, files, tmp_path, monkeypatch):
     config = tiny_config(toy_model, files)
     first = finetune(config, tmp_path, quiet=True)
-    monkeypatch.setattr(run_module, "Run", None)  # nothing may be trained again
+    monkeypatch.setattr(run_module, "Finetuning", None)  # nothing may be trained again
     assert finetune(config, tmp_path, quiet=True).scores == first.scores
     with pytest.raises(ConfigError, match=r"another config:\n  optim.lr: 0.01 -> 0.02"):
         finetune(tiny_config(toy_model, files, optim={"lr": 0.02}), tmp_path, quiet=True)
@@ -313,14 +376,14 @@ def test_early_stopping(toy_model, files, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_is_left_out_and_ends_the_run_at_last(toy_model, files, tmp_path, monkeypatch):
-    real = run_module.PlainStep.__call__
+    real = PlainStep.__call__
 
-    def broken(self, batch, divisor):
-        return real(self, batch, divisor) * math.nan
+    def broken(self, inputs, counts):
+        return real(self, inputs, counts) * math.nan
 
-    monkeypatch.setattr(run_module.PlainStep, "__call__", broken)
+    monkeypatch.setattr(PlainStep, "__call__", broken)
     config = tiny_config(toy_model, files, guard={"max_skips": 2}, steps=10)
-    with pytest.raises(FinetuningStoppedError, match="loss nan at step 2, after 2 skipped steps"):
+    with pytest.raises(TrainingStoppedError, match="loss nan at step 2, after 2 skipped steps"):
         finetune(config, tmp_path, quiet=True)
     messages = [line["message"] for line in lines(tmp_path, "event")]
     assert messages[0] == "loss nan at step 0: step skipped"

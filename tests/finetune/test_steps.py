@@ -10,10 +10,12 @@ from eager_graphs import failing, stand_in
 from toy_tasks import make_files, tiny_config
 
 from litebert.finetuning import run as run_module
-from litebert.finetuning.run import Run, finetune
-from litebert.finetuning.steps import GraphStep, PlainStep
+from litebert.finetuning.run import Finetuning, finetune
 from litebert.model.hub import load_model
-from litebert.train.device import DeviceConfig
+from litebert.train.config import DeviceConfig
+from litebert.train.distributed import World
+from litebert.train.steps import GraphStep, PlainStep
+from litebert.train.trainer import Trainer
 
 OPTIONS = dict(classifier_dropout=0.0, optim={"lr": 0.001})
 
@@ -37,45 +39,34 @@ def test_planned_shapes_and_replayed_graphs_learn_the_same(
     toy_model, reference, tmp_path, monkeypatch, layout, micro_batch_tokens
 ):
     files, expected = reference
-    steps = []
-
-    def planned(self):
-        self.batches.plan(self.num_steps)
-        steps.append(GraphStep(self.model, self.task.kind, self.device))
-        return steps[0]
-
     graphs = stand_in(monkeypatch)
-    monkeypatch.setattr(Run, "_make_step", planned)
+    monkeypatch.setattr(Finetuning, "_records", lambda self: True)
     monkeypatch.setattr(run_module, "layout_for", lambda *_: layout)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     config = tiny_config(toy_model, files, **OPTIONS, micro_batch_tokens=micro_batch_tokens)
     finetune(config, tmp_path, quiet=True)
     assert_near(tmp_path, expected)
     assert 1 <= len(graphs) <= 4
     assert all(graph.replays for graph in graphs)
-    assert steps[0].problem is None
+    assert "recorded" not in (tmp_path / "metrics.jsonl").read_text()
 
 
-def test_graphs_can_be_turned_off():
-    model = torch.nn.Linear(1, 1)
-    parts = dict(model=model, task=SimpleNamespace(kind="classification"), device=SimpleNamespace(is_cuda=True))
-    off = SimpleNamespace(**parts, config=SimpleNamespace(device=DeviceConfig(graphs="off")))
-    assert type(Run._make_step(off)) is PlainStep
-    plan = SimpleNamespace(plan=lambda num_steps: None)
-    auto = SimpleNamespace(**parts, config=SimpleNamespace(device=DeviceConfig()), batches=plan, num_steps=3)
-    assert type(Run._make_step(auto)) is GraphStep
+@pytest.mark.parametrize(
+    ("graphs", "processes", "step"), [("auto", 1, GraphStep), ("off", 1, PlainStep), ("auto", 2, PlainStep)]
+)
+def test_steps_are_recorded_on_a_gpu_by_one_process_unless_turned_off(graphs, processes, step):
+    config, world = SimpleNamespace(device=DeviceConfig(graphs=graphs)), World(0, processes)
+    parts = SimpleNamespace(device=SimpleNamespace(is_cuda=True), config=config, world=world)
+    learner = SimpleNamespace(
+        graphs="on" if Finetuning._records(parts) else "off", model=torch.nn.Linear(1, 1), loss=None, check_graphs=False
+    )
+    assert type(Trainer._make_step(SimpleNamespace(learner=learner, device=None, world=world))) is step
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, torch.OutOfMemoryError])
 def test_a_graph_that_cannot_be_recorded_is_told_and_done_without(toy_model, reference, tmp_path, monkeypatch, kind):
     files, expected = reference
-
-    def make(self):
-        self.batches.plan(self.num_steps)
-        return GraphStep(self.model, self.task.kind, self.device)
-
     attempts = failing(monkeypatch, kind("operation not permitted when stream is capturing\nand more"))
-    monkeypatch.setattr(Run, "_make_step", make)
+    monkeypatch.setattr(Finetuning, "_records", lambda self: True)
     finetune(tiny_config(toy_model, files, **OPTIONS), tmp_path, quiet=True)
     assert_near(tmp_path, expected)
     assert len(attempts) == 1

@@ -13,12 +13,12 @@ from toy_tasks import make_files, tiny_config
 
 from litebert.errors import ConfigError
 from litebert.files import write_atomic
-from litebert.finetuning import run as run_module
 from litebert.finetuning.page import write_study_page
 from litebert.finetuning.results import Scores
-from litebert.finetuning.run import FinetuneResult, FinetuningStoppedError
+from litebert.finetuning.run import FinetuneResult, Finetuning
 from litebert.finetuning.study import Member, Study, print_study, run_study, write_summary
 from litebert.tasks.metrics import Metric
+from litebert.train.trainer import TrainingStoppedError
 
 
 def member(lr, seed, value, metric="accuracy", folder="x"):
@@ -44,20 +44,13 @@ def test_of_errors_the_least_is_best(tmp_path):
 
 def test_a_rate_that_diverges_does_not_end_the_search(toy_model, tmp_path, monkeypatch):
     files = make_files(tmp_path / "files", "classification")
-    real = run_module.PlainStep.__call__
+    real = Finetuning.loss
 
-    def broken(self, batch, divisor):
-        totals = real(self, batch, divisor)
-        return totals * math.nan if self.fails else totals
+    def broken(self, inputs, counts):
+        loss, sums = real(self, inputs, counts)
+        return loss, sums * math.nan if self.config.optim.lr == 0.5 else sums
 
-    init = run_module.Run.__init__
-
-    def noted(self, config, *rest, **more):
-        init(self, config, *rest, **more)
-        self.take_step.fails = config.optim.lr == 0.5
-
-    monkeypatch.setattr(run_module.PlainStep, "__call__", broken)
-    monkeypatch.setattr(run_module.Run, "__init__", noted)
+    monkeypatch.setattr(Finetuning, "loss", broken)
     config = tiny_config(toy_model, files, guard={"max_skips": 0})
     study = run_study(config, tmp_path / "study", lrs=[0.5, 0.01], quiet=True)
     assert [m.value is None for m in study.members] == [True, False]
@@ -67,7 +60,7 @@ def test_a_rate_that_diverges_does_not_end_the_search(toy_model, tmp_path, monke
     assert summary["settings"][0]["median"] is None
     page = write_study_page(tmp_path / "study").read_text(encoding="utf-8")
     assert "lr-0.5-seed-0" in page
-    with pytest.raises(FinetuningStoppedError, match="all 1 runs diverged"):
+    with pytest.raises(TrainingStoppedError, match="all 1 runs diverged"):
         run_study(config, tmp_path / "none", lrs=[0.5], quiet=True)
 
 

@@ -92,7 +92,7 @@ def test_micro_batches_divide_the_rows_of_a_process():
             r"depth: 2 layers cannot hold 3 groups",
         ),
         ({"length": [{"until": 0.5, "value": 4}, {"until": 1.0, "value": 512}]}, r"max_length: 4 is not between 8"),
-        ({"optim": {"clip": -1}}, r"optim: clip: must not be negative"),
+        ({"optim": {"clip": -1}}, r"optim: clip: must be >= 0"),
         ({"seed": -1}, r"seed: must not be negative"),
         ({"batch_tokens": 0}, r"batch_tokens: must be at least 1"),
         ({"preset": ["a"]}, r"preset: no run preset"),

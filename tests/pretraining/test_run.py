@@ -25,13 +25,14 @@ from litebert.pretraining import plateau
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config
 from litebert.pretraining.dry_run import describe_run
-from litebert.pretraining.run import TrainingStoppedError, pretrain
+from litebert.pretraining.run import pretrain
 from litebert.report.runs import read_run
 from litebert.report.summary import final_numbers
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import checkpoint
 from litebert.train.log import read_metrics
+from litebert.train.trainer import Trainer, TrainingStoppedError
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +261,30 @@ def test_resumed_equals_uninterrupted_bit_for_bit(corpus, tmp_path, monkeypatch,
     assert [line["message"] for line in lines(tmp_path / "cut", "event")].count("resumed at step 3") == 2
 
 
+def test_the_log_of_a_resumed_run_is_that_of_the_uninterrupted(corpus, tmp_path, monkeypatch):
+    """Reports that span the interruption, events at the step of the checkpoint, and the scores of the end."""
+    log = {"report_every": 5, "evaluate_every": 4, "checkpoint_every": 4}
+    config = tiny_config(corpus, **STAGES, steps=16, log=log, guard={"on_nan": "skip"})
+    poison(monkeypatch, {8})
+    pretrain(config, tmp_path / "whole", quiet=True)
+    for stop_at in (6, 9, 9, 13):  # at 8 a stage begins and a step is skipped, both after the checkpoint of step 8
+        _interrupt_at(stop_at, config, tmp_path / "cut", monkeypatch)
+    pretrain(config, tmp_path / "cut", quiet=True)
+    assert_same(weights(tmp_path / "whole", 16), weights(tmp_path / "cut", 16))
+    assert pretrain(config, tmp_path / "cut", quiet=True).completed  # once more: nothing is left to do
+    for kind in ("train", "eval", "event"):
+        whole, cut = ([without_clocks(line) for line in lines(tmp_path / name, kind)] for name in ("whole", "cut"))
+        assert [line for line in cut if not line.get("lasting")] == whole, kind
+    messages = [line["message"] for line in lines(tmp_path / "cut", "event")]
+    resumed = [message for message in messages if message.startswith("resumed")]
+    assert resumed == [f"resumed at step {step}" for step in (4, 8, 8, 12, 16)]
+
+
+def without_clocks(line: dict) -> dict:
+    clocks = ("time", "seconds", "took", "tokens_per_second", "share_of_peak")
+    return {name: value for name, value in line.items() if name not in clocks}
+
+
 def _interrupt_at(step, config, out, monkeypatch) -> None:
     """Run until `step` and then die without saving, as a SIGKILL would."""
 
@@ -271,9 +296,9 @@ def _interrupt_at(step, config, out, monkeypatch) -> None:
             raise Killed
         original(self)
 
-    original = run_module.Run._set_learning_rate
+    original = Trainer._set_learning_rate
     with monkeypatch.context() as patch:
-        patch.setattr(run_module.Run, "_set_learning_rate", die)
+        patch.setattr(Trainer, "_set_learning_rate", die)
         with pytest.raises(Killed):
             pretrain(config, out, quiet=True)
 

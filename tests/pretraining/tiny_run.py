@@ -14,6 +14,7 @@ from litebert.pretraining.objective import score
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
 from litebert.text.train_vocab import VocabConfig, train_vocab
+from litebert.train.trainer import Trainer
 
 
 def make_corpus(folder: Path, documents: int = 120) -> Path:
@@ -60,7 +61,7 @@ def tiny_config(corpus: Path, **changes: Any) -> RunConfig:
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], value: float = float("nan")) -> None:
     """Make the loss of some steps bad, each time they are tried."""
     seen = {"step": 0}
-    enter = run_module.Run._enter_stage
+    enter = Trainer._enter_stage
 
     def remember(self) -> None:
         seen["step"] = self.step
@@ -70,5 +71,5 @@ def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], value: float = floa
         totals = score(output, inputs)
         return totals._replace(mlm_loss=totals.mlm_loss * value) if seen["step"] in steps else totals
 
-    monkeypatch.setattr(run_module.Run, "_enter_stage", remember)
+    monkeypatch.setattr(Trainer, "_enter_stage", remember)
     monkeypatch.setattr(run_module, "scorer", lambda device: bad)

@@ -114,7 +114,7 @@ def test_compiling_without_a_compiler(gpus, monkeypatch):
         ({}, 2, 4, "4 processes for 2 GPUs; torchrun --nproc-per-node=2"),
         ({"device": "cpu", "precision": "bf16"}, 0, 1, "bf16 is for GPUs .* use fp32"),
         ({"precision": "fp16"}, 0, 1, "not one of: auto, fp32, bf16"),
-        ({"threads": -1}, 0, 1, "threads: must not be negative"),
+        ({"threads": -1}, 0, 1, "threads: must be >= 0"),
         ({"graphs": "on"}, 0, 1, "graphs: only a GPU has CUDA graphs; use auto"),
         ({"graphs": "yes"}, 0, 1, "not one of: auto, on, off"),
     ],

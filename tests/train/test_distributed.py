@@ -17,6 +17,7 @@ from litebert.train.distributed import (
     World,
     agree_on_attempt,
     connect,
+    gather,
     sum_gradients,
     sum_totals,
     wait_for_all,
@@ -52,6 +53,10 @@ def test_a_gradient_that_some_processes_lack(results):
 
 def test_all_agree(results):
     assert results["agreement"]["answers"] == [[7.0, 7.0]] * 2
+
+
+def test_items_are_gathered_in_turn(results):
+    assert results["gathered"]["answers"] == [[0, 1, 2, 3, 4]] * 2
 
 
 def test_totals_keep_their_precision(results):
@@ -128,6 +133,7 @@ def test_world_of_one_needs_no_connection():
         totals = torch.tensor([1.0])
         assert sum_totals(totals, world) is totals
         assert sum_gradients([], totals, world) is totals
+        assert gather([1, 2], world) == [1, 2]
 
 
 def test_world_of_torchrun():

@@ -66,6 +66,30 @@ def test_rewinding_while_running(tmp_path):
     assert steps_in(path) == [1, 2, 2, 3]
 
 
+def test_rewinding_to_a_checkpoint_by_its_lines(tmp_path):
+    """What came after the checkpoint goes, also at the same step; what is lasting stays, told at that step."""
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        log.write(1, {})
+        log.write(2, {})
+        saved = log.num_lines
+        log.event(2, "depth 2")
+        log.event(2, "resumed at step 2", lasting=True)
+        log.write(3, {})
+        log.event(3, "loss nan at step 3: back", lasting=True)
+    for _ in range(2):
+        with MetricsLog(path, resume_step=2, resume_lines=saved) as log:
+            assert log.num_lines == 4
+        assert [line.get("message") for line in read_metrics(path)] == [
+            *(None, None),
+            "resumed at step 2",
+            "loss nan at step 3: back",
+        ]
+        assert steps_in(path) == [1, 2, 2, 2]
+    with MetricsLog(path, resume_step=1, resume_lines=99) as log:  # lines that never came to the disk
+        assert log.num_lines == 3
+
+
 def test_a_new_run_does_not_overwrite(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.touch()

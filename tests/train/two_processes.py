@@ -19,6 +19,7 @@ from litebert.train.distributed import (
     World,
     connect,
     copy_from_main,
+    gather,
     sum_gradients,
     sum_totals,
     wait_for_all,
@@ -73,6 +74,11 @@ def precise(world: World) -> Any:
     """Sums that a float32 cannot hold; the caller's tensor stays as it was."""
     mine = torch.tensor([2.0**40 + world.rank, 1.0], dtype=torch.float64)
     return sum_totals(mine, world).tolist(), mine.tolist()
+
+
+def gathered(world: World) -> Any:
+    """Three items of process 0 and two of process 1."""
+    return gather([[0, 2, 4], [1, 3]][world.rank], world)
 
 
 def dead(world: World) -> Any:
@@ -157,6 +163,7 @@ if __name__ == "__main__":
             (missing, 30),
             (agreement, 30),
             (precise, 30),
+            (gathered, 30),
             (again, 10),
             (anew, 10),
             (dead, 20),

@@ -26,12 +26,13 @@ from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.count import forward_flops
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
-from litebert.pretraining.config import OptimConfig, RunConfig
+from litebert.pretraining.config import RunConfig
 from litebert.pretraining.dry_run import random_inputs, training_step
 from litebert.pretraining.objective import Inputs, to_device
 from litebert.pretraining.recipes import Recipe
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
+from litebert.train.config import OptimConfig
 from litebert.train.device import Device, measure_peak
 
 Peer = Literal["compiled", "eager"]

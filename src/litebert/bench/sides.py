@@ -17,10 +17,11 @@ from torch import Tensor
 
 from litebert.extras import require
 from litebert.model.config import ModelConfig
-from litebert.pretraining.config import OptimConfig, RunConfig
+from litebert.pretraining.config import RunConfig
 from litebert.pretraining.dry_run import training_step
 from litebert.pretraining.objective import Inputs
 from litebert.pretraining.recipes import Recipe
+from litebert.train.config import OptimConfig
 from litebert.train.device import Device
 
 

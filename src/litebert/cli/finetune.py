@@ -77,6 +77,8 @@ def finetune(
     result = start.run(made, out, seeds, rates, resume)  # type: ignore[arg-type]
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
+    if result.report is None:  # another process of the run has it, and tells
+        return
     print(f"model:  {result.model}")
     print(f"report: {result.report}")
     if result.predictions is not None:

@@ -18,11 +18,9 @@ from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
 from litebert.finetuning.recipes import AUTO, find_recipe
 from litebert.tasks.read import canonical_name
-from litebert.train.device_config import DeviceConfig
+from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate
-
-Freeze = Literal["none", "embeddings", "encoder"]
 
 
 @dataclass(frozen=True)
@@ -47,63 +45,30 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class OptimConfig:
-    """The optimiser, its learning rate, and which parts learn how fast."""
+class FinetuneOptim(OptimConfig):
+    """The same choices as in pretraining, with the defaults of fine-tuning."""
 
-    name: Literal["adamw", "lamb"] = "adamw"
+    name: Literal["lamb", "adamw"] = "adamw"
     lr: float = 2e-5
-    #: Warm-up steps; null = a tenth of the run.
-    warmup_steps: int | None = None
-    end_lr: float = 0.0
-    shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
-    style: Literal["continuous", "google"] = "continuous"
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-6
-    weight_decay: float = 0.01
-    #: Off in the released code; on, the first steps are smaller, which steadies small data sets.
-    bias_correction: bool = True
-    #: Global norm that gradients are scaled down to; 0 = never.
-    clip: float = 1.0
-    #: The new head's learning rate, as a multiple of the encoder's.
-    head_factor: float = 1.0
-    #: Each lower block's learning rate as a share of the one above; only for models with more than one block.
-    block_decay: float = 1.0
-    #: What does not learn: none, embeddings, or the whole encoder (features under a new head).
-    freeze: Freeze = "none"
-
-    def __post_init__(self) -> None:
-        if self.clip < 0:
-            raise ConfigError(f"clip: must not be negative (0 = no clipping), got {self.clip}")
-        if not self.head_factor > 0:
-            raise ConfigError(f"head_factor: must be above 0, got {self.head_factor}")
-        if not 0 < self.block_decay <= 1:
-            raise ConfigError(f"block_decay: must be above 0 and at most 1, got {self.block_decay}")
+    bias_correction: bool = True  # smaller first steps, which steadies small data sets
 
 
 @dataclass(frozen=True)
-class LogConfig:
-    """How often a run reports, evaluates and saves."""
+class FinetuneLog(LogConfig):
+    """The same choices as in pretraining, for shorter runs: checkpoints are of no more use than the finished model."""
 
-    report_every: int = 10
-    #: Evaluate on dev every so many steps; null = `num_evaluations` times in the run.
     evaluate_every: int | None = None
-    num_evaluations: int = 10
-    #: Save after this many minutes, whatever the step (0: only when asked to stop).
-    checkpoint_minutes: float = 5.0
-    #: Also every so many steps (0: by the clock alone).
     checkpoint_every: int = 0
-    #: Checkpoints of a finished run are of no more use than its model.
+    checkpoint_minutes: float = 5.0
+    keep_last: int = 1
     keep_checkpoints: bool = False
-    tensorboard: bool = False
 
-    def __post_init__(self) -> None:
-        if self.report_every < 1:
-            raise ConfigError(f"report_every: must be at least 1, got {self.report_every}")
-        if self.evaluate_every is not None and self.evaluate_every < 1:
-            raise ConfigError(f"evaluate_every: must be at least 1, got {self.evaluate_every}")
-        if self.num_evaluations < 1:
-            raise ConfigError(f"num_evaluations: must be at least 1, got {self.num_evaluations}")
+
+@dataclass(frozen=True)
+class FinetuneGuard(GuardConfig):
+    """The same choices as in pretraining; a small data set has hard batches, so a loss may jump."""
+
+    on_spike: Literal["ignore", "skip", "rollback", "stop"] = "ignore"
 
 
 @dataclass(frozen=True)
@@ -119,7 +84,7 @@ class FinetuneConfig:
     head: Literal["new", "keep"] = "new"
     #: Where the other settings came from; they are written out below it.
     recipe: str = AUTO
-    optim: OptimConfig = field(default_factory=OptimConfig)
+    optim: FinetuneOptim = field(default_factory=FinetuneOptim)
     #: Examples per step (for question answering: windows).
     batch: int = 32
     #: The length of the run: passes over the training data, or steps where they are given.
@@ -143,9 +108,8 @@ class FinetuneConfig:
     answerable_head: bool | None = None
     seed: int = 0
     device: DeviceConfig = field(default_factory=DeviceConfig)
-    #: A small data set has hard batches: only a loss that is not finite is left out.
-    guard: GuardConfig = field(default_factory=lambda: GuardConfig(on_spike="ignore"))
-    log: LogConfig = field(default_factory=LogConfig)
+    guard: FinetuneGuard = field(default_factory=FinetuneGuard)
+    log: FinetuneLog = field(default_factory=FinetuneLog)
 
     def __post_init__(self) -> None:
         for name, most in (("batch", 1 << 20), ("micro_batch_tokens", 1 << 31)):
@@ -172,16 +136,7 @@ class FinetuneConfig:
 
     def learning_rate(self, num_steps: int) -> LearningRate:
         """The learning-rate schedule of a run of so many steps."""
-        optim = self.optim
-        warmup = max(1, num_steps // 10) if optim.warmup_steps is None else optim.warmup_steps
-        return LearningRate(
-            peak=optim.lr,
-            num_steps=num_steps,
-            warmup_steps=warmup,
-            end=optim.end_lr,
-            shape=optim.shape,
-            style=optim.style,
-        )
+        return self.optim.schedule(num_steps, self.optim.lr, warmup_steps=num_steps // 10)
 
 
 # Settings that change nothing about what is learned, so that a run may be resumed with others.
@@ -190,6 +145,7 @@ FREE_ON_RESUME = (
     "log.checkpoint",
     "log.keep",
     "log.tensorboard",
+    "log.on_write_error",
     "device",
     "guard",
     "micro_batch_tokens",

@@ -32,9 +32,9 @@ class TrainingBatches:
         self.lengths = [[len(self.features[i].ids) for i in unit] for unit in self.units]
         self.shapes: list[Shape] = []
 
-    def step(self, step: int) -> list[Batch]:
-        """The micro-batches of a step."""
-        units = self.order.step(step)
+    def step(self, step: int, rank: int = 0, world: int = 1) -> list[Batch]:
+        """The micro-batches of a step; with several processes, those of the `rank`-th of `world`."""
+        units = np.array_split(self.order.step(step), world)[rank]
         micro = [[self.features[i] for unit in units[cut] for i in self.units[unit]] for cut in self._cuts(units)]
         return [make_batch(self.task, m, self.layout, self.pad_id, self._shape_of(m)) for m in micro]
 

@@ -33,4 +33,4 @@ def capital(text: str) -> str:
 
 def is_detail(column: str) -> bool:
     """What has no chart and no column of its own: clocks, and the parts of a score."""
-    return column in ("time", "seconds", "took", "kind", "best_exact_match") or "answerable_" in column
+    return column in ("time", "seconds", "took", "tokens", "kind", "best_exact_match") or "answerable_" in column

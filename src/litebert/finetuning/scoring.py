@@ -14,6 +14,7 @@ from litebert.tasks.metrics import RESAMPLES, Metric, score
 from litebert.tasks.task import Task
 from litebert.tasks.threshold import FIXED_THRESHOLD, best_threshold, with_threshold
 from litebert.train.device import Device
+from litebert.train.distributed import World, gather
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,13 @@ class Evaluation:
     thresholds: Mapping[str, float] = field(default_factory=dict)  # "fixed", "tuned", "best": where "no answer" begins
 
 
-def predict_split(model: Model, task: Task, split: Split, device: Device, fixed: bool = False) -> list[Prediction]:
-    """What a model says about each example of a split."""
-    outputs = run_sequences(model, task, split.features, device, fixed)
+def predict_split(
+    model: Model, task: Task, split: Split, device: Device, fixed: bool = False, world: World | None = None
+) -> list[Prediction]:
+    """What a model says about each example of a split; the processes of a run share the work."""
+    world = world or World()
+    outputs = run_sequences(model, task, split.features[world.rank :: world.size], device, fixed)
+    outputs = gather(outputs, world)
     return decode(task, split.examples, split.features, outputs)
 
 

@@ -1,4 +1,4 @@
-"""Model and optimiser of a run, from its config."""
+"""The model of a run at its start, from its config."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import Any
 
 from litebert.errors import ConfigError
 from litebert.finetuning.config import FinetuneConfig
-from litebert.finetuning.groups import freeze, learning_groups
 from litebert.model.config import vary
 from litebert.model.folder import load_config
 from litebert.model.heads import Model, model_class
 from litebert.model.hub import load_model, load_model_and_report
 from litebert.tasks.task import Task, head_of
-from litebert.train.optimizer import AdamW, Lamb
 
 
 def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
@@ -47,17 +45,3 @@ def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
         {name: tensor for name, tensor in brought.items() if name in model.state_dict()}, strict=False
     ).missing_keys
     return model, list(missing)
-
-
-def make_optimizer(model: Model, config: FinetuneConfig, new: list[str]) -> AdamW:
-    """AdamW or LAMB over what learns."""
-    optim = config.optim
-    freeze(model, optim.freeze, new)
-    cls = Lamb if optim.name == "lamb" else AdamW
-    return cls(
-        learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay),
-        lr=optim.lr,
-        betas=(optim.beta1, optim.beta2),
-        eps=optim.eps,
-        bias_correction=optim.bias_correction,
-    )

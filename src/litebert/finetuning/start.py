@@ -19,6 +19,7 @@ from litebert.finetuning.run import finetune
 from litebert.finetuning.study import print_study, run_study
 from litebert.model.folder import find_folder
 from litebert.tasks.task import load_task
+from litebert.train.distributed import world_from_environment
 from litebert.train.folder import Resume
 
 
@@ -35,10 +36,11 @@ class Outcome:
 def run(
     config: FinetuneConfig, out: Path, seeds: int = 1, lrs: Sequence[float] = (), resume: Resume = "auto"
 ) -> Outcome:
-    """One run, or one per learning rate and seed; prints what they came to and writes the page."""
+    """One run, or one per learning rate and seed; the main process prints what they came to and writes the page."""
     if seeds < 1:
         raise ConfigError(f"--seeds: must be at least 1, got {seeds}")
-    console = Console(highlight=False, soft_wrap=True)
+    is_main = world_from_environment().is_main
+    console = Console(highlight=False, soft_wrap=True, quiet=not is_main)
     console.print(f"recipe {config.recipe}: {describe(config)}")
     if config.task in FROM_MNLI and config.recipe[:2] in ("v1", "v2") and not _knows_mnli(config.model):
         console.print(f"The paper starts {config.task} from a model fine-tuned on MNLI: --init-from", style="yellow")
@@ -47,13 +49,13 @@ def run(
         if not result.completed:
             return Outcome(signal=result.signal)
         print_scores(result.scores, console, read_baselines(out))
-        return Outcome(result.model, write_run_page(out), _predictions(config, out))
+        return Outcome(result.model, write_run_page(out) if is_main else None, _predictions(config, out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:
         return Outcome(signal=study.signal)
     print_study(study, console)
     best = out / study.kept.name
-    return Outcome(out / "best", write_study_page(out), _predictions(config, best))
+    return Outcome(out / "best", write_study_page(out) if is_main else None, _predictions(config, best))
 
 
 def print_scores(scores: Scores, console: Console, baselines: Baselines | None = None) -> None:

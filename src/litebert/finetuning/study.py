@@ -23,9 +23,11 @@ from litebert.finetuning.baselines import print_constants, read_baselines
 from litebert.finetuning.config import FinetuneConfig, with_seed
 from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.results import SUMMARY_FILE, goodness, show_interval, show_spread, show_value
-from litebert.finetuning.run import FinetuneResult, FinetuningStoppedError, finetune
+from litebert.finetuning.run import FinetuneResult, finetune
 from litebert.model.folder import load_config
+from litebert.train.distributed import world_from_environment
 from litebert.train.folder import Resume
+from litebert.train.trainer import TrainingStoppedError
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ def run_study(
     configs = [
         (lr, seed, with_seed(config, seed, lr)) for lr in rates for seed in range(config.seed, config.seed + seeds)
     ]
-    console = console or Console(highlight=False, soft_wrap=True, quiet=quiet)
+    is_main = world_from_environment().is_main
+    console = console or Console(highlight=False, soft_wrap=True, quiet=quiet or not is_main)
     data = read_data(config, open_tokenizer(config.model), load_config(config.model))
     members: list[Member] = []
     for number, (lr, seed, one) in enumerate(configs, start=1):
@@ -143,17 +146,19 @@ def run_study(
         console.print(f"run {number} of {len(configs)}: lr {lr:g}, seed {seed}", style="bold")
         try:
             result = finetune(one, out / name, resume, console, quiet, data)
-        except FinetuningStoppedError as error:  # one rate that diverges does not end the search
+        except TrainingStoppedError as error:  # one rate that diverges does not end the search
             console.print(f"given up: {error}", style="yellow")
             result = FinetuneResult(out / name, 0, completed=False)
         if result.signal is not None:
             return Study(out, tuple(members), completed=False, signal=result.signal)
         members.append(Member(name, lr, seed, result))
-        write_summary(Study(out, tuple(members), completed=number == len(configs)))
+        if is_main:
+            write_summary(Study(out, tuple(members), completed=number == len(configs)))
     study = Study(out, tuple(members))
     if not any(member.result.completed for member in members):
-        raise FinetuningStoppedError(f"{out}: all {len(members)} runs diverged; lower the learning rate")
-    _copy_best(study)
+        raise TrainingStoppedError(f"{out}: all {len(members)} runs diverged; lower the learning rate")
+    if is_main:
+        _copy_best(study)
     return study
 
 

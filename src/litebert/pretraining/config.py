@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from litebert.config import build, merge, override, read_yaml, to_dict
 from litebert.errors import ConfigError, did_you_mean
@@ -22,7 +22,7 @@ from litebert.model.config import ModelConfig, preset
 from litebert.model.sharing import plan_of
 from litebert.pretraining.presets import RUN_PRESETS
 from litebert.pretraining.recipes import Recipe, named_recipe
-from litebert.train.device_config import DeviceConfig
+from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate, Stage, check_stages, sqrt_scaled_lr
 
@@ -55,51 +55,6 @@ class DataConfig:
             raise ConfigError(f"held_out: must be a count of documents or a share below 1, got {self.held_out}")
         if not 0 <= self.workers <= MAX_WORKERS:
             raise ConfigError(f"workers: must be between 0 and {MAX_WORKERS:,}, got {self.workers}")
-
-
-@dataclass(frozen=True)
-class OptimConfig:
-    """The optimiser and its learning rate; null rates follow from the batch by the square-root rule."""
-
-    name: Literal["lamb", "adamw"] = "lamb"
-    #: Peak learning rate; null = the paper's 0.00176, scaled with the square root of the batch (for LAMB).
-    lr: float | None = None
-    #: Warm-up steps; null = 1/40 of the run, as in the paper.
-    warmup_steps: int | None = None
-    end_lr: float = 0.0
-    shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
-    power: float = 1.0
-    style: Literal["continuous", "google"] = "continuous"
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-6
-    weight_decay: float = 0.01
-    #: Adam's bias correction; off in both of the released optimisers.
-    bias_correction: bool = False
-    #: Global norm that gradients are scaled down to; 0 = never.
-    clip: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.clip < 0:
-            raise ConfigError(f"clip: must not be negative (0 = no clipping), got {self.clip}")
-
-
-@dataclass(frozen=True)
-class LogConfig:
-    """How often a run reports, evaluates and saves, in steps (0: never)."""
-
-    report_every: int = 10
-    evaluate_every: int = 500
-    #: Held-out rows per evaluation, each of `row_tokens` tokens.
-    evaluate_batches: int = 32
-    checkpoint_every: int = 500
-    #: Also after this many minutes, whatever the step (0: never).
-    checkpoint_minutes: float = 15.0
-    keep_last: int = 2
-    keep_every: int = 0
-    tensorboard: bool = False
-    #: When a checkpoint cannot be written (a full disk): go on and try again at the next, or stop.
-    on_write_error: Literal["continue", "stop"] = "continue"
 
 
 @dataclass(frozen=True)
@@ -178,16 +133,8 @@ class RunConfig:
             raise ConfigError(
                 "optim.lr: needed for adamw (the square-root rule is LAMB's); 1e-3 suits batches of 64k tokens"
             )
-        warmup = optim.warmup_steps
-        return LearningRate(
-            peak=optim.lr if optim.lr is not None else sqrt_scaled_lr(self.batch_tokens, base_batch=PAPER_BATCH_TOKENS),
-            num_steps=self.steps,
-            warmup_steps=max(1, self.steps // 40) if warmup is None else warmup,
-            end=optim.end_lr,
-            shape=optim.shape,
-            power=optim.power,
-            style=optim.style,
-        )
+        lr = sqrt_scaled_lr(self.batch_tokens, base_batch=PAPER_BATCH_TOKENS)
+        return optim.schedule(self.steps, lr, warmup_steps=self.steps // 40)
 
     def micro_batches(self, world: int) -> int:
         """How many micro-batches each of `world` processes takes per step."""

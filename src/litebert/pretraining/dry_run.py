@@ -17,9 +17,10 @@ from litebert.pretraining.config import RunConfig
 from litebert.pretraining.data import load_tokenizer, settle
 from litebert.pretraining.objective import Inputs, run_model, scorer
 from litebert.pretraining.recipes import Recipe
-from litebert.pretraining.setup import make_model, make_optimizer
+from litebert.pretraining.setup import make_model
 from litebert.text.store import TokenStore
 from litebert.train.device import Device, measure_peak, open_device, speed_up
+from litebert.train.optimizer import make_optimizer
 from litebert.train.progress import short_count, short_time
 
 
@@ -122,7 +123,7 @@ def training_step(config: RunConfig, device: Device, depth: int | None = None) -
     model.encoder.set_depth(depth)
     speed_up(model, device)
     scored = scorer(device)
-    optimizer = make_optimizer(model, config)
+    optimizer = make_optimizer(model, config.optim, config.learning_rate().peak)
 
     def step(inputs: Inputs) -> None:
         with device.autocast():

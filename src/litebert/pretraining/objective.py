@@ -78,6 +78,12 @@ def score(output: PretrainingOutput, inputs: Inputs) -> Totals:
     return Totals(*mlm, *sentence)
 
 
+def weigh(totals: Totals, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """A micro-batch's part of the two mean losses, added, given the counts [2] of the whole batch; the totals."""
+    masked, pairs = counts.unbind()
+    return totals.mlm_loss / masked + totals.sentence_loss / pairs, totals.stacked()
+
+
 def scorer(device: Device) -> Callable[[PretrainingOutput, Inputs], Totals]:
     """`score`, compiled on a GPU: a row of logits is then read twice, not once per step of the formula."""
     return torch.compile(score, dynamic=False) if device.compile and device.is_cuda else score

@@ -1,32 +1,25 @@
-"""A pretraining run, from its config to a model folder: learns on one process or many, and cannot be lost.
+"""A pretraining run: token stores -> masked batches -> a model that fills masks and knows the order of sentences.
 
 RUN/
-  config.yaml     the complete config            run.json       hardware, versions, command, state
-  metrics.jsonl   every report, the truth        checkpoints/   atomic and checksummed
-  model/          the final model folder         samples.json   masks it filled
-
-Everything a step needs is a function of (config, step): batches and dropout are drawn from (seed, step), the learning
-rate, depth and length from the progress. So a resumed run is the uninterrupted one, bit for bit on a CPU.
+  config.yaml, run.json, metrics.jsonl, checkpoints/     as every run has them (train/trainer.py)
+  model/          the final model folder                 samples.json   masks it filled
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
-import signal
-import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import torch
 from rich.console import Console
+from torch import Tensor
 
-from litebert.config import to_dict
-from litebert.errors import CheckpointError, ConfigError, LitebertError
+from litebert.errors import ConfigError
 from litebert.files import write_atomic
-from litebert.model.count import count_parameters
+from litebert.model.count import count_parameters, forward_flops
+from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
@@ -34,41 +27,19 @@ from litebert.pretraining.card import write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
 from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.evaluate import Scores, evaluate_batches
-from litebert.pretraining.feed import Feed
-from litebert.pretraining.meter import Meter, StepTotals
-from litebert.pretraining.objective import scorer
+from litebert.pretraining.objective import Inputs, run_model, scorer, to_device, weigh
 from litebert.pretraining.plateau import PlateauWatch, commonest_share
 from litebert.pretraining.samples import fill_samples
-from litebert.pretraining.setup import make_model, make_optimizer
-from litebert.pretraining.steps import GraphStep, PlainStep
-from litebert.train import checkpoint
-from litebert.train.device import Device, measure_peak, open_device, speed_up
-from litebert.train.distributed import (
-    World,
-    connect,
-    copy_from_main,
-    sum_gradients,
-    sum_totals,
-    wait_for_all,
-    world_from_environment,
-)
-from litebert.train.folder import Resume, begin, check_folder, describe_process, locked, write_facts
-from litebert.train.guard import Guard
-from litebert.train.log import MetricsLog, read_metrics
-from litebert.train.optimizer import clip_gradients, load_moments, moments
-from litebert.train.progress import Progress
+from litebert.pretraining.setup import make_model
+from litebert.train.checkpoint import Checkpoint
+from litebert.train.device import Device, measure_peak, speed_up
+from litebert.train.distributed import World
+from litebert.train.folder import Resume, check_folder
+from litebert.train.learner import Change, Evaluation, Learner, StepBatches, StepTotals
+from litebert.train.optimizer import make_optimizer
 from litebert.train.random_state import seed_everything
-from litebert.train.schedule import learning_rate, run_progress, value_at
-from litebert.train.signals import StopRequest, stop_on_signals
-
-ADVICE = (
-    "Lower the learning rate (it goes with the square root of the batch size), lengthen the warm-up, "
-    "or begin with fewer applications of the layer (a depth schedule)."
-)
-
-
-class TrainingStoppedError(LitebertError, RuntimeError):
-    """The guard ended a run: the loss is not finite or keeps jumping."""
+from litebert.train.schedule import learning_rate, value_at
+from litebert.train.trainer import Trainer, alone_in, open_machine
 
 
 @dataclass(frozen=True)
@@ -90,399 +61,224 @@ def pretrain(
 
     resume: `auto` goes on if the folder holds a run, `never` wants a new folder, `must` wants an old one.
     """
-    world = world_from_environment()
-    device = open_device(config.device, world.local_rank, world.local_size)
-    if device.graphs == "on" and world.size > 1:
-        raise ConfigError(f"device.graphs: on is for one process, and these are {world.size}; use auto")
+    out = Path(out)
+    world, device = open_machine(config.device)
     # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
     tokenizer = load_tokenizer(config)
     config = settle(config, tokenizer)
-    advice = f" (init_from: {Path(out) / 'model'} begins from its weights once it is complete)"
-    resuming = check_folder(Path(out), config, resume, FREE_ON_RESUME, advice)
+    advice = f" (init_from: {out / 'model'} begins from its weights once it is complete)"
+    resuming = check_folder(out, config, resume, FREE_ON_RESUME, advice)
     data = Data(config, tokenizer)
-    with (
-        connect(world, device.device),
-        # After that: if the main process failed alone, the others would wait here and meet it in its next run.
-        locked(Path(out), world.is_main),
-        stop_on_signals() as stop,
-    ):
-        run = Run(config, Path(out), data, device, world, resuming, console, quiet)
-        with contextlib.closing(run):
-            return run.fit(stop)
+    with alone_in(out, world, device) as stop:
+        learner = Pretraining(config, data, device, world, load=not resuming)
+        with Trainer(learner, config, out, device, world, resuming, console, quiet) as trainer:
+            signal = trainer.fit(stop)
+            if signal is not None:
+                return RunResult(out, trainer.step, completed=False, signal=signal)
+            model = learner.finish(trainer)
+            return RunResult(out, trainer.step, completed=True, scores=learner.scores, model=model)
 
 
-class Run:
-    """One process of a run."""
+class Pretraining(Learner):
+    """Masked LM and sentence order on packed batches; depth and length may grow over the run."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        folder: Path,
-        data: Data,
-        device: Device,
-        world: World,
-        resuming: bool = False,
-        console: Console | None = None,
-        quiet: bool = False,
-    ):
-        self.config, self.folder, self.data, self.device, self.world = config, folder, data, device, world
-        self.tokenizer = data.tokenizer
+    model: PretrainingModel
+    advice = (
+        "Lower the learning rate (it goes with the square root of the batch size), lengthen the warm-up, "
+        "or begin with fewer applications of the layer (a depth schedule)."
+    )
+
+    def __init__(self, config: RunConfig, data: Data, device: Device, world: World, load: bool = True):
+        self.config, self.data, self.device, self.world = config, data, device, world
         self.micro_batches = config.micro_batches(world.size)
-
-        first_step = checkpoint.steps(folder)[-1] if resuming else 0
-        self.progress = Progress(config.steps, first_step, console=console, show=world.is_main and not quiet)
-        for note in device.notes:
-            self.progress.note(note)
         seed_everything(config.seed)
-        self.model, notes = make_model(config, load=not resuming)
+        self.model, notes = make_model(config, load)
         self.model.to(device.device)
-        for note in notes:
-            self.progress.note(note, "yellow")
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = make_optimizer(self.model, config)
+        self.notes = [(note, "yellow") for note in notes]
         self.schedule = config.learning_rate()
-        self.guard = Guard(config.guard, ADVICE)
-        # `seconds` is the clock that decisions follow: the main process's, the same in all of them.
-        self.step, self.tokens, self.seconds = 0, 0, 0.0
-        self.depth, self.length = self._stage_values()
-        self._evaluated: tuple[int, Scores] | None = None
+        self.optimizer = make_optimizer(self.model, config.optim, self.schedule.peak)
+        self.num_steps = config.steps
+        self.max_seconds = 60 * config.max_minutes if config.max_minutes else None
+        self.draws = bool(config.model.hidden_dropout_prob or config.model.attention_probs_dropout_prob)
+        self.graphs = device.graphs
+        self.score = scorer(device)
+        self.peak = 0.0
+        self.scores: Scores | None = None
         self._plateau = PlateauWatch(self.schedule.warmup_steps)
         self._floors: dict[int, float] = {}  # by length
-        if resuming:
-            self._load(checkpoint.load(folder), resumed=True)
-        check_same_step(self.step, world, device.device)
-        copy_from_main(self.model.parameters(), world)
-        self._clock_began = time.monotonic() - self.seconds
-        self._saved_at = time.monotonic()
+        self._set_stage(*self._stage(0.0))
 
-        speed_up(self.model, device)
-        self.take_step = self._make_step()
-        self.peak = measure_peak(device) if world.is_main else 0.0
-        self.log: MetricsLog | None = None
-        if world.is_main:
-            begin(folder, config, resuming)
-            board = folder / "tensorboard" if config.log.tensorboard else None
-            self.log = MetricsLog(folder / "metrics.jsonl", self.step if resuming else None, board)
-            if resuming:
-                self.log.event(self.step, f"resumed at step {self.step}")
-            write_facts(folder, self._facts(), completed=False)
-        wait_for_all(world)
-        self.model.encoder.set_depth(self.depth)
-        self.feed = self._open_feed()
+    def prepare(self, step: int) -> None:
+        """Take the fast layers; measure what a share of peak refers to."""
+        speed_up(self.model, self.device)
+        self.peak = measure_peak(self.device) if self.world.is_main else 0.0
 
-    # -- the loop ------------------------------------------------------------------------------------------------------
+    # -- one step ------------------------------------------------------------------------------------------------------
 
-    def fit(self, stop: StopRequest) -> RunResult:
-        """Train until the budget is spent or somebody asks to stop."""
-        config, meter = self.config, Meter(self)
-        with self.progress:
-            while not self._finished():
-                self._enter_stage()
-                if self.guard.is_bad(self.step):  # the run was rolled back because of this batch: leave it out
-                    self.feed.take()
-                    self.step += 1
-                    continue
-                totals, norm, self.seconds, stopping = self._forward_backward(stop.requested)
-                verdict = self.guard.judge(self.step, totals.loss, norm)
-                if verdict.action == "ok":
-                    self._set_learning_rate()
-                    self.optimizer.step()
-                    meter.add(totals, norm)
-                elif verdict.action == "stop":
-                    self._event(verdict.reason)
-                    raise TrainingStoppedError(verdict.reason)
-                elif verdict.action == "rollback":
-                    self._event(f"{verdict.reason}: back to the last checkpoint")
-                    self._roll_back()
-                    meter = Meter(self)
-                    continue
-                else:
-                    self._event(f"{verdict.reason}: step skipped")
-                self.take_step.clear()
-                self.step += 1
-                self.tokens += totals.tokens
-                if self._every(config.log.report_every):
-                    meter.write()
-                if self._every(config.log.evaluate_every):
-                    self.evaluate()
-                if stopping or self._checkpoint_due():
-                    self.save(must=stopping)
-                if stopping:
-                    self._event("stopped by a signal; the same command goes on from here")
-                    number = int(stop.signal or signal.SIGTERM)  # another process may have got it
-                    return RunResult(self.folder, self.step, completed=False, signal=number)
-            meter.write()
-        return self._finish()
-
-    def _forward_backward(self, stop_requested: bool) -> tuple[StepTotals, float, float, bool]:
-        """One global batch: gradients of the mean losses, whatever the number of micro-batches and processes."""
-        if self.config.model.hidden_dropout_prob or self.config.model.attention_probs_dropout_prob:
-            seed_everything(self.config.seed, self.step, self.world.rank)
-        batches = self.feed.take()
-        device = self.device.device
-        counts = torch.tensor(
-            [
-                batches.masked,
-                batches.pairs,
-                batches.tokens,
-                # Every process must stop, and read the clock, at the same step: these two ride along.
-                float(stop_requested),
-                time.monotonic() - self._clock_began if self.world.is_main else 0.0,
-            ],
-            device=device,
-            dtype=torch.float64,
+    def batches(self, step: int) -> Iterator[StepBatches]:
+        """Micro-batches of the stage's length, made ahead by other processes."""
+        count, length = self.micro_batches, self.length
+        stream = self.data.training(length).iterate(
+            step,
+            rank=self.world.rank,
+            world=self.world.size,
+            micro_batches=count,
+            workers=self.config.data.workers,
+            prefetch=max(4, 2 * count),
         )
-        counts = sum_totals(counts, self.world)
-        divisors = counts[:2].clamp(min=1).float()
-        sums = torch.zeros(6, device=device)
-        for inputs in batches.inputs:
-            sums += self.take_step(inputs, divisors)
-        while self.take_step.news:
-            self._event(self.take_step.news.pop(0))
-        sums = sum_gradients(self.parameters, sums, self.world)
-        norm = clip_gradients(self.parameters, self.config.optim.clip or math.inf)
-        if self.step + 1 < self.config.steps:
-            self.feed.prepare()  # while the device is still busy
-        values = torch.cat([sums, counts, norm[None]]).tolist()  # note: the one place where a step waits for the GPU
-        scores, (_, _, tokens, stopping, seconds), norm_value = values[:6], values[6:11], values[11]
-        return StepTotals(int(tokens), *scores), norm_value, seconds, stopping > 0
+        with stream:
+            while True:
+                batches = [cast(Batch, next(stream)) for _ in range(count)]
+                masked = sum(int((batch.labels >= 0).sum()) for batch in batches)
+                pairs = sum(int((batch.order >= 0).sum()) for batch in batches)
+                tokens = sum(int(batch.starts[batch.num_sequences]) for batch in batches)
+                inputs = [to_device(batch, self.device.device, length) for batch in batches]
+                yield StepBatches(inputs, (masked, pairs), tokens)
 
-    def _enter_stage(self) -> None:
-        depth, length = self._stage_values()
+    def loss(self, inputs: Inputs, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the two mean losses, unweighted; the six `Totals` as sums."""
+        return weigh(self.score(run_model(self.model, inputs), inputs), counts)
+
+    def mean_loss(self, totals: StepTotals) -> float:
+        """The sum of the two mean losses, unweighted."""
+        mlm_loss, _, mlm_count, sentence_loss, _, sentence_count = totals.sums
+        return mlm_loss / max(mlm_count, 1) + sentence_loss / max(sentence_count, 1)
+
+    def learning_rate(self, step: int, share: float) -> float:
+        """A clock may hasten the decay, but never the warm-up."""
+        scheduled = learning_rate(share * self.num_steps, self.schedule)
+        return min(scheduled, self.schedule.peak * (step + 1) / max(1, self.schedule.warmup_steps))
+
+    def enter(self, share: float) -> Change | None:
+        """Another depth, another length."""
+        depth, length = self._stage(share)
         if (depth, length) == (self.depth, self.length):
-            return
-        if length != self.length:
-            self.feed.close()
-            self.length = length
-            self.feed = self._open_feed()
-        if depth != self.depth:
-            self.depth = depth
-            self.model.encoder.set_depth(depth)
-        self.take_step.renew()
-        self.guard.forget()  # the loss may jump here
-        self._event(f"depth {depth}, length {length}")
+            return None
+        change = Change(f"depth {depth}, length {length}", batches=length != self.length)
+        self._set_stage(depth, length)
+        return change
 
-    def _stage_values(self) -> tuple[int, int]:
-        share = self._progress()
-        depth = value_at(self.config.depth, share) if self.config.depth else self.config.model.num_hidden_layers
-        length = value_at(self.config.length, share) if self.config.length else self.config.recipe.max_length
+    def _stage(self, share: float) -> tuple[int, int]:
+        config = self.config
+        depth = value_at(config.depth, share) if config.depth else config.model.num_hidden_layers
+        length = value_at(config.length, share) if config.length else config.recipe.max_length
         return depth, length
 
-    def _set_learning_rate(self) -> None:
-        lr = self.current_lr()
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+    def _set_stage(self, depth: int, length: int) -> None:
+        self.depth, self.length = depth, length
+        self.model.encoder.set_depth(depth)
 
-    def current_lr(self) -> float:
-        """The learning rate of the step at hand; a clock may hasten the decay, but never the warm-up."""
-        scheduled = learning_rate(self._progress() * self.config.steps, self.schedule)
-        return min(scheduled, self.schedule.peak * (self.step + 1) / max(1, self.schedule.warmup_steps))
+    # -- reports, evaluation, checkpoints ------------------------------------------------------------------------------
 
-    def _progress(self) -> float:
-        minutes = self.config.max_minutes
-        return run_progress(self.step, self.config.steps, self.seconds, minutes * 60 if minutes else None)
+    def report(self, steps: Sequence[StepTotals], seconds: float) -> dict[str, float]:
+        """Losses and accuracies of both objectives, the stage, and the share of the machine's peak."""
+        columns = zip(*(step.sums for step in steps), strict=True)
+        mlm_loss, mlm_correct, mlm_count, loss, correct, count = (sum(column) for column in columns)
+        values = {"mlm_loss": mlm_loss / max(mlm_count, 1), "mlm_accuracy": mlm_correct / max(mlm_count, 1)}
+        if count:
+            values |= {"sentence_loss": loss / count, "sentence_accuracy": correct / count}
+        values |= {"depth": self.depth, "length": self.length}
+        if self.peak:
+            rate = sum(step.tokens for step in steps) / seconds
+            flops = 3 * forward_flops(self.config.model, self.length, self.depth, self.config.recipe.mask_rate) * rate
+            # It was measured at the start; where others used the machine then, it may turn out to be higher.
+            self.peak = max(self.peak, flops / self.world.size)
+            values["share_of_peak"] = flops / (self.peak * self.world.size)
+        return values
 
-    def _finished(self) -> bool:
-        return self._progress() >= 1.0
-
-    def _every(self, steps: int) -> bool:
-        return bool(steps) and self.step % steps == 0
-
-    # -- evaluation, checkpoints, the end ------------------------------------------------------------------------------
-
-    def evaluate(self) -> Scores | None:
+    def evaluate(self, step: int) -> Evaluation | None:
         """Held-out scores at the depth and the length of the stage: positions not trained yet would say nothing."""
-        if self._evaluated is not None and self._evaluated[0] == self.step:
-            return self._evaluated[1]
-        started = time.monotonic()
         held_out = self.data.evaluation(self.length)
         if held_out is None:
             return None
         count = min(self.config.log.evaluate_batches, held_out.steps_per_epoch)
-        scores = evaluate_batches(self.model, held_out, count, self.device, self.world)
-        self._evaluated = self.step, scores
-        if self.log is not None:
-            self.log.write(self.step, {**scores.as_dict(), "tokens": self.tokens, "seconds": self.seconds}, kind="eval")
-            parts = [f"held-out MLM {100 * scores.mlm_accuracy:.1f} %" if scores.mlm_accuracy is not None else ""]
-            if scores.sentence_accuracy is not None:
-                parts.append(f"order {100 * scores.sentence_accuracy:.1f} %")
-            self.progress.note(f"step {self.step:,}  {'  '.join(parts)}  ({time.monotonic() - started:.1f} s)", "cyan")
-            if scores.mlm_accuracy is not None:
-                self._watch_plateau(scores.mlm_accuracy, held_out, count)
-        return scores
+        self.scores = scores = evaluate_batches(self.model, held_out, count, self.device, self.world)
+        shown = []
+        if scores.mlm_accuracy is not None:
+            shown.append(f"held-out MLM {100 * scores.mlm_accuracy:.1f} %")
+        if scores.sentence_accuracy is not None:
+            shown.append(f"order {100 * scores.sentence_accuracy:.1f} %")
+        return Evaluation(scores.as_dict(), "  ".join(shown), self._watch_plateau(step, scores, held_out, count))
 
-    def _watch_plateau(self, accuracy: float, held_out: Batches, count: int) -> None:
+    def _watch_plateau(self, step: int, scores: Scores, held_out: Batches, count: int) -> list[str]:
         """Say so where a calm loss hides that nothing is learned."""
+        if scores.mlm_accuracy is None or not self.world.is_main:
+            return []
         if self.length not in self._floors:
             batches = (batch for batch in map(held_out.batch, range(count)) if isinstance(batch, Batch))
             self._floors[self.length] = commonest_share(batches)
         floor = self._floors[self.length]
-        since = self._plateau.look(self.step, accuracy, floor)
-        if since is not None:
-            self._event(
-                f"since step {since:,} masked words are guessed no better than by always answering the commonest token "
-                f"({100 * floor:.1f} %): the model has not begun to read, or has collapsed. Lower optim.lr "
-                f"({self.schedule.peak:g}), lengthen optim.warmup_steps ({self.schedule.warmup_steps:,}), or begin "
-                "with fewer layers (depth). More under 'Fix a run that does not learn' in the docs"
-            )
+        since = self._plateau.look(step, scores.mlm_accuracy, floor)
+        if since is None:
+            return []
+        return [
+            f"since step {since:,} masked words are guessed no better than by always answering the commonest token "
+            f"({100 * floor:.1f} %): the model has not begun to read, or has collapsed. Lower optim.lr "
+            f"({self.schedule.peak:g}), lengthen optim.warmup_steps ({self.schedule.warmup_steps:,}), or begin "
+            "with fewer layers (depth). More under 'Fix a run that does not learn' in the docs"
+        ]
 
-    def save(self, must: bool = False) -> None:
-        """Write a checkpoint; a full disk ends the run only where it must not be lost now."""
-        self._saved_at = time.monotonic()
-        if not self.world.is_main:
-            return
-        state = {
-            "config": to_dict(self.config),
-            "tokenizer": self.tokenizer.fingerprint,
+    def state(self) -> dict[str, Any]:
+        """What tells the data apart, the stage, and the last scores."""
+        return {
+            "tokenizer": self.data.tokenizer.fingerprint,
             "stores": self.data.fingerprints(),
-            "tokens": self.tokens,
-            "seconds": time.monotonic() - self._clock_began,
+            # Of the last step: if the next one is another, the loop enters it as the uninterrupted run does.
             "stage": [self.depth, self.length],
-            "guard": self.guard.state(),
+            "scores": self.scores.as_dict() if self.scores else None,
         }
-        log = self.config.log
-        try:
-            checkpoint.save(
-                self.folder,
-                self.step,
-                {name: tensor.detach() for name, tensor in self.model.state_dict().items()},
-                moments(self.optimizer),
-                state,
-                keep_last=log.keep_last,
-                keep_every=log.keep_every,
-            )
-        except checkpoint.CheckpointWriteError as error:
-            if must or log.on_write_error == "stop":
-                raise
-            self._event(f"{error} The run goes on; the next checkpoint will be tried as usual.")
 
-    def _checkpoint_due(self) -> bool:
-        minutes = self.config.log.checkpoint_minutes
-        by_clock = bool(minutes) and time.monotonic() - self._saved_at > 60 * minutes
-        return self._every(self.config.log.checkpoint_every) or by_clock
-
-    def _load(self, saved: checkpoint.Checkpoint, resumed: bool) -> None:
-        for note in saved.notes:
-            self.progress.note(note, "yellow")
-        if saved.state.get("tokenizer") != self.tokenizer.fingerprint:
-            raise ConfigError(
-                f"{saved.folder}: trained with another tokenizer than {self.config.data.tokenizer}; "
-                "resume with the tokenizer of the run, or start a new run in another folder"
-            )
-        if saved.state["stores"] != self.data.fingerprints():
-            raise ConfigError(
-                f"{saved.folder}: trained on other stores than {', '.join(self.config.data.stores)}; "
-                "resume with those of the run, or start a new run in another folder"
-            )
+    def restore(self, saved: Checkpoint) -> None:
+        """Weights, stage and scores, if the data are the same."""
+        for what, now, name in (
+            ("tokenizer", self.data.tokenizer.fingerprint, self.config.data.tokenizer),
+            ("stores", self.data.fingerprints(), ", ".join(self.config.data.stores)),
+        ):
+            if saved.state.get(what) != now:
+                trained = "with another tokenizer" if what == "tokenizer" else "on other stores"
+                raise ConfigError(
+                    f"{saved.folder}: trained {trained} than {name}; resume with the {what} of the run, or start a new "
+                    "run in another folder"
+                )
         self.model.load_state_dict(saved.model)
-        load_moments(self.optimizer, saved.optimizer)
-        self.step, self.tokens, self.seconds = saved.step, saved.state["tokens"], saved.state["seconds"]
-        # The stage of the last step: if the next one is another, the loop enters it as the uninterrupted run did.
-        self.depth, self.length = saved.state["stage"]
-        if resumed:
-            self.guard.restore(saved.state["guard"])
-            self.progress.note(f"resuming at step {self.step:,} of {self.config.steps:,}", "bold")
-        else:
-            self.guard.rewind(saved.state["guard"])
+        self._set_stage(*saved.state["stage"])
+        scores = saved.state.get("scores")
+        self.scores = Scores(**{**dict.fromkeys(Scores.__dataclass_fields__), **scores}) if scores else None
 
-    def _roll_back(self) -> None:
-        wait_for_all(self.world)
-        try:
-            saved = checkpoint.load(self.folder)
-        except CheckpointError:
-            raise TrainingStoppedError(
-                "a rollback is due, but there is no checkpoint to go back to yet; lower the learning rate"
-            ) from None
-        self._load(saved, resumed=False)
-        if self.log is not None:
-            events = self.log_events_after(self.step)
-            self.log.rewind(self.step)
-            for message in events:
-                self.log.event(self.step, message)
-        self._evaluated = None
-        self._clock_began = time.monotonic() - self.seconds
-        self.feed.close()
-        self.model.encoder.set_depth(self.depth)
-        self.take_step.renew()
-        self.feed = self._open_feed()
+    def facts(self, step: int) -> dict[str, Any]:
+        """Parameters and the objective."""
+        return {
+            "parameters": self.model.num_parameters,
+            "backbone_parameters": count_parameters(self.config.model).total,
+            "objective": self.config.recipe.objective,
+        }
 
-    def log_events_after(self, step: int) -> list[str]:
-        """Messages that a rollback to `step` would drop from the log, though people want to read them."""
-        lines = read_metrics(self.folder / "metrics.jsonl")
-        return [line["message"] for line in lines if line["kind"] == "event" and line["step"] > step]
+    def hardware(self) -> dict[str, Any]:
+        """The measured peak."""
+        return {"peak_flops": self.peak}
 
-    def _finish(self) -> RunResult:
-        self.model.encoder.set_depth()
-        self.length = self.data.last_length
-        scores = self.evaluate()
-        self.save(must=True)
-        if self.step < (warmup := self.schedule.warmup_steps):
-            self.progress.note(
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self, trainer: Trainer) -> Path:
+        """Score the whole model, save it with its card and some masks that it fills; the model folder."""
+        self._set_stage(self.config.model.num_hidden_layers, self.data.last_length)
+        trainer.evaluate()
+        trainer.save(must=True)
+        if trainer.step < (warmup := self.schedule.warmup_steps):
+            trainer.progress.note(
                 f"the time was over before the warm-up of {warmup:,} steps was: the rate never reached its peak. Give "
                 f"it more minutes, or lower optim.warmup_steps (--dry-run says how many steps to expect)",
                 "yellow",
             )
-        model_folder = self.folder / "model"
+        folder = trainer.folder / "model"
         if self.world.is_main:
             # Uncompiled, since every sample has a shape of its own.
             plain = type(self.model)(self.config.model).to(self.device.device)
             plain.load_state_dict(self.model.state_dict())
-            samples = fill_samples(plain, self.tokenizer, self.data, self.device)
-            write_atomic(self.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
-            save_model(self.model, model_folder)
-            self.tokenizer.save(model_folder, max_length=self.data.longest)
-            write_card(model_folder, self.config, scores, samples, self._facts())
-            write_facts(self.folder, self._facts(), completed=True)
-        wait_for_all(self.world)
-        return RunResult(self.folder, self.step, completed=True, scores=scores, model=model_folder)
-
-    def close(self) -> None:
-        """Let go of workers and files."""
-        self.feed.close()
-        if self.log is not None:
-            self.log.close()
-
-    # -- small things --------------------------------------------------------------------------------------------------
-
-    def _open_feed(self) -> Feed:
-        stream = self.data.training(self.length).iterate(
-            self.step,
-            rank=self.world.rank,
-            world=self.world.size,
-            micro_batches=self.micro_batches,
-            workers=self.config.data.workers,
-            prefetch=max(4, 2 * self.micro_batches),
-        )
-        return Feed(stream, self.micro_batches, self.device.device, self.length)
-
-    def _make_step(self) -> PlainStep:
-        score = scorer(self.device)
-        if self.device.graphs == "off" or self.world.size > 1:
-            return PlainStep(self.model, self.device, score)
-        return GraphStep(self.model, self.device, score, choose=self.device.graphs == "auto")
-
-    def _event(self, message: str) -> None:
-        self.progress.note(f"step {self.step:,}  {message}", "yellow")
-        if self.log is not None:
-            self.log.event(self.step, message)
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            **describe_process(self.device, processes=self.world.size, peak_flops=self.peak),
-            "parameters": self.model.num_parameters,
-            "backbone_parameters": count_parameters(self.config.model).total,
-            "objective": self.config.recipe.objective,
-            "steps": self.step,
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-        }
-
-
-def check_same_step(step: int, world: World, device: torch.device) -> None:
-    """Every process must have found the same checkpoint: a run's folder has to be one that all of them see."""
-    total = sum_totals(torch.tensor([float(step)], dtype=torch.float64, device=device), world)
-    if int(total.item()) != step * world.size:
-        raise ConfigError(
-            f"process {world.rank} is at step {step}, others are not: the run's folder must be on a disk that all "
-            "machines share"
-        )
+            samples = fill_samples(plain, self.data.tokenizer, self.data, self.device)
+            write_atomic(trainer.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
+            save_model(self.model, folder)
+            self.data.tokenizer.save(folder, max_length=self.data.longest)
+            write_card(folder, self.config, self.scores, samples, trainer.facts())
+        trainer.complete()
+        return folder

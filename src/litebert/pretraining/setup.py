@@ -1,4 +1,4 @@
-"""Model and optimiser of a run, from its config."""
+"""The model of a run at its start, from its config."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from litebert.errors import ConfigError
 from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model_and_report
 from litebert.pretraining.config import RunConfig
-from litebert.train.optimizer import AdamW, Lamb, parameter_groups
 
 
 def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, list[str]]:
@@ -53,16 +52,3 @@ _DECISIVE = (
     "type_vocab_size",
     "embedding_projection",
 )
-
-
-def make_optimizer(model: PretrainingModel, config: RunConfig) -> AdamW:
-    """LAMB or AdamW over the model's parameters, by role."""
-    optim = config.optim
-    cls = Lamb if optim.name == "lamb" else AdamW
-    return cls(
-        parameter_groups(model, optim.weight_decay),
-        lr=config.learning_rate().peak,
-        betas=(optim.beta1, optim.beta2),
-        eps=optim.eps,
-        bias_correction=optim.bias_correction,
-    )

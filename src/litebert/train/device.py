@@ -26,7 +26,7 @@ from litebert.machine import usable_cores
 from litebert.model.fast.fp8_ops import Fp8Ops
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
-from litebert.train.device_config import DeviceConfig as DeviceConfig
+from litebert.train.config import DeviceConfig as DeviceConfig
 
 Precision = Literal["fp32", "bf16"]
 

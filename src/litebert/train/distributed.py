@@ -15,9 +15,10 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,8 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from litebert.errors import ConfigError, LitebertError
+
+T = TypeVar("T")
 
 
 class WorkerLostError(LitebertError, RuntimeError):
@@ -184,6 +187,16 @@ def copy_from_main(tensors: Iterable[Tensor], world: World) -> None:
         with _lost(world):
             for tensor in tensors:
                 dist.broadcast(tensor, src=0)
+
+
+def gather(items: Sequence[T], world: World) -> list[T]:
+    """All processes' items (anything that can be pickled), dealt out in turn: [0, 2] and [1, 3] -> [0, 1, 2, 3]."""
+    if world.size == 1:
+        return list(items)
+    found: list[Any] = [None] * world.size
+    with _lost(world):
+        dist.all_gather_object(found, list(items))
+    return [part[place] for place in range(len(found[0])) for part in found if place < len(part)]
 
 
 def wait_for_all(world: World) -> None:

@@ -3,8 +3,8 @@
     {"step": 100, "time": 1767225600.0, "kind": "train", "loss": 6.91, "mlm_accuracy": 0.07, ...}
     {"step": 120, "time": 1767225603.1, "kind": "event", "message": "loss nan at step 120: skipped"}
 
-`step` counts finished steps. Whoever resumes from step N drops the lines after N first, so the file reads as if the
-run had never been interrupted.
+`step` counts finished steps. Whoever resumes from a checkpoint drops the lines after it first, so the file reads as if
+the run had never been interrupted, but for the events that say so ("lasting").
 """
 
 from __future__ import annotations
@@ -29,9 +29,16 @@ class MetricsLog:
     A disk that is full does not end the run: lines wait in memory for the next write, and `problem` says why.
     """
 
-    def __init__(self, path: Path | str, resume_step: int | None = None, tensorboard: Path | str | None = None):
+    def __init__(
+        self,
+        path: Path | str,
+        resume_step: int | None = None,
+        tensorboard: Path | str | None = None,
+        resume_lines: int | None = None,
+    ):
         self.path = Path(path)
         self.problem: str | None = None
+        self.num_lines = 0
         self._waiting: deque[bytes] = deque(maxlen=10_000)
         if resume_step is None and self.path.exists() and self.path.stat().st_size:
             raise ConfigError(f"{self.path}: belongs to an earlier run; resume it, or choose another folder")
@@ -45,31 +52,40 @@ class MetricsLog:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("ab", buffering=0)
         if resume_step is not None:
-            self.rewind(resume_step)
+            self.rewind(resume_step, resume_lines)
 
     def write(self, step: int, values: Mapping[str, Any], kind: str = "train") -> None:
         """Add one line; a number that is not finite becomes null, since JSON has no other word for it."""
         line = {"step": step, "time": time.time(), "kind": kind}
         line |= {name: _plain(value) for name, value in values.items()}
-        self._append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        self._append(line)
         if self._board is not None:
             for name, value in values.items():
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
                     self._board.add_scalar(f"{kind}/{name}", value, step)
 
-    def event(self, step: int, message: str) -> None:
-        """Add a line for people: a skipped step, a rollback, a resume."""
-        self.write(step, {"message": message}, kind="event")
+    def event(self, step: int, message: str, lasting: bool = False) -> None:
+        """Add a line for people: a skipped step, a rollback, a resume; `lasting` ones survive a rewind."""
+        self.write(step, {"message": message, **({"lasting": True} if lasting else {})}, kind="event")
 
-    def rewind(self, step: int) -> None:
-        """Drop every line after `step`, and a last line that a crash has torn."""
-        ends = [end for line, end in _lines(self.path) if line["step"] <= step]
+    def rewind(self, step: int, num_lines: int | None = None) -> None:
+        """Go back to the checkpoint of `step`, which was written after `num_lines` lines: drop what came after it.
+
+        A torn last line goes too. Without the number of lines, those after `step` go.
+        """
+        found = _lines(self.path)
+        by_step = sum(line["step"] <= step for line, _ in found)  # steps only grow: what goes is the tail
+        keep = by_step if num_lines is None else min(by_step, num_lines)
         self._waiting.clear()
-        os.truncate(self.path, ends[-1] if ends else 0)  # steps only grow: what goes is the tail
+        os.truncate(self.path, found[keep - 1][1] if keep else 0)
+        self.num_lines = keep
+        for line, _ in found[keep:]:
+            if line.get("lasting"):
+                self._append({**line, "step": step})
 
     def close(self) -> None:
         """Write what waits, and let go of the files."""
-        self._append(b"")
+        self._flush()
         self._file.close()
         if self._board is not None:
             self._board.close()
@@ -82,8 +98,12 @@ class MetricsLog:
     ) -> None:
         self.close()
 
-    def _append(self, line: bytes) -> None:
-        self._waiting.append(line)
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self._waiting.append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        self.num_lines += 1
+        self._flush()
+
+    def _flush(self) -> None:
         end = os.fstat(self._file.fileno()).st_size
         try:
             left = memoryview(b"".join(self._waiting))

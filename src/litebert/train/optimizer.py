@@ -4,7 +4,7 @@ LAMB and AdamW differ from the textbook: no bias correction, eps outside the roo
 decay *and* outside LAMB's adaptation. A shared layer is one tensor, so it has one trust ratio however often
 it is applied. Muon orthogonalises the updates of the encoder's matrices and leaves everything else to AdamW.
 
-    optimizer = Lamb(parameter_groups(model), lr=0.00176)
+    optimizer = make_optimizer(model, OptimConfig(name="lamb"), lr=0.00176)
     norm = clip_gradients(model.parameters(), max_norm=1.0)
     optimizer.step()
 """
@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from litebert.errors import CheckpointError, ConfigError, InputError, did_you_mean
+from litebert.model.heads import Model
+from litebert.train.config import Freeze, OptimConfig
 
 
 class AdamW(Optimizer):
@@ -225,6 +227,58 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.01, muon: bool = 
 def _is_hidden(path: str) -> bool:
     parts = path.split(".")
     return "encoder" in parts and "pooler" not in parts
+
+
+def freeze(model: Model, what: Freeze, new: Iterable[str] = ()) -> None:
+    """Stop parts of the encoder from learning; what is `new` (a pooler that no file brought) always learns."""
+    new = set(new)
+    for name, parameter in model.named_parameters():
+        frozen = name.startswith("encoder.") and what == "encoder"
+        frozen |= name.startswith(("encoder.embeddings.", "encoder.projection.")) and what == "embeddings"
+        parameter.requires_grad_(not frozen or name in new)
+
+
+def learning_groups(
+    model: Model, weight_decay: float, head_factor: float = 1.0, block_decay: float = 1.0
+) -> list[dict[str, Any]]:
+    """The optimiser's groups, each with the factor `lr_factor` on the learning rate."""
+    blocks = {"attention": len(model.encoder.attention), "ffn": len(model.encoder.ffn)}
+    if block_decay != 1 and set(blocks.values()) == {1}:
+        raise ConfigError(
+            "optim.block_decay: this model has one block, applied at every depth, so there are no lower layers to slow "
+            "down; use optim.head_factor or optim.freeze: embeddings (it is for sharing none, groups and BERT)"
+        )
+    groups: list[dict[str, Any]] = []
+    for group in parameter_groups(model, weight_decay):
+        by_factor: dict[float, list[Any]] = {}
+        for name, parameter in group["params"]:
+            factor = _factor(name, blocks, head_factor, block_decay)
+            by_factor.setdefault(factor, []).append((name, parameter))
+        groups += [{**group, "params": params, "lr_factor": factor} for factor, params in by_factor.items()]
+    return groups
+
+
+def _factor(name: str, blocks: dict[str, int], head_factor: float, block_decay: float) -> float:
+    """Head: head_factor. Block b of n: decay ** (n - 1 - b); one that serves all depths: 1. Embeddings: decay ** n."""
+    if not name.startswith("encoder."):
+        return head_factor
+    parts = name.split(".")
+    if parts[1] in blocks:
+        return float(block_decay ** (blocks[parts[1]] - 1 - int(parts[2])))
+    return 1.0 if parts[1] == "pooler" else float(block_decay ** max(blocks.values()))
+
+
+def make_optimizer(model: Model, optim: OptimConfig, lr: float, new: Iterable[str] = ()) -> AdamW:
+    """LAMB or AdamW over what learns; what is `new` always does."""
+    freeze(model, optim.freeze, new)
+    cls = Lamb if optim.name == "lamb" else AdamW
+    return cls(
+        learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay),
+        lr=lr,
+        betas=(optim.beta1, optim.beta2),
+        eps=optim.eps,
+        bias_correction=optim.bias_correction,
+    )
 
 
 @torch.no_grad()

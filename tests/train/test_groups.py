@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.finetuning.groups import freeze, learning_groups
 from litebert.model.config import ModelConfig
 from litebert.model.heads import ClassificationModel
+from litebert.train.optimizer import freeze, learning_groups
 
 SHAPE = dict(
     vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=32

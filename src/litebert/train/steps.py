@@ -1,0 +1,209 @@
+"""Gradients of one micro-batch: kernel by kernel, or on a GPU as a recorded graph, where a small model's kernels take
+longer to launch than to run.
+
+A graph serves all micro-batches of one shape: what is unused in them counts nothing. Whether it is worth it can be
+measured on the first of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from litebert.model.heads import Model
+from litebert.train.device import Device
+from litebert.train.graph import Recorder, Replayable
+
+# A micro-batch (a named tuple of tensors, dictionaries of tensors and numbers) and what each loss is the mean over
+# -> the loss to go down, and the sums to report.
+Loss = Callable[[Any, Tensor], tuple[Tensor, Tensor]]
+
+CALLS = 6  # of each way in a trial; the fastest counts, since the first ones compile, record and warm up
+LAUNCHING_SHARE = 0.5  # of a plain step's time: where launching takes less, the GPU is busy and nothing is to be won
+# A graph runs the same kernels, so by itself it is no slower. Where other programs use the GPU too, a clock may say so
+# all the same; only if it is slower by this is there something else that we do not know of.
+SLOWER = 1.5
+
+
+class PlainStep:
+    """Runs the model as it is: on CPUs, in several processes, and wherever nothing can be recorded."""
+
+    def __init__(self, model: Model, device: Device, loss: Loss):
+        self.model, self.device, self.loss = model, device, loss
+        self.news: list[str] = []  # to be told by whoever takes the steps
+
+    def __call__(self, inputs: Any, counts: Tensor) -> Tensor:
+        """Add the gradients of a micro-batch to the parameters'; returns its sums."""
+        with self.device.autocast():
+            loss, sums = self.loss(inputs, counts)
+        loss.backward()
+        return sums
+
+    def clear(self) -> None:
+        """Forget the gradients of the step before."""
+        self.model.zero_grad(set_to_none=True)
+
+    def renew(self) -> None:
+        """Another depth or length begins: other work, other shapes."""
+        self.clear()
+
+
+class Timing(NamedTuple):
+    """Seconds of one micro-batch until the device was done, and until Python was."""
+
+    all: float
+    launching: float
+
+
+class Trial:
+    """Whether replaying is worth it: a few micro-batches are taken each way, timed one by one."""
+
+    def __init__(self, device: Device):
+        self.device = device
+        self.plain: list[Timing] = []
+        self.replayed: list[Timing] = []
+
+    def replays(self) -> bool:
+        """Whether the next micro-batch is to be replayed from a graph."""
+        if len(self.plain) < CALLS:
+            return False
+        fastest = min(self.plain)
+        if fastest.launching < LAUNCHING_SHARE * fastest.all:
+            return False
+        return len(self.replayed) < CALLS or min(self.replayed).all < SLOWER * fastest.all
+
+    def over(self) -> bool:
+        """Whether the way is found."""
+        return len(self.plain) >= CALLS and not (self.replays() and len(self.replayed) < CALLS)
+
+    def time(self, take: Callable[[], Tensor]) -> Tensor:
+        """Take one micro-batch the way that is due."""
+        times = self.replayed if self.replays() else self.plain
+        self.device.synchronize()
+        began = time.perf_counter()
+        result = take()
+        launching = time.perf_counter() - began
+        self.device.synchronize()
+        times.append(Timing(time.perf_counter() - began, launching))
+        return result
+
+
+class Recording(NamedTuple):
+    """A graph and the memory that it reads and writes."""
+
+    graph: Replayable
+    inputs: Any
+    counts: Tensor
+    sums: Tensor
+
+
+class GraphStep(PlainStep):
+    """Replays one recorded graph per shape of a micro-batch, always or (`choose`) where a trial finds it worth it.
+
+    check: hold each graph to the work itself before it is used. Where recording fails, steps are run plainly from then
+    on.
+    """
+
+    def __init__(self, model: Model, device: Device, loss: Loss, choose: bool, check: bool):
+        super().__init__(model, device, loss)
+        self.choose, self.check = choose, check
+        self._recorder = Recorder(model, device)
+        self._recordings: dict[tuple[Any, ...], Recording] = {}
+        self._trial = Trial(device)
+
+    def __call__(self, inputs: Any, counts: Tensor) -> Tensor:
+        """As a plain step."""
+        if not self._recorder.works:
+            return super().__call__(inputs, counts)
+        if not self.choose:
+            return self._replay(inputs, counts)
+        trial = self._trial
+        take = self._replay if trial.replays() else super().__call__
+        if trial.over():
+            return take(inputs, counts)
+        sums = trial.time(lambda: take(inputs, counts))
+        if trial.over() and trial.replayed and self._recorder.works:
+            self._settle()
+        return sums
+
+    def clear(self) -> None:
+        """In place where there is a graph: the gradients' memory is part of it."""
+        if not self._recordings:
+            super().clear()
+        else:
+            torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
+
+    def renew(self) -> None:
+        """Forget the graphs; parameters that another depth leaves out must have no gradients either."""
+        self._recordings.clear()
+        self.clear()
+        self._trial = Trial(self.device)
+        if self._recorder.works:
+            self._recorder = Recorder(self.model, self.device)  # with new memory: the old one's goes with its graphs
+
+    def _replay(self, inputs: Any, counts: Tensor) -> Tensor:
+        shape = shape_of(inputs)
+        if shape not in self._recordings:
+            self._record(inputs, counts)
+        recording = self._recordings.get(shape)
+        if recording is None:
+            return super().__call__(inputs, counts)
+        copy_tensors(recording.inputs, inputs)
+        recording.counts.copy_(counts)
+        recording.graph.replay()
+        return recording.sums.clone()  # the next replay writes there
+
+    def _record(self, inputs: Any, counts: Tensor) -> None:
+        held, held_counts = clone_tensors(inputs), counts.clone()
+        recorded = self._recorder.record(lambda: PlainStep.__call__(self, held, held_counts), self.check)
+        if recorded is not None:
+            self._recordings[shape_of(inputs)] = Recording(recorded.graph, held, held_counts, recorded.result)
+            return
+        self._recordings.clear()
+        if self._recorder.problem:
+            self.news.append(self._recorder.problem)
+
+    def _settle(self) -> None:
+        """The trial is over: say so, and let go of graphs that are too slow."""
+        plain, replayed = (1000 * min(times).all for times in (self._trial.plain, self._trial.replayed))
+        way = "replayed from a graph" if self._trial.replays() else "run kernel by kernel"
+        self.news.append(f"micro-batches are {way} ({replayed:.2f} ms replayed, {plain:.2f} ms kernel by kernel)")
+        if not self._trial.replays():
+            self._recordings.clear()
+
+
+def parts_of(inputs: Any) -> Iterator[Any]:
+    """The tensors and numbers of a micro-batch, whatever holds them."""
+    if isinstance(inputs, tuple | dict):
+        for part in inputs.values() if isinstance(inputs, dict) else inputs:
+            yield from parts_of(part)
+    else:
+        yield inputs
+
+
+def shape_of(inputs: Any) -> tuple[Any, ...]:
+    """What decides whether two micro-batches may use the same graph: the sizes of their tensors, and their numbers."""
+    return tuple(part.shape if isinstance(part, Tensor) else part for part in parts_of(inputs))
+
+
+def clone_tensors(inputs: Any) -> Any:
+    """The same micro-batch in memory of its own."""
+    if isinstance(inputs, dict):
+        return {name: clone_tensors(part) for name, part in inputs.items()}
+    if isinstance(inputs, tuple):
+        return inputs._make(map(clone_tensors, inputs))  # type: ignore[attr-defined]
+    return inputs.clone() if isinstance(inputs, Tensor) else inputs
+
+
+def copy_tensors(to: Any, inputs: Any) -> None:
+    """Copy a micro-batch into the memory of another, with one kernel for each type of number."""
+    pairs: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
+    for held, part in zip(parts_of(to), parts_of(inputs), strict=True):
+        if isinstance(part, Tensor):
+            pairs.setdefault(part.dtype, []).append((held, part))
+    for same in pairs.values():
+        torch._foreach_copy_([held for held, _ in same], [part for _, part in same])
