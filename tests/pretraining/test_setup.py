@@ -12,8 +12,8 @@ from litebert.model.folder import load_config
 from litebert.model.heads import MaskedLMModel
 from litebert.model.hub import load_model
 from litebert.pretraining.config import run_config
-from litebert.pretraining.setup import make_model, make_optimizer
-from litebert.train.optimizer import AdamW, Lamb
+from litebert.pretraining.setup import make_model
+from litebert.train.optimizer import AdamW, Lamb, make_optimizer
 
 GOOGLE = Path(__file__).parents[1] / "model" / "fixtures" / "tf"
 
@@ -43,7 +43,7 @@ def test_a_tf_hub_module_lacks_the_sentence_head_and_says_so():
 @pytest.mark.parametrize(("name", "kind"), [("lamb", Lamb), ("adamw", AdamW)])
 def test_the_optimiser_is_the_one_that_was_named(name, kind):
     config = continued("base", optim={"name": name, "lr": 0.1, "weight_decay": 0.02, "beta1": 0.8, "eps": 1e-7})
-    optimizer = make_optimizer(make_model(config)[0], config)
+    optimizer = make_optimizer(make_model(config)[0], config.optim, config.learning_rate().peak)
     assert type(optimizer) is kind
     plain, exempt = optimizer.param_groups
     assert (plain["weight_decay"], exempt["weight_decay"]) == (0.02, 0.0)

@@ -55,12 +55,13 @@ class FinetuneOptim(OptimConfig):
 
 @dataclass(frozen=True)
 class FinetuneLog(LogConfig):
-    """The same choices as in pretraining, for shorter runs: checkpoints are of no more use than the finished model."""
+    """The same choices as in pretraining, for shorter runs."""
 
     evaluate_every: int | None = None
     checkpoint_every: int = 0
     checkpoint_minutes: float = 5.0
     keep_last: int = 1
+    #: Checkpoints of a finished run are of no more use than its model.
     keep_checkpoints: bool = False
 
 

@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import json
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -309,4 +310,6 @@ class Finetuning(Learner):
                 write_card(staging, self.config, task, self.model, scores, trainer.facts())
             write_scores(folder, scores)
         trainer.complete()
+        if self.world.is_main and not self.config.log.keep_checkpoints:
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         return scores

@@ -76,8 +76,6 @@ class LogConfig:
     #: The newest checkpoints are kept, and those at multiples of `keep_every` steps.
     keep_last: int = 2
     keep_every: int = 0
-    #: Keep the checkpoints of a finished run.
-    keep_checkpoints: bool = True
     tensorboard: bool = False
     #: When a checkpoint cannot be written (a full disk): go on and try again at the next, or stop.
     on_write_error: Literal["continue", "stop"] = "continue"

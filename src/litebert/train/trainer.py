@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -328,8 +327,6 @@ class Trainer:
         """Say in run.json that the run is finished."""
         if self.log is not None:
             write_facts(self.folder, self.facts(), completed=True)
-            if not self.config.log.keep_checkpoints:
-                shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         wait_for_all(self.world)
 
     def __enter__(self) -> Trainer:
