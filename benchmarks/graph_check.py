@@ -37,7 +37,7 @@ from litebert.predict.fused import FusedEncoder
 from litebert.predict.graphs import GraphedEncoder, sample_table
 from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request, TorchRuntime
 from litebert.tasks.features import Sequence
-from litebert.tasks.task import Task, head_of
+from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device, DeviceConfig, open_device, speed_up
 from litebert.train.random_state import seed_everything
 from litebert.train.steps import GraphStep, Loss, PlainStep
@@ -118,7 +118,7 @@ def small_config(**changes: Any) -> ModelConfig:
 
 def make_model(task: Task, dropout: float = 0.0) -> Model:
     torch.manual_seed(0)
-    head = head_of(task)
+    head = kind_of(task).head(task)
     labels = task.labels if head in ("classification", "token-classification") else ()
     return model_class(head)(small_config(labels=labels, classifier_dropout_prob=dropout)).train()
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from litebert.tasks.features import question_windows
+from litebert.tasks.kinds.question_answering import question_windows
 from litebert.tasks.spans import best_spans
+from litebert.tasks.task import Task
 from litebert.text.tokenizer import Tokenizer
 
 
@@ -37,7 +38,7 @@ def main() -> None:
     text = "\n".join(lines)
 
     before, begin = peak(), time.process_time()
-    windows = question_windows(tokenizer, " ".join(words[:8]), text)
+    windows = question_windows(Task("qa", "question-answering", max_length=384), tokenizer, " ".join(words[:8]), text)
     print(f"{len(windows):,} windows: {time.process_time() - begin:.1f} s, {peak() - before:,.0f} MiB")
     outputs = [{name: random.normal(size=len(window.ids)) for name in ("start", "end")} for window in windows]
     before, begin = peak(), time.process_time()

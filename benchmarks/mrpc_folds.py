@@ -38,11 +38,10 @@ from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.results import show_interval, show_value
 from litebert.finetuning.run import FinetuneResult, finetune
-from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example, TextExample
 from litebert.tasks.metrics import score
 from litebert.tasks.read import read_task
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import Task, TaskData, kind_of
 from litebert.train.device import open_device
 
 BASELINES = ("majority", "overlap", "bow", "tfidf")
@@ -213,7 +212,7 @@ def is_done(path: Path, settings: dict[str, Any]) -> bool:
 def ask_baseline(kind: str, task: Task, learnt: Pairs, asked: Pairs) -> list[float]:
     """What a simple method decides about each pair, 0 or 1; `bow` and `tfidf` are those of `litebert baseline`."""
     if kind == "majority":
-        decided = constant_values(task, learnt, asked)[1]
+        decided = kind_of(task).constant(task, learnt, asked)[1]
     elif kind == "overlap":
         model = LinearModel(task)
         model.fit(overlap_features(learnt), [pair.label for pair in learnt])

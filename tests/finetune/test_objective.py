@@ -11,11 +11,12 @@ from toy_tasks import mixed_choices, rows_of, write_rows
 from litebert.finetuning.batches import Shape, make_batch
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.data import open_tokenizer, read_data
-from litebert.finetuning.objective import batch_loss, row_logsumexp, to_device
+from litebert.finetuning.objective import batch_loss, to_device
 from litebert.finetuning.order import group_units
 from litebert.finetuning.setup import make_model as build
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
+from litebert.tasks.kinds.kind import row_logsumexp
 
 CASES = {
     "classification": ("classification", 0),

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from litebert.finetuning.predictions import describe, is_wrong
+from litebert.finetuning.predictions import describe
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.spans import Answers, Span
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, kind_of
 
 LABELS = ("neg", "pos")
 
@@ -28,7 +28,7 @@ def test_a_class():
         "probability": 0.8,
         "badness": pytest.approx(-math.log(0.2), abs=1e-5),
     }
-    assert is_wrong(task, line)
+    assert kind_of(task).is_wrong(line)
 
 
 def test_without_a_label_nothing_is_said_about_right_and_wrong():
@@ -64,7 +64,7 @@ def test_an_option():
     example = ChoiceExample("7", "a passage", "which?", ("one", "two"), 1, "f:1")
     line = describe(task, example, Prediction(1, np.array([0.3, 0.7])))
     assert (line["gold"], line["prediction"], line["options"]) == ("two", "two", ["one", "two"])
-    assert not is_wrong(task, line)
+    assert not kind_of(task).is_wrong(line)
 
 
 def test_an_answer_and_its_silence():
@@ -74,6 +74,6 @@ def test_an_answer_and_its_silence():
     line = describe(task, example, Prediction("in rome", answers=answers))
     assert (line["gold"], line["prediction"], line["no_answer_score"]) == (["rome"], "in rome", -2.0)
     assert line["badness"] == pytest.approx((1 - 2 / 3) * 2, abs=1e-5)  # F1 2/3, and quite sure of it
-    assert is_wrong(task, line)
+    assert kind_of(task).is_wrong(line)
     silent = describe(task, example, Prediction("", answers=answers))
     assert silent["badness"] > line["badness"]

@@ -12,9 +12,8 @@ from litebert.tasks.decode import Prediction, average, decode
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.features import make_features
 from litebert.tasks.metrics import score
-from litebert.tasks.spans import Answers, Span
-from litebert.tasks.task import Task
-from litebert.tasks.threshold import best_threshold, with_threshold
+from litebert.tasks.spans import Answers, Span, best_threshold
+from litebert.tasks.task import Task, kind_of
 
 TEXTS = [TextExample(str(i), "the fox", None, None, f"f:{i}") for i in range(2)]
 
@@ -95,9 +94,9 @@ def test_the_best_threshold_is_the_best_of_all(rows):
     task = Task("t", "question-answering", metrics=("f1",))
 
     def f1(threshold):
-        return score(task, examples, with_threshold(predictions, threshold), resamples=0)["f1"].value
+        return score(task, examples, kind_of(task).at_threshold(predictions, threshold), resamples=0)["f1"].value
 
-    threshold, best = best_threshold(examples, predictions)
+    threshold, best = best_threshold(examples, [each.answers for each in predictions])
     assert f1(threshold) == pytest.approx(best)
     assert best == pytest.approx(max(f1(t) for t in np.arange(-4, 4, 0.5)))
 

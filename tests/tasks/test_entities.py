@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from litebert.tasks.entities import find_entities
+from litebert.tasks.kinds.token_classification import find_entities
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,11 @@ from hypothesis import strategies as st
 from small_vocabularies import english, wordpiece
 
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
-from litebert.tasks.features import (
-    IGNORE,
-    choice_sequences,
-    cut_pair,
-    fill_gap,
-    make_features,
-    question_windows,
-    tag_windows,
-    text_sequence,
-)
+from litebert.tasks.features import IGNORE, cut_pair, make_features, text_sequence
+from litebert.tasks.kinds.multiple_choice import choice_sequences, fill_gap
+from litebert.tasks.kinds.question_answering import question_windows
+from litebert.tasks.kinds.token_classification import tag_windows
+from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task
 
 WORDS = ["the", "quick", "brown", "fox", "jumped", "over", "lazy", "dogs", "running", "unwantable", "café", "!"]
@@ -105,7 +100,8 @@ def test_choices_keep_the_tail_of_the_option_and_the_head_of_the_passage():
     tokenizer = wordpiece()
     passage = "the quick brown fox jumped over the lazy dog " * 4  # 40 pieces
     question = "hello world " * 5
-    one, two = choice_sequences(tokenizer, passage, question, ["a dog", "fox"], max_length=20, max_option=6)
+    task = Task("t", "multiple-choice", max_length=20, max_option=6)
+    one, two = choice_sequences(task, tokenizer, passage, question, ["a dog", "fox"])
     expected = ["world", "hello", "world", "hello", "world", "a", "dog"]
     assert pieces(tokenizer, one)[-7:-1] == expected[-6:]
     assert pieces(tokenizer, two)[-7:-1] == ["world", "hello", "world", "hello", "world", "fox"]
@@ -118,7 +114,7 @@ def test_choices_keep_the_tail_of_the_option_and_the_head_of_the_passage():
 
 def test_at_512_the_option_has_128_tokens_and_the_passage_the_rest():
     tokenizer = wordpiece()
-    sequence = choice_sequences(tokenizer, "the " * 600, "quick " * 200, ["fox"])[0]
+    sequence = choice_sequences(named_tasks()["race"], tokenizer, "the " * 600, "quick " * 200, ["fox"])[0]
     shown = pieces(tokenizer, sequence)
     assert len(shown) == 512
     assert shown[1:382] == ["the"] * 381
@@ -134,7 +130,7 @@ def test_choice_features_lie_option_by_option():
     task = Task("t", "multiple-choice", num_choices=2, max_length=32)
     features = make_features(task, examples, tokenizer)
     assert [(f.example, f.target) for f in features] == [(0, 1), (0, 1), (1, None), (1, None)]
-    alone = [s for e in examples for s in choice_sequences(tokenizer, e.passage, e.question, e.options, 32)]
+    alone = [s for e in examples for s in choice_sequences(task, tokenizer, e.passage, e.question, e.options)]
     assert [f.ids.tolist() for f in features] == [s.ids.tolist() for s in alone]
 
 

@@ -10,11 +10,10 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from litebert.errors import InputError
-from litebert.tasks.bootstrap import intervals
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
-from litebert.tasks.metrics import _measures, score
-from litebert.tasks.task import Task
+from litebert.tasks.metrics import intervals, score
+from litebert.tasks.task import Task, kind_of
 
 CLASSIFICATION = {
     "accuracy": accuracy_score,
@@ -47,9 +46,10 @@ def check_resamples(task, examples, values, reference):
     """Weights say how often each example was drawn: the metric must be the reference's on those very examples."""
     drawn = draws(len(examples))
     weights = np.stack([np.bincount(row, minlength=len(examples)) for row in drawn]).astype(float)
-    for name, measure in _measures(task, examples, list(values)).items():
-        assert measure.value == pytest.approx(reference(name, np.arange(len(examples))))
-        assert measure.weighted(weights) == pytest.approx([reference(name, row) for row in drawn])
+    for name, measure in kind_of(task).measures(task, examples, list(values)).items():
+        expected = reference(name, np.arange(len(examples)))
+        assert score(task, examples, list(values), resamples=0)[name].value == pytest.approx(expected, rel=1e-12)
+        assert measure(weights) == pytest.approx([reference(name, row) for row in drawn])
 
 
 @pytest.mark.parametrize(("classes", "seed"), [(2, 0), (3, 1), (5, 2)])
@@ -167,7 +167,7 @@ def test_many_examples_are_drawn_in_blocks(monkeypatch):
         return weights[:, 0]
 
     whole = intervals([metric], 50, 30, 0)
-    monkeypatch.setattr("litebert.tasks.bootstrap._BLOCK", 120)
+    monkeypatch.setattr("litebert.tasks.metrics._BLOCK", 120)
     blocks = intervals([metric], 50, 30, 0)
     assert whole == blocks
     assert [len(each) for each in sums] == [30, *[2] * 15]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_vocabularies import wordpiece
 
-from litebert.tasks.features import question_windows
+from litebert.tasks.kinds.question_answering import question_windows
 from litebert.tasks.spans import Answers, Span, best_spans
+from litebert.tasks.task import Task
 
 WORDS = ["the", "fox", "the", "dogs", "running"]  # repeated: the same text in several places
 
@@ -37,7 +38,8 @@ def brute_force(windows, scored, context, n_best):
 def cases(draw):
     words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
     context = " ".join(words)
-    windows = question_windows(wordpiece(), "a", context, draw(st.integers(8, 16)), draw(st.integers(1, 6)))
+    task = Task("t", "question-answering", max_length=draw(st.integers(8, 16)), stride=draw(st.integers(1, 6)))
+    windows = question_windows(task, wordpiece(), "a", context)
     seed, digits = draw(st.integers(0, 99)), draw(st.integers(0, 3))  # few digits: many equal scores
     return windows, context, np.random.default_rng(seed), digits, draw(st.integers(1, 8)), draw(st.integers(1, 25))
 
@@ -102,7 +104,7 @@ def test_the_answer_head_against_brute_force(case):
 def test_the_twenty_best_of_at_most_thirty_tokens_unless_told_otherwise():
     """As the released scripts: n_best_size 20, max_answer_length 30."""
     context = " ".join(chr(ord("a") + i % 26) * (1 + i // 26) for i in range(40))
-    (window,) = question_windows(wordpiece(), "a", context)
+    (window,) = question_windows(Task("t", "question-answering", max_length=384), wordpiece(), "a", context)
     places = np.flatnonzero(window.inside)
     start, end = (np.full(len(window.ids), -5.0, np.float32) for _ in range(2))
     start[places[0]] = end[places[29]] = 0.0
@@ -124,7 +126,8 @@ def test_answers_and_their_threshold():
 
 
 def test_a_book_takes_no_memory_for_its_pairs():
-    windows = question_windows(wordpiece(), "a", "the fox running dogs " * 5000, 128, 64)
+    task = Task("t", "question-answering", max_length=128, stride=64)
+    windows = question_windows(task, wordpiece(), "a", "the fox running dogs " * 5000)
     random = np.random.default_rng(0)
     outputs = [{name: random.normal(size=len(window.ids)) for name in ("start", "end")} for window in windows]
     tracemalloc.start()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from litebert.errors import DataError
 from litebert.tasks.answers import parse_answers, place_answer
 from litebert.tasks.read import read_task
-from litebert.tasks.task import head_of
+from litebert.tasks.task import kind_of
 
 CONTEXT = "The 1973 oil crisis began in October 1973. It ended in March 1974."
 
@@ -33,7 +33,8 @@ def test_one_point_one(tmp_path):
         "\ufeff" + squad(qa("b", ("1973", 4), ("October 1973", 29)), qa("c", ("It", 43)))
     )
     data = read_task("squad-1.1", folder=tmp_path)
-    assert (head_of(data.task), data.task.max_length, data.task.stride) == ("span", 384, None)  # 128 at that length
+    assert kind_of(data.task).head(data.task) == "span"
+    assert (data.task.max_length, data.task.stride) == (384, None)  # which is 128 at that length
     assert data.train[0].answers == ("October 1973",)
     assert data.train[0].where == f"{tmp_path}/train-v1.1.json:1"
     assert [(e.id, e.starts, e.context == CONTEXT) for e in data.dev["dev"]] == [
@@ -48,7 +49,7 @@ def test_two_point_zero_ignores_plausible_answers(tmp_path):
     path = tmp_path / "dev-v2.0.json"
     path.write_text(squad(qa("yes", ("1973", 4), is_impossible=False), impossible, version="v2.0"))
     data = read_task("squad-2.0", folder=tmp_path)
-    assert head_of(data.task) == "answer"
+    assert kind_of(data.task).head(data.task) == "answer"
     assert [(e.id, e.impossible, e.answers) for e in data.dev["dev"]] == [("yes", False, ("1973",)), ("no", True, ())]
     with pytest.raises(DataError, match=r"dev-v2\.0\.json:2: a question without an answer; this looks like squad-2\.0"):
         read_task("squad-1.1", dev=path)

@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from litebert.tasks.decode import Prediction
+from litebert.tasks.decode import Prediction, write_submission
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.read import named_tasks
 from litebert.tasks.spans import Answers, Span
-from litebert.tasks.submission import write_submission
 from litebert.tasks.task import Task
 
 TASKS = named_tasks()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 
+import litebert
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model.heads import MODELS
-from litebert.tasks.examples import QuestionExample, TagExample, TextExample, is_labelled
-from litebert.tasks.own import METRICS
+from litebert.tasks.examples import QuestionExample, TagExample, TextExample
+from litebert.tasks.features import stride_for
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.read import named_tasks
-from litebert.tasks.task import KINDS, Task, check_outputs, head_of, load_task, save_task
-from litebert.tasks.windows import stride_for
+from litebert.tasks.task import Task, check_outputs, kind_of, load_task, save_task
 
 
 @pytest.mark.parametrize(
@@ -22,7 +25,7 @@ def test_a_saved_task_is_read_back(tmp_path, task):
     save_task(task, tmp_path)
     assert load_task(tmp_path) == task
     assert [path.name for path in tmp_path.iterdir()] == ["task.json"]
-    assert head_of(task) in MODELS
+    assert kind_of(task).head(task) in MODELS
     assert task.metrics or task.name == "나"
 
 
@@ -38,7 +41,10 @@ def test_lengths_are_those_of_the_released_scripts():
 
 
 def test_heads():
-    heads = {kind: head_of(Task("t", kind)) for kind in KINDS}
+    def head(task):
+        return kind_of(task).head(task)
+
+    heads = {kind: head(Task("t", kind)) for kind in KINDS}
     assert heads == {
         "classification": "classification",
         "regression": "classification",
@@ -47,8 +53,8 @@ def test_heads():
         "multiple-choice": "multiple-choice",
         "question-answering": "span",
     }
-    assert head_of(Task("t", "question-answering", answerable_head=True)) == "answer"
-    assert set(METRICS) == set(KINDS)
+    assert head(Task("t", "question-answering", answerable_head=True)) == "answer"
+    assert all(kind.metrics for kind in KINDS.values())
 
 
 def test_a_folder_of_before_keeps_its_stride(tmp_path):
@@ -94,9 +100,30 @@ def test_lengths_that_cannot_be():
 
 
 def test_is_labelled():
-    assert is_labelled(TextExample("0", "a", None, 0, "f"))
-    assert is_labelled(TextExample("0", "a", None, (), "f"))  # multi-label: none of them
-    assert not is_labelled(TextExample("0", "a", None, None, "f"))
-    assert not is_labelled(TagExample("0", ("a",), None, "f"))
-    assert is_labelled(QuestionExample("0", "q", "c", (), (), True, "f"))
-    assert not is_labelled(QuestionExample("0", "q", "c", (), (), False, "f"))
+    assert TextExample("0", "a", None, 0, "f").is_labelled
+    assert TextExample("0", "a", None, (), "f").is_labelled  # multi-label: none of them
+    assert not TextExample("0", "a", None, None, "f").is_labelled
+    assert not TagExample("0", ("a",), None, "f").is_labelled
+    assert QuestionExample("0", "q", "c", (), (), True, "f").is_labelled
+    assert not QuestionExample("0", "q", "c", (), (), False, "f").is_labelled
+
+
+def test_only_the_kinds_themselves_ask_for_a_kind():
+    """A new kind is one file: nothing else compares names of kinds, or has a table of them."""
+    root, found = Path(litebert.__file__).parent, []
+    own_names = KINDS.keys() - MODELS.keys()  # those that no head has
+
+    def names(node, known):
+        return isinstance(node, ast.Constant) and node.value in known
+
+    for path in root.rglob("*.py"):
+        if path.is_relative_to(root / "tasks" / "kinds"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            where = f"{path.relative_to(root)}:{node.lineno}" if hasattr(node, "lineno") else ""
+            if isinstance(node, ast.Dict):
+                found += [where] * any(names(key, own_names) for key in node.keys)
+            if isinstance(node, ast.Compare) and "problem_type" not in ast.unparse(node.left):
+                known = KINDS.keys() if "kind" in ast.unparse(node.left) else own_names
+                found += [where] * any(names(part, known) for side in node.comparators for part in ast.walk(side))
+    assert found == []

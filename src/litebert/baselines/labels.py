@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from litebert.baselines.features import Encoder, Matrix, cosine, split_words
 from litebert.tasks.examples import TextExample
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, kind_of
 
 STEPS = 1000
 
@@ -20,8 +20,8 @@ class LinearModel:
     """Learns a task's labels (or numbers, or sets of labels) from rows of features."""
 
     def __init__(self, task: Task, seed: int = 0):
-        self.task, self.seed = task, seed
-        self.what = "ridge regression" if task.kind == "regression" else "logistic regression"
+        self.task, self.seed, self.says = task, seed, kind_of(task).says
+        self.what = "ridge regression" if self.says == "number" else "logistic regression"
 
     def fit(self, features: Matrix, labels: Sequence[Any]) -> None:
         """Fit on [N, D] features; dense ones are standardised first."""
@@ -35,19 +35,19 @@ class LinearModel:
     def predict(self, features: Matrix) -> list[Any]:
         """One value per row, in the form of the task's labels."""
         found = self.model.predict(features)
-        if self.task.kind == "multi-label":
+        if self.says == "labels":
             return [tuple(np.flatnonzero(row).tolist()) for row in found]
-        if self.task.kind == "regression":
+        if self.says == "number":
             return [float(value) for value in np.clip(found, self.low, self.high)]
         return [int(value) for value in found]
 
     def _targets(self, labels: Sequence[Any]) -> Any:
-        if self.task.kind == "multi-label":
+        if self.says == "labels":
             targets = np.zeros((len(labels), len(self.task.labels)), dtype=int)
             for row, ids in zip(targets, labels, strict=True):
                 row[list(ids)] = 1
             return targets
-        if self.task.kind == "regression":
+        if self.says == "number":
             targets = np.array(labels, dtype=float)
             self.low, self.high = targets.min(), targets.max()
             return targets
@@ -60,13 +60,13 @@ class LinearModel:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        if self.task.kind == "regression":
+        if self.says == "number":
             model: Any = Ridge(random_state=self.seed)
-        elif constant and self.task.kind == "classification":
+        elif constant and self.says == "label":
             model = DummyClassifier()  # only one label: nothing to learn
         else:
             model = LogisticRegression(max_iter=STEPS, random_state=self.seed)
-            if self.task.kind == "multi-label":
+            if self.says == "labels":
                 model = OneVsRestClassifier(model)
         return model if sparse else make_pipeline(StandardScaler(), model)
 

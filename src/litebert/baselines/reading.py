@@ -18,7 +18,7 @@ import numpy as np
 from litebert.baselines.features import Encoder, cosine, split_words, word_spans
 from litebert.baselines.labels import LinearModel
 from litebert.tasks.examples import ChoiceExample, QuestionExample
-from litebert.tasks.features import fill_gap
+from litebert.tasks.kinds.multiple_choice import fill_gap
 from litebert.tasks.task import Task
 from litebert.text.sentences import sentence_spans
 

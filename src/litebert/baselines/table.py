@@ -19,21 +19,20 @@ from litebert.baselines.reading import choose_by_similarity, choose_by_window, g
 from litebert.baselines.tags import guess_tags, guess_tags_by_vectors
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
-from litebert.tasks.constant import constant_values
-from litebert.tasks.examples import Example, QuestionExample, is_labelled
+from litebert.tasks.examples import Example, QuestionExample
 from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, score
-from litebert.tasks.task import Kind, Task, TaskData
+from litebert.tasks.task import Task, TaskData, kind_of
 
 MAJORITY = "majority"
 KINDS = ("bow", "tfidf", "ngram", "word2vec", "fasttext")
-# Which methods apply to which kind of task, the simplest first.
-APPLICABLE: Mapping[Kind, tuple[str, ...]] = {
-    "classification": KINDS,
-    "regression": KINDS,
-    "multi-label": KINDS,
-    "token-classification": ("bow", "ngram", "word2vec", "fasttext"),
-    "multiple-choice": ("bow", "tfidf", "word2vec", "fasttext"),
-    "question-answering": ("bow", "tfidf", "word2vec", "fasttext"),
+# Which methods apply to kinds of tasks, by what their predictions are; the simplest first.
+APPLICABLE: Mapping[str, tuple[str, ...]] = {
+    "label": KINDS,
+    "number": KINDS,
+    "labels": KINDS,
+    "tags": ("bow", "ngram", "word2vec", "fasttext"),
+    "option": ("bow", "tfidf", "word2vec", "fasttext"),
+    "text": ("bow", "tfidf", "word2vec", "fasttext"),
 }
 
 Values = dict[str, list[Any]]  # by split
@@ -111,9 +110,9 @@ def score_baselines(
     return BaselineTable(data.task.name, data.task.kind, tuple(methods), sizes, tuple(notes))
 
 
-def check_kinds(kinds: Sequence[str], task_kind: Kind) -> tuple[list[str], list[str]]:
+def check_kinds(kinds: Sequence[str], task_kind: str) -> tuple[list[str], list[str]]:
     """["all"] -> all methods that apply and are installed, the simplest first; notes about those left out."""
-    possible = APPLICABLE[task_kind]
+    possible = APPLICABLE[kind_of(task_kind).says]
     for kind in kinds:
         check_choice("kinds", kind, (*KINDS, "all"))
         if kind != "all" and kind not in possible:
@@ -136,7 +135,7 @@ def _usable(data: TaskData, max_train: int, seed: int) -> tuple[list[Example], d
     if max_train < 0:
         raise ConfigError(f"max_train: must be >= 0 (0: all), got {max_train}")
     train, notes = data.train, list(data.notes)
-    unlabelled = next((example.where for example in train if not is_labelled(example)), None)
+    unlabelled = next((example.where for example in train if not example.is_labelled), None)
     if unlabelled is not None:
         raise DataError(f"{unlabelled}: no label, but this is a training file")
     if not train:
@@ -147,7 +146,7 @@ def _usable(data: TaskData, max_train: int, seed: int) -> tuple[list[Example], d
         train = [train[i] for i in sorted(chosen.tolist())]
     splits = {}
     for name, examples in {**data.dev, **data.test}.items():
-        if any(map(is_labelled, examples)):
+        if any(example.is_labelled for example in examples):
             splits[name] = examples  # `score` names a row without a label
         else:
             notes.append(f"{name}: no labels, not scored")
@@ -165,18 +164,19 @@ def _guess(
     corpus: Iterable[list[str]] | None,
 ) -> tuple[str, Values]:
     if kind == MAJORITY:
-        found = {name: constant_values(task, train, examples) for name, examples in splits.items()}
+        found = {name: kind_of(task).constant(task, train, examples) for name, examples in splits.items()}
         return next(iter(found.values()))[0], {name: values for name, (_, values) in found.items()}
-    if task.kind == "token-classification":
+    says = kind_of(task).says
+    if says == "tags":
         if kind in WORDS:
             return guess_tags(kind, train, splits)
         return guess_tags_by_vectors(task, kind, train, splits, seed, corpus)
-    if task.kind == "multiple-choice":
+    if says == "option":
         if kind == "bow":
             return choose_by_window(splits)
         return choose_by_similarity(train, splits, make_encoder(kind, seed, corpus))
     encoder = make_encoder(kind, seed, corpus)
-    if task.kind == "question-answering":
+    if says == "text":
         return guess_answers(train, splits, encoder, seed)
     return guess_labels(task, train, splits, encoder, seed)
 

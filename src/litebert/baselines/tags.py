@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from litebert.baselines.features import WordVectors
 from litebert.baselines.labels import LinearModel
-from litebert.tasks.constant import most_common
 from litebert.tasks.examples import TagExample
+from litebert.tasks.kinds.kind import most_common
 from litebert.tasks.task import Task
 
 EDGE = ""  # before the first word and after the last

@@ -48,9 +48,10 @@ def finetune(
         return
     check_choice("--resume", resume, ("auto", "never", "must"))
     if task is None and config is None:
+        from litebert.tasks.kinds import KINDS
+
         raise ConfigError(
-            "--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: classification, "
-            "regression, multi-label, token-classification, multiple-choice or question-answering"
+            f"--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: {', '.join(KINDS)}"
         )
     flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe}
     flags["data"] = {

@@ -20,10 +20,9 @@ from litebert.finetuning.results import (
     show_value,
 )
 from litebert.parse import read_object
-from litebert.tasks.constant import constant_values
 from litebert.tasks.examples import Example
 from litebert.tasks.metrics import Metric, score
-from litebert.tasks.task import Task, TaskData, load_task
+from litebert.tasks.task import Task, TaskData, kind_of, load_task
 
 Baselines = dict[str, dict[str, float]]
 BASELINES_FILE = "baselines.json"
@@ -31,7 +30,7 @@ BASELINES_FILE = "baselines.json"
 
 def constant_scores(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> Baselines:
     """{"accuracy": {"always 'pos'": 0.51}, ...}: each metric of the best constant that training suggests."""
-    name, values = constant_values(task, train, dev)
+    name, values = kind_of(task).constant(task, train, dev)
     return {metric: {name: found.value} for metric, found in score(task, dev, values, resamples=0).items()}
 
 

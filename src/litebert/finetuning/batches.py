@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.tasks.features import IGNORE, Sequence
-from litebert.tasks.task import Task, head_of
+from litebert.tasks.features import Arrays, Places, Sequence
+from litebert.tasks.task import Task, kind_of
 
 Layout = Literal["packed", "padded"]
-Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,11 @@ def make_batch(
     else:
         inputs, rows, first, num_rows = _pad(sequences, lengths, pad_id, shape)
     targets: Arrays = {"rows": rows}
-    if head_of(task) == "answer":
-        places = inputs["input_ids"].shape
-        inputs["outside"] = _spread(sequences, places, first, lambda s: s.outside, fill=1, dtype=np.int64)
+    kind, places = kind_of(task), Places(inputs["input_ids"].shape, first, num_rows)
+    inputs |= kind.inputs(task, sequences, places)
     count = 0
     if sequences[0].target is not None:
-        made, count = _targets(task, sequences, inputs, first, num_rows)
+        made, count = kind.targets(task, sequences, places)
         targets |= made
     return Batch(inputs, targets, limit, num_rows, int(lengths.sum()), count)
 
@@ -105,50 +103,3 @@ def _pad(
     rows = np.where(real, np.arange(num_rows)[:, None], num_rows).reshape(-1)
     inputs = {"input_ids": ids, "segment_ids": segments, "attention_mask": real.astype(np.int64)}
     return inputs, rows, np.arange(len(lengths)) * size, num_rows
-
-
-def _targets(
-    task: Task, sequences: Many[Sequence], inputs: Arrays, first: NDArray[np.int64], num_rows: int
-) -> tuple[Arrays, int]:
-    targets: list[Any] = [sequence.target for sequence in sequences]
-    used = len(sequences)
-    if task.kind == "token-classification":
-        tags = _spread(
-            sequences, inputs["input_ids"].shape, first, lambda s: np.asarray(s.target), IGNORE, np.int64
-        ).reshape(-1)
-        return {"labels": tags}, int((tags != IGNORE).sum())
-    if task.kind == "question-answering":
-        made = {"start": _fill(num_rows, [t[0] for t in targets]), "end": _fill(num_rows, [t[1] for t in targets])}
-        made["first"] = _fill(num_rows, first, 0)  # where each sequence begins in the flat view
-        made["impossible"] = _fill(num_rows, [float(t[2]) for t in targets], 0.0, np.float32)
-        made["used"] = _fill(num_rows, np.ones(used), 0.0, np.float32)
-        return made, used
-    if task.kind == "multiple-choice":
-        # Each first option begins a question, also where one ends an epoch and begins the next; N is what is unused.
-        option = np.array([sequence.option for sequence in sequences])
-        group = np.cumsum(option == 0) - 1
-        gold = (option == np.array(targets)).astype(np.float32)
-        return {"group": _fill(num_rows, group, num_rows), "gold": _fill(num_rows, gold, 0.0, np.float32)}, int(
-            gold.sum()
-        )
-    if task.kind == "classification":
-        return {"labels": _fill(num_rows, targets)}, used
-    values = np.zeros((num_rows, max(len(task.labels), 1)), np.float32)
-    values[:used] = np.array(targets, np.float32).reshape(used, -1)
-    return {"values": values, "used": _fill(num_rows, np.ones(used), 0.0, np.float32)}, used
-
-
-def _fill(size: int, values: Any, rest: float = IGNORE, dtype: Any = np.int64) -> NDArray[Any]:
-    filled = np.full(size, rest, dtype)
-    filled[: len(values)] = values
-    return filled
-
-
-def _spread(
-    sequences: Many[Sequence], shape: tuple[int, ...], first: NDArray[np.int64], values_of: Any, fill: int, dtype: Any
-) -> NDArray[Any]:
-    """One value per token, at its place in the batch."""
-    flat = np.full(int(np.prod(shape)), fill, dtype)
-    for begin, sequence in zip(first, sequences, strict=True):
-        flat[begin : begin + len(sequence.ids)] = values_of(sequence)
-    return flat.reshape(shape)

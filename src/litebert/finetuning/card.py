@@ -10,17 +10,8 @@ from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.results import Scores, explain_threshold, show_interval, show_value
 from litebert.model.heads import Model
 from litebert.model.hub import ARCHITECTURES
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, kind_of
 from litebert.train.card import save_card
-
-PIPELINES = {
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "multi-label": "text-classification",
-    "token-classification": "token-classification",
-    "multiple-choice": "multiple-choice",
-    "question-answering": "question-answering",
-}
 
 
 def write_card(
@@ -35,14 +26,19 @@ def write_card(
     ]
     if task.labels:
         body += [f"Labels: {', '.join(f'`{label}`' for label in task.labels)}.", ""]
+    call = kind_of(task).call(task)
     auto_class = ARCHITECTURES[model.head][kind == "bert"]
     return save_card(
         folder,
         tags=(kind, task.kind),
-        pipeline=PIPELINES[task.kind],
+        pipeline=kind_of(task).pipeline,
         title=f"{kind.upper()} fine-tuned for {task.name} with litebert",
         body=[*body, *_score_table(scores)],
-        code=("from litebert import Predictor", 'predictor = Predictor("this/folder")', f"predictor.{_call_of(task)}"),
+        code=(
+            "from litebert import Predictor",
+            'predictor = Predictor("this/folder")',
+            f"predictor.{call}",
+        ),
         elsewhere=f"The folder also opens in transformers: `{auto_class}.from_pretrained(...)`."
         if auto_class and model.config.fits_hub
         else "transformers has no such model; the folder opens in litebert only.",
@@ -69,13 +65,3 @@ def _score_table(scores: Scores) -> list[str]:
     if scores.threshold is not None:
         lines += ["", explain_threshold(scores.threshold)]
     return [*lines, ""]
-
-
-def _call_of(task: Task) -> str:
-    if task.kind == "token-classification":
-        return 'tag("a text")'
-    if task.kind == "multiple-choice":
-        return 'choose("a passage", "a question", ["one option", "another"])'
-    if task.kind == "question-answering":
-        return 'answer("a question?", "a text that answers it")'
-    return 'classify("a text", "its pair")' if task.pair else 'classify("a text")'

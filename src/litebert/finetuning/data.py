@@ -14,11 +14,10 @@ from litebert.finetuning.config import FinetuneConfig
 from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig
 from litebert.model.folder import find_folder
-from litebert.tasks.examples import Example, is_labelled
+from litebert.tasks.examples import Example
 from litebert.tasks.features import Sequence, make_features
-from litebert.tasks.own import METRICS
 from litebert.tasks.read import read_task
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import Task, TaskData, kind_of
 from litebert.text.tokenizer import Tokenizer
 
 MOST_UNKNOWN = 0.05  # of the tokens of the training texts, before a warning
@@ -36,7 +35,7 @@ class Split:
     @property
     def is_labelled(self) -> bool:
         """Whether all examples say what is right."""
-        return all(map(is_labelled, self.examples))
+        return all(example.is_labelled for example in self.examples)
 
 
 class Data:
@@ -52,7 +51,7 @@ class Data:
         split = self._split("train", self._examples.train)
         if not split.examples:
             raise DataError("no training examples; name a training file (--train)")
-        unlabelled = next((example.where for example in split.examples if not is_labelled(example)), None)
+        unlabelled = next((example.where for example in split.examples if not example.is_labelled), None)
         if unlabelled:
             raise DataError(f"{unlabelled}: no label, in a training file")
         return split
@@ -146,7 +145,7 @@ def read_data(
 def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
     """The task with what the config changes: its length, up to what the model takes, and the head for no answer."""
     length = min(config.max_length or task.max_length, model.max_position_embeddings)
-    metrics = task.metrics or METRICS[task.kind]
+    metrics = task.metrics or kind_of(task).metrics
     if config.metric is not None:
         if config.metric not in metrics:
             hint = did_you_mean(config.metric, metrics)

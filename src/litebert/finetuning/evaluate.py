@@ -21,10 +21,9 @@ from litebert.folders import folder_hint
 from litebert.model.folder import find_folder, load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
-from litebert.tasks.decode import Prediction, average
+from litebert.tasks.decode import Prediction, average, write_submission
 from litebert.tasks.read import data_form, find_task, named_tasks, read_task
-from litebert.tasks.submission import write_submission
-from litebert.tasks.task import Task, TaskData, head_of, load_task
+from litebert.tasks.task import Task, TaskData, kind_of, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, DeviceConfig, open_device, speed_up
 
@@ -112,9 +111,9 @@ def _open(source: Path | str, task: Task, max_length: int | None) -> tuple[Model
             f"{source}: was trained for {own.kind} with the labels {', '.join(own.labels) or '(none)'}; "
             f"{task.name} is {task.kind} with {', '.join(task.labels) or '(none)'}"
         )
-    model = load_model(folder, head_of(own))
-    expected = 1 if task.kind == "regression" else len(task.labels)
-    if model.head in ("classification", "token-classification") and model.config.num_labels != expected:
+    model = load_model(folder, kind_of(own).head(own))
+    expected = kind_of(own).num_outputs(own)
+    if expected is not None and model.config.num_labels != expected:
         raise CheckpointError(f"{source}: has {model.config.num_labels} outputs, {task.name} needs {expected}")
     length = min(max_length or own.max_length, load_config(folder).max_position_embeddings)
     return model, dataclasses.replace(own, max_length=length), Tokenizer.load(folder)

@@ -16,7 +16,7 @@ from litebert.finetuning.batches import Batch, Layout, Shape, make_batch
 from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.data import Data
 from litebert.tasks.features import Sequence
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, kind_of
 
 SIZE_STEP = 64  # planned sizes are multiples of this
 
@@ -87,7 +87,7 @@ class Order:
 
 def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
     """What is drawn together: all options of a question, else each sequence for itself."""
-    if task.kind != "multiple-choice":
+    if not kind_of(task).whole_examples:
         return [[number] for number in range(len(features))]
     units: dict[int, list[int]] = {}
     for number, sequence in enumerate(features):

@@ -23,6 +23,7 @@ from litebert.report.page import assemble_page, draw_header, draw_section, write
 from litebert.report.runs import Run, read_runs
 from litebert.report.settings import draw_differences, draw_settings
 from litebert.report.summary import state_of
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import Metric as Score
 from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task, load_task
@@ -249,7 +250,7 @@ def _unit(run: Run) -> str:
     """What a run counts its speed in."""
     name = str(run.config.get("task") or "")
     kind = named_tasks()[name].kind if name in named_tasks() else name
-    return {"question-answering": "Windows", "token-classification": "Tags"}.get(kind, "Examples")
+    return KINDS[kind].unit if kind in KINDS else "Examples"
 
 
 def _curves(runs: Sequence[Run]) -> list[Markup | None]:

@@ -38,9 +38,8 @@ from litebert.finetuning.setup import make_model
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
 from litebert.model.hub import save_model
-from litebert.tasks.submission import write_submission
-from litebert.tasks.task import TaskData, save_task
-from litebert.tasks.threshold import best_threshold, with_threshold
+from litebert.tasks.decode import write_submission
+from litebert.tasks.task import TaskData, kind_of, save_task
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, speed_up
 from litebert.train.distributed import World
@@ -206,7 +205,7 @@ class Finetuning(Learner):
     def report(self, steps: Sequence[StepTotals], seconds: float) -> dict[str, float]:
         """The share of right answers, where that has a meaning, and the speed."""
         values = {"examples_per_second": sum(step.counts[0] for step in steps) / seconds}
-        if self.task.kind not in ("regression", "question-answering"):
+        if kind_of(self.task).counts_right:
             values["train_accuracy"] = sum(step.sums[1] / max(step.counts[0], 1) for step in steps) / len(steps)
         return values
 
@@ -288,11 +287,8 @@ class Finetuning(Learner):
         evaluations = []
         for number, split in enumerate([*data.dev, *data.test]):
             predictions = predict_split(self.model, task, split, self.device, self.compiled, self.world)
-            if number == 0 and data.dev and task.answerable_head and split.is_labelled:
-                # The model is used with the threshold that suits dev best, as the authors' was.
-                threshold, _ = best_threshold(split.examples, predictions)
-                task = dataclasses.replace(task, null_threshold=threshold)
-                predictions = with_threshold(predictions, threshold)
+            if number == 0 and data.dev and split.is_labelled:
+                task, predictions = kind_of(task).tune(task, split.examples, predictions)
             evaluations.append(score_split(task, split, predictions))
             splits[split.name] = evaluations[-1].scores
         scored = {name: found for name, found in splits.items() if found}

@@ -11,8 +11,7 @@ from litebert.finetuning.outputs import run_sequences
 from litebert.model.heads import Model
 from litebert.tasks.decode import Prediction, decode
 from litebert.tasks.metrics import RESAMPLES, Metric, score
-from litebert.tasks.task import Task
-from litebert.tasks.threshold import FIXED_THRESHOLD, best_threshold, with_threshold
+from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device
 from litebert.train.distributed import World, gather
 
@@ -49,17 +48,11 @@ def score_split(task: Task, split: Split, predictions: list[Prediction], resampl
     scores: dict[str, Metric] = {}
     thresholds: dict[str, float] = {}
     if split.is_labelled:
-        if not task.answerable_head:
+        kind = kind_of(task)
+        thresholds = kind.thresholds(task, split.examples, predictions)
+        if not thresholds:
             scores = score(task, split.examples, predictions, resamples)
-        thresholds = _thresholds(task, split, predictions)
         for name, threshold in thresholds.items():
-            found = score(task, split.examples, with_threshold(predictions, threshold), resamples)
+            found = score(task, split.examples, kind.at_threshold(predictions, threshold), resamples)
             scores |= found if name == "fixed" else {f"{name}_{metric}": found[metric] for metric in task.metrics}
     return Evaluation(task, split, predictions, scores, thresholds)
-
-
-def _thresholds(task: Task, split: Split, predictions: list[Prediction]) -> dict[str, float]:
-    if not task.answerable_head:
-        return {}
-    tuned = {"tuned": task.null_threshold} if task.null_threshold != FIXED_THRESHOLD else {}
-    return {"fixed": FIXED_THRESHOLD, **tuned, "best": best_threshold(split.examples, predictions)[0]}

@@ -10,15 +10,14 @@ from litebert.model.config import vary
 from litebert.model.folder import load_config
 from litebert.model.heads import Model, model_class
 from litebert.model.hub import load_model, load_model_and_report
-from litebert.tasks.task import Task, head_of
+from litebert.tasks.task import Task, kind_of
 
 
 def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
     """How the model's config differs from that of the model it starts from."""
-    problems = {"regression": "regression", "multi-label": "multi_label_classification"}
     changes: dict[str, Any] = {
-        "labels": task.labels if head_of(task) in ("classification", "token-classification") else (),
-        "problem_type": "single_label_classification" if task.kind == "classification" else problems.get(task.kind),
+        "labels": task.labels,
+        "problem_type": kind_of(task).problem_type,
         "classifier_dropout_prob": config.classifier_dropout,
     }
     if config.dropout is not None:
@@ -28,10 +27,10 @@ def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
 
 def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
     """The model at its start, and the names of its parameters that no file brought."""
-    head, changes = head_of(task), model_changes(task, config)
+    head, changes = kind_of(task).head(task), model_changes(task, config)
     if config.head == "keep":
         before = load_config(config.model)
-        if head in ("classification", "token-classification") and before.labels != task.labels:
+        if kind_of(task).num_outputs(task) is not None and before.labels != task.labels:
             raise ConfigError(
                 f"head: keep: {config.model} has the labels {', '.join(before.labels) or 'of no classifier'}, the task "
                 f"{', '.join(task.labels) or 'none'}; use head: new"

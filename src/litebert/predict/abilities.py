@@ -18,7 +18,8 @@ from litebert.predict.questions import answer
 from litebert.predict.runtime import Runtime
 from litebert.predict.tags import tag
 from litebert.predict.texts import attention, classify, embed
-from litebert.tasks.task import Kind, Task
+from litebert.tasks.kinds import KINDS
+from litebert.tasks.task import Task
 
 _PRETRAIN = "litebert pretrain CONFIG, or name a pretrained model"
 
@@ -93,19 +94,7 @@ def infer_task(config: ModelConfig, head: str) -> Task | None:
     """The task of a model folder without task.json, as its config tells it; None for pretrained models."""
     length = min(512, config.max_position_embeddings)
     labels = config.labels or tuple(f"LABEL_{number}" for number in range(config.num_labels))
-    kind: Kind
-    if head == "classification":
-        kind = "classification"
-        if config.problem_type == "multi_label_classification":
-            kind = "multi-label"
-        elif config.problem_type == "regression" or config.num_labels == 1:
-            kind, labels = "regression", ()
-        return Task(kind, kind, labels, max_length=length, pair=None)
-    if head == "token-classification":
-        return Task(head, "token-classification", labels, max_length=length)
-    if head == "multiple-choice":
-        return Task(head, "multiple-choice", max_length=length)
-    if head in ("span", "answer"):
-        kind = "question-answering"
-        return Task(kind, kind, max_length=min(384, length), answerable_head=head == "answer")
+    for kind in KINDS.values():
+        if kind.fits(head, config.problem_type, config.num_labels):
+            return kind.infer(head, labels, length)
     return None

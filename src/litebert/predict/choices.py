@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Choice
 from litebert.predict.runtime import Request
-from litebert.tasks.features import choice_sequences
+from litebert.tasks.kinds.multiple_choice import choice_sequences
 from litebert.tasks.logits import softmax
 from litebert.tasks.task import Task
 
@@ -27,9 +28,8 @@ def choose(inputs: Inputs, task: Task, passage: str, question: str, options: Seq
         raise InputError("options: expected a list of two or more texts")
     for number, option in enumerate(options):
         check_text(option, f"options[{number}]")
-    sequences = choice_sequences(
-        inputs.tokenizer, passage, question, list(options), inputs.max_length, min(task.max_option, inputs.max_length)
-    )
+    fitting = replace(task, max_length=inputs.max_length)
+    sequences = choice_sequences(fitting, inputs.tokenizer, passage, question, list(options))
     outputs = yield [Request(sequence.ids, sequence.segments, frozenset({"logits"})) for sequence in sequences]
     scores = np.array([float(output["logits"]) for output in outputs], np.float64)
     probabilities = softmax(scores)

@@ -9,10 +9,10 @@ from litebert.predict.inputs import Inputs, check_count, check_number, check_tex
 from litebert.predict.job import Steps
 from litebert.predict.results import Answer, AnswerSpan
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
-from litebert.tasks.features import question_windows
+from litebert.tasks.kinds.question_answering import question_windows
 from litebert.tasks.logits import sigmoid
 from litebert.tasks.spans import best_spans
-from litebert.tasks.task import Task, head_of
+from litebert.tasks.task import Task, kind_of
 
 N_BEST = 20  # spans that probabilities are over, as in the published scripts
 
@@ -33,7 +33,7 @@ def answer(
     windows = question_windows(replace(task, max_length=inputs.max_length), inputs.tokenizer, question, context)
     if not any(window.inside is not None and window.inside.any() for window in windows):
         raise InputError("context: holds nothing that the vocabulary can read")
-    want = HEAD_OUTPUTS[head_of(task)]
+    want = HEAD_OUTPUTS[kind_of(task).head(task)]
     outputs = yield [Request(each.ids, each.segments, want, outside=each.outside) for each in windows]
     found = best_spans(windows, outputs, context, n_best=max(N_BEST, top), max_answer=task.max_answer)
     candidates = tuple(

@@ -11,8 +11,7 @@ from litebert.predict.inputs import Inputs, check_text
 from litebert.predict.job import Steps
 from litebert.predict.results import Entity, TaggedWord, Tagging
 from litebert.predict.runtime import Request
-from litebert.tasks.decode import word_probabilities
-from litebert.tasks.features import tag_windows
+from litebert.tasks.kinds.token_classification import tag_windows, word_probabilities
 from litebert.tasks.task import Task
 
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"

@@ -11,10 +11,9 @@ from litebert.predict.inputs import Inputs, check_count
 from litebert.predict.job import Steps
 from litebert.predict.results import Attention, Classification, Embedding
 from litebert.predict.runtime import Request
-from litebert.tasks.decode import labels_reached
 from litebert.tasks.features import cut_pair
-from litebert.tasks.logits import sigmoid, softmax
-from litebert.tasks.task import Task
+from litebert.tasks.kinds.texts import TextKind
+from litebert.tasks.task import Task, kind_of
 
 POOLINGS = {"mean": "mean", "cls": "first"}  # as users say it -> the raw output
 MOST_ATTENTION = 128  # tokens; the maps grow with the square
@@ -48,17 +47,15 @@ def classify(inputs: Inputs, task: Task, text: str, pair: str | None = None) -> 
     outputs = yield requests
     logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
     windows = len(requests)
-    if task.kind == "regression":
-        return Classification(None, {}, value=float(logits[0]), scale=task.scale, windows=windows)
-    if task.kind == "multi-label":
-        scores = [sigmoid(float(logit)) for logit in logits]
-        reached = tuple(task.labels[number] for number in labels_reached(np.array(scores)))
-    else:
-        scores = softmax(logits).tolist()
-        reached = ()
-    ranked = sorted(zip(task.labels, scores, strict=True), key=lambda entry: -entry[1])
-    best = ranked[0][0]
-    return Classification(best, dict(ranked), reached if task.kind == "multi-label" else (best,), windows=windows)
+    kind = kind_of(task)
+    assert isinstance(kind, TextKind), kind
+    said = kind.decide(task, logits)
+    if said.probabilities is None:
+        return Classification(None, {}, value=float(said.value), scale=task.scale, windows=windows)
+    ranked = sorted(zip(task.labels, said.probabilities.tolist(), strict=True), key=lambda entry: -entry[1])
+    several = isinstance(said.value, tuple)
+    labels = tuple(task.labels[number] for number in (said.value if several else (said.value,)))
+    return Classification(ranked[0][0] if several else labels[0], dict(ranked), labels, windows=windows)
 
 
 def attention(inputs: Inputs, text: str, pair: str | None = None, max_tokens: int = MOST_ATTENTION) -> Steps[Attention]:

@@ -22,8 +22,7 @@ from litebert.reproduce.downstream import SCORES, THRESHOLD_PREFIX, find_data_se
 from litebert.tasks.decode import Prediction, average
 from litebert.tasks.examples import Example
 from litebert.tasks.metrics import score
-from litebert.tasks.task import Task, head_of
-from litebert.tasks.threshold import best_threshold, with_threshold
+from litebert.tasks.task import Task, kind_of
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import open_device, speed_up
 
@@ -64,7 +63,8 @@ def compare(
     task: Task, examples: Sequence[Example], members: Sequence[list[Prediction]], together: list[Prediction]
 ) -> dict[str, Together]:
     """Each metric of a task; the error is a jackknife over groups of examples that all models lose at once."""
-    models = [_at_best_threshold(task, examples, said) for said in (together, *members)]
+    # Where questions may have no answer, all get the threshold that is best on dev, as the members' own did.
+    models = [kind_of(task).tune(task, examples, said)[1] for said in (together, *members)]
 
     def values(kept: Sequence[int]) -> list[dict[str, float]]:
         some = [examples[i] for i in kept]
@@ -91,11 +91,6 @@ def _jackknife_error(parts: Sequence[float]) -> float:
     return math.sqrt((len(parts) - 1) * statistics.pvariance(parts)) if parts else 0.0
 
 
-def _at_best_threshold(task: Task, examples: Sequence[Example], said: list[Prediction]) -> list[Prediction]:
-    """Where questions may have no answer, everybody gets the threshold that is best on dev, as the members' own did."""
-    return with_threshold(said, best_threshold(examples, said)[0]) if task.answerable_head else said
-
-
 def _predict(runs: Sequence[Path], source: Path) -> tuple[Task, Split, list[list[Prediction]]]:
     """What the models of some fine-tuning runs say of the first dev split, read as they read it."""
     config = build(FinetuneConfig, read_yaml(runs[0] / "config.yaml"), f"{runs[0] / 'config.yaml'}: ")
@@ -106,7 +101,7 @@ def _predict(runs: Sequence[Path], source: Path) -> tuple[Task, Split, list[list
     split = data.dev[0]
     said = []
     for run in runs:
-        model = load_model(run / "best", head_of(data.task)).to(device.device).eval()
+        model = load_model(run / "best", kind_of(data.task).head(data.task)).to(device.device).eval()
         speed_up(model, dataclasses.replace(device, compile=False))  # one pass is over before it is compiled
         said.append(predict_split(model, data.task, split, device))
     return data.task, split, said

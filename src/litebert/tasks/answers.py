@@ -1,14 +1,26 @@
-"""Answers to questions about a text: where each lies, also where the file is off by some characters."""
+"""Answers to questions about a text: how files hold them, where each lies, and how right a prediction is.
+
+normalize_answer("The  Eiffel-Tower!")               -> "eiffeltower"
+score_answer("an Eiffel Tower", ["Eiffel Tower"])    -> (1.0, 1.0)
+score_answer("", [])                                 -> (1.0, 1.0)     no answer, and rightly so
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from litebert.errors import DataError
-from litebert.tasks.cells import number_cell, text_cell
-from litebert.tasks.examples import Example, QuestionExample
+from litebert.tasks.examples import QuestionExample
+from litebert.tasks.tables import Table, number_cell, text_cell
+
+SQUAD_COLUMNS = ("id", "question", "context", "answers", "is_impossible")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass
@@ -79,13 +91,73 @@ def _start(value: Any, where: str) -> int | None:
     return None if value is None else int(number_cell(value, where, "answer_start"))
 
 
-def trainable(questions: list[Example], notes: list[str]) -> list[Example]:
+def trainable(questions: Sequence[QuestionExample], notes: list[str]) -> list[QuestionExample]:
     """The questions that can be learnt from: one whose answer is nowhere in its context teaches nothing."""
-    kept = [q for q in questions if isinstance(q, QuestionExample) and (q.impossible or max(q.starts, default=-1) >= 0)]
+    kept = [question for question in questions if question.impossible or max(question.starts, default=-1) >= 0]
     if len(kept) < len(questions):
         notes.append(
             f"{len(questions) - len(kept):,} questions without an answer in their context left out of training"
         )
     if not kept:
         raise DataError(f"{questions[0].where}: no question of the training file has its answer in its context")
-    return list[Example](kept)
+    return kept
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# SQuAD's shape: {"data": [{"paragraphs": [{"context": ..., "qas": [{"id": ..., "question": ..., "answers": [...]}]}]}]}
+
+
+def is_squad(data: Any) -> bool:
+    """Whether a JSON value has SQuAD's shape."""
+    articles = data.get("data") if isinstance(data, dict) else None
+    return (
+        isinstance(articles, list) and bool(articles) and isinstance(articles[0], dict) and "paragraphs" in articles[0]
+    )
+
+
+def squad_table(path: str, data: Any) -> Table:
+    """One row per question; rows are counted through the whole file, from 1."""
+    rows: list[tuple[Any, ...]] = []
+    try:
+        for article in data["data"]:
+            for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
+                for qa in paragraph["qas"]:
+                    # In 2.0 an impossible question has plausible answers beside its empty ones: they are no answers.
+                    answers = [(answer["text"], answer["answer_start"]) for answer in qa.get("answers", ())]
+                    unlabelled = "answers" not in qa and "is_impossible" not in qa
+                    cell = (
+                        None
+                        if unlabelled
+                        else {"text": [t for t, _ in answers], "answer_start": [s for _, s in answers]}
+                    )
+                    rows.append((str(qa["id"]), qa["question"], context, cell, qa.get("is_impossible")))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: question {len(rows) + 1}: not in the shape of SQuAD: {error!r} is missing") from None
+    if not rows:
+        raise DataError(f"{path}: the file holds no questions")
+    return Table(path, SQUAD_COLUMNS, rows, range(1, len(rows) + 1))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# SQuAD's official scores: exact match and F1 of words, after case, punctuation, articles and spaces are set aside
+
+
+def normalize_answer(text: str) -> str:
+    """What of an answer counts: lower case, no ASCII punctuation, no articles, single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def score_answer(prediction: str, references: Sequence[str]) -> tuple[float, float]:
+    """(exact match, F1), each with the reference that suits it best; no references means that none is right."""
+    words = normalize_answer(prediction).split()
+    # The rule of 2.0: a reference of articles and punctuation only is no reference.
+    normal = [kept for text in references if (kept := normalize_answer(text).split())] or [[]]
+    return max(float(words == reference) for reference in normal), max(_f1(words, r) for r in normal)
+
+
+def _f1(prediction: list[str], reference: list[str]) -> float:
+    if not prediction or not reference:
+        return float(prediction == reference)
+    shared = sum((Counter(prediction) & Counter(reference)).values())
+    return 2 * shared / (len(prediction) + len(reference))

@@ -1,8 +1,30 @@
-"""One labelled (or still unlabelled) row of a task, as its file has it; `where` is "file:row" for error messages."""
+"""One row of a task, labelled or not yet, as its file has it; `where` is "file:row" for error messages."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Example(Protocol):
+    """What the examples of every kind have in common."""
+
+    @property
+    def id(self) -> str:
+        """By which its prediction is found."""
+
+    @property
+    def where(self) -> str:
+        """Where it was read: "train.csv:17"."""
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it says what is right; the test sets of GLUE do not."""
+
+    @property
+    def asked(self) -> Hashable:
+        """What it asks, without the answer: equal for two examples that a model cannot tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +37,16 @@ class TextExample:
     label: int | float | tuple[int, ...] | None
     where: str
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it has a label."""
+        return self.label is not None
+
+    @property
+    def asked(self) -> Hashable:
+        """Both texts."""
+        return self.a, self.b
+
 
 @dataclass(frozen=True, slots=True)
 class TagExample:
@@ -24,6 +56,16 @@ class TagExample:
     words: tuple[str, ...]
     tags: tuple[int, ...] | None
     where: str
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it has tags."""
+        return self.tags is not None
+
+    @property
+    def asked(self) -> Hashable:
+        """The words."""
+        return self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +80,16 @@ class ChoiceExample:
     where: str
     group: str = ""
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it says which option is right."""
+        return self.label is not None
+
+    @property
+    def asked(self) -> Hashable:
+        """The question with its passage and options."""
+        return self.passage, self.question, self.options
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
@@ -51,30 +103,12 @@ class QuestionExample:
     impossible: bool
     where: str
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it has an answer, or says that there is none."""
+        return self.impossible or bool(self.answers)
 
-Example = TextExample | TagExample | ChoiceExample | QuestionExample
-
-
-def option_letter(number: int) -> str:
-    """How people call an option: 0 -> "A"; after Z they are counted, 26 -> "27"."""
-    return chr(ord("A") + number) if number < 26 else str(number + 1)
-
-
-def asked(example: Example) -> tuple[str | tuple[str, ...] | None, ...]:
-    """What an example asks, without its answer: equal for two examples that a model cannot tell apart."""
-    if isinstance(example, TextExample):
-        return example.a, example.b
-    if isinstance(example, TagExample):
-        return (example.words,)
-    if isinstance(example, ChoiceExample):
-        return example.passage, example.question, example.options
-    return example.question, example.context
-
-
-def is_labelled(example: Example) -> bool:
-    """Whether an example says what is right: test sets of GLUE do not."""
-    if isinstance(example, QuestionExample):
-        return example.impossible or bool(example.answers)
-    if isinstance(example, TagExample):
-        return example.tags is not None
-    return example.label is not None
+    @property
+    def asked(self) -> Hashable:
+        """The question and its context."""
+        return self.question, self.context

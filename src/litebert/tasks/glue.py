@@ -12,10 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from litebert.errors import DataError
-from litebert.tasks.cells import number_cell, text_cell
 from litebert.tasks.examples import Example, TextExample
-from litebert.tasks.labels import label_id, label_name
-from litebert.tasks.tables import Table, format_of, read_table, read_text, split_tabs
+from litebert.tasks.tables import (
+    Table,
+    format_of,
+    label_id,
+    label_name,
+    number_cell,
+    read_table,
+    read_text,
+    split_tabs,
+    text_cell,
+)
 from litebert.tasks.task import Task, TaskData
 
 _BINARY = ("0", "1")
@@ -31,7 +39,7 @@ def _task(
     scale: tuple[float, float] | None = None,
 ) -> Task:
     kind = "classification" if labels else "regression"
-    return Task(name, kind, labels, metrics or ("accuracy",), pair=pair, scale=scale)  # type: ignore[arg-type]
+    return Task(name, kind, labels, metrics or ("accuracy",), pair=pair, scale=scale)
 
 
 # The first metric selects the checkpoint, as the authors did: accuracy for MRPC and QQP, Pearson for STS-B.

@@ -2,32 +2,33 @@
 
     score(task, examples, predictions)  -> {"accuracy": Metric(0.91, 0.89, 0.93), ...}
 
-Values come from scikit-learn and scipy where they have the metric. For the interval every metric is also written as a
-function of how often each example was drawn, so that all resamples are a few matrix products.
+A metric is written once, as a function of how often each example counts: [R, N] -> [R]. Its value is that of each
+example counted once, and its interval comes from a thousand resamples at a time, a few matrix products. Tests hold the
+values to scikit-learn's and scipy's.
 
 Shapes: N examples, R resamples, C classes.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.tasks.bootstrap import Floats, Weighted, intervals
 from litebert.tasks.decode import Prediction
-from litebert.tasks.entities import find_entities
-from litebert.tasks.examples import ChoiceExample, Example, QuestionExample, TagExample, is_labelled
-from litebert.tasks.squad_metric import score_answer
-from litebert.tasks.task import Task
+from litebert.tasks.examples import Example
+from litebert.tasks.task import Task, kind_of
 
 RESAMPLES = 1000
 ERRORS = ("rmse",)  # metrics of which less is better, and which are no share of 1
+Floats = NDArray[np.float64]
+Measure = Callable[[Floats], Floats]  # how often each example counts [R, N] -> the metric [R]
+
+_BLOCK = 1 << 22  # counts held at a time
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,6 @@ class Metric:
     def as_dict(self) -> dict[str, float | None]:
         """Plain data for JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
-
-
-class _Measure(NamedTuple):
-    value: float
-    weighted: Weighted
 
 
 def score(
@@ -62,59 +58,67 @@ def score(
     if not examples or len(examples) != len(predictions):
         raise InputError(f"{len(examples)} examples and {len(predictions)} predictions cannot be scored")
     for example in examples:
-        if not is_labelled(example):
+        if not example.is_labelled:
             raise InputError(f"{example.where}: no label to compare with; only labelled examples can be scored")
     values = [each.value if isinstance(each, Prediction) else each for each in predictions]
-    measures = _measures(task, examples, values)
-    ends = intervals([measure.weighted for measure in measures.values()], len(examples), resamples, seed)
-    return {name: Metric(float(m.value), *pair) for (name, m), pair in zip(measures.items(), ends, strict=True)}
+    measures = kind_of(task).measures(task, examples, values)
+    once = np.ones((1, len(examples)))
+    ends = intervals(list(measures.values()), len(examples), resamples, seed)
+    return {
+        name: Metric(float(measure(once)[0]), *pair)
+        for (name, measure), pair in zip(measures.items(), ends, strict=True)
+    }
 
 
-def _measures(task: Task, examples: Sequence[Example], values: list[Any]) -> dict[str, _Measure]:
-    if task.kind == "question-answering":
-        return _question_measures(examples, values)
-    if task.kind == "token-classification":
-        return _tag_measures(task, examples, values)
-    gold: NDArray[Any]
-    found: NDArray[Any]
-    if task.kind == "multi-label":
-        gold, found = (_indicators(rows, len(task.labels)) for rows in ([_label(e) for e in examples], values))
-        return {name: _MULTI_LABEL[name](gold, found) for name in task.metrics}
-    if task.kind == "regression":
-        gold, found = np.array([_label(e) for e in examples], dtype=float), np.array(values, dtype=float)
-        return {name: _REGRESSION[name](gold, found) for name in task.metrics}
-    gold, found = np.array([_label(e) for e in examples]), np.array(values, dtype=int)
-    measures = {name: _CLASSIFICATION[name](gold, found) for name in task.metrics}
-    groups = [example.group if isinstance(example, ChoiceExample) else "" for example in examples]
-    if len(set(groups) - {""}) > 1:
-        for group in sorted(set(groups), reverse=True):  # RACE: middle, high
-            measures[f"{group}_accuracy"] = _share(gold == found, np.array([g == group for g in groups]))
-    return measures
+def intervals(
+    measures: Sequence[Measure], num_examples: int, resamples: int, seed: int
+) -> list[tuple[float | None, float | None]]:
+    """The 2.5th and 97.5th percentile of each measure over examples drawn with replacement; None without resamples."""
+    size = max(1, _BLOCK // num_examples)
+    random = np.random.default_rng(seed)
+    blocks = [np.empty((len(measures), 0))]
+    for start in range(0, resamples, size):
+        counts = _draw(random, min(size, resamples - start), num_examples)
+        blocks.append(np.stack([measure(counts) for measure in measures]))
+    ends: list[tuple[float | None, float | None]] = []
+    for values in np.concatenate(blocks, axis=1):
+        # A resample in which a metric means nothing (it drew no example of a part) is left out.
+        known = values[np.isfinite(values)]
+        ends.append(
+            (float(np.percentile(known, 2.5)), float(np.percentile(known, 97.5))) if known.size else (None, None)
+        )
+    return ends
 
 
-def _label(example: Example) -> Any:
-    assert not isinstance(example, TagExample | QuestionExample)
-    return example.label
+def _draw(random: np.random.Generator, rows: int, num_examples: int) -> Floats:
+    """How often each example is drawn in each of some resamples: [R, N], every row sums to N."""
+    drawn = random.integers(num_examples, size=(rows, num_examples))
+    drawn += np.arange(rows)[:, None] * num_examples
+    counts = np.bincount(drawn.ravel(), minlength=rows * num_examples)
+    return counts.reshape(rows, num_examples).astype(np.float64)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Shares of examples
+# Shares of examples, or of what they hold
 
 
-def _share(hits: NDArray[Any], part: NDArray[np.bool_] | None = None) -> _Measure:
+def share(hits: NDArray[Any], part: NDArray[np.bool_] | None = None) -> Measure:
     """The mean over all examples, or over a part of them."""
     counted = np.ones(len(hits)) if part is None else part.astype(float)
-    return _ratio(hits * counted, counted)
+    return ratio(hits * counted, counted)
 
 
-def _ratio(top: Floats, bottom: Floats) -> _Measure:
-    columns = np.stack([top, bottom], axis=1).astype(float)
+def ratio(top: Floats, bottom: Floats) -> Measure:
+    """The sum of one number of each example over that of another; nan where there is nothing to divide by."""
+    rows = np.stack([top, bottom]).astype(float)
+    columns = np.ascontiguousarray(rows.T)
 
-    def weighted(weights: Floats) -> Floats:
-        above, below = (weights @ columns).T
+    def measure(weights: Floats) -> Floats:
+        # One row is summed pairwise, so that a score is the same with every BLAS.
+        above, below = (weights @ columns).T if len(weights) > 1 else (rows * weights).sum(1, keepdims=True)
         return np.asarray(np.divide(above, below, out=np.full(len(weights), np.nan), where=below > 0))
 
-    return _Measure(float(top.sum() / bottom.sum()) if bottom.sum() else math.nan, weighted)
+    return measure
 
 
 def _safe_divide(above: Floats, below: Floats) -> Floats:
@@ -124,94 +128,77 @@ def _safe_divide(above: Floats, below: Floats) -> Floats:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Classification and multiple choice: gold and found are class ids [N]
+# Classes: gold and found are class ids [N]
 
 
-def _accuracy(gold: NDArray[Any], found: NDArray[Any]) -> _Measure:
-    from sklearn.metrics import accuracy_score
+def accuracy(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
+    """The share that is right."""
+    return share(gold == found)
 
-    return _Measure(accuracy_score(gold, found), _share(gold == found).weighted)
 
-
-def _binary_f1(gold: NDArray[Any], found: NDArray[Any]) -> _Measure:
+def binary_f1(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
     """F1 of the class 1, as for MRPC and QQP."""
-    from sklearn.metrics import f1_score
-
     columns = np.stack([(gold == 1) & (found == 1), gold == 1, found == 1], axis=1).astype(float)
 
-    def weighted(weights: Floats) -> Floats:
+    def measure(weights: Floats) -> Floats:
         hits, real, claimed = (weights @ columns).T
         return _safe_divide(2 * hits, real + claimed)
 
-    return _Measure(f1_score(gold == 1, found == 1, zero_division=0), weighted)
+    return measure
 
 
-def _macro_f1(gold: NDArray[Any], found: NDArray[Any]) -> _Measure:
-    from sklearn.metrics import f1_score
-
+def macro_f1(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
+    """The mean F1 of the classes that occur."""
     classes = np.union1d(gold, found)
     real, claimed = gold[:, None] == classes, found[:, None] == classes  # [N, C]
 
-    def weighted(weights: Floats) -> Floats:
+    def measure(weights: Floats) -> Floats:
         hits, total = weights @ (real & claimed), weights @ (real.astype(float) + claimed)  # [R, C]
         # Classes that a resample lacks do not count, as scikit-learn has it.
         return _safe_divide(_safe_divide(2 * hits, total).sum(1), (total > 0).sum(1).astype(float))
 
-    return _Measure(f1_score(gold, found, average="macro", zero_division=0), weighted)
+    return measure
 
 
-def _matthews(gold: NDArray[Any], found: NDArray[Any]) -> _Measure:
-    from sklearn.metrics import matthews_corrcoef
-
+def matthews(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
+    """Gorodkin's coefficient, for any number of classes."""
     classes = np.union1d(gold, found)
     real, claimed = (gold[:, None] == classes).astype(float), (found[:, None] == classes).astype(float)  # [N, C]
 
-    def weighted(weights: Floats) -> Floats:
-        # Gorodkin's coefficient for any number of classes.
+    def measure(weights: Floats) -> Floats:
         total = weights.sum(1)
         per_real, per_claimed = weights @ real, weights @ claimed  # [R, C]
         covariance = (weights @ (gold == found)) * total - (per_real * per_claimed).sum(1)
         spread = (total**2 - (per_claimed**2).sum(1)) * (total**2 - (per_real**2).sum(1))
         return _safe_divide(covariance, np.sqrt(spread))
 
-    return _Measure(matthews_corrcoef(gold, found), weighted)
+    return measure
 
-
-_CLASSIFICATION: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], _Measure]] = {
-    "accuracy": _accuracy,
-    "f1": _binary_f1,
-    "macro_f1": _macro_f1,
-    "matthews": _matthews,
-}
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Regression: gold and found are numbers [N]
+# Numbers: gold and found are [N]
 
 
-def _pearson(gold: Floats, found: Floats) -> _Measure:
-    from scipy.stats import pearsonr
-
-    value = 0.0 if _is_constant(gold) or _is_constant(found) else pearsonr(gold, found).statistic
+def pearson(gold: Floats, found: Floats) -> Measure:
+    """The correlation of the numbers; that of a constant counts as 0."""
+    if _is_constant(gold) or _is_constant(found):
+        return lambda weights: np.zeros(len(weights))
     x, y = gold - gold.mean(), found - found.mean()  # centred: the sums of squares stay accurate
-    return _Measure(value, lambda weights: _correlation(weights, x, y))
+    return lambda weights: _correlation(weights, x, y)
 
 
-def _spearman(gold: Floats, found: Floats) -> _Measure:
-    from scipy.stats import spearmanr
-
-    value = 0.0 if _is_constant(gold) or _is_constant(found) else spearmanr(gold, found).statistic
-    return _Measure(value, lambda weights: _correlation(weights, _ranks(weights, gold), _ranks(weights, found)))
+def spearman(gold: Floats, found: Floats) -> Measure:
+    """The correlation of their ranks."""
+    return lambda weights: _correlation(weights, _ranks(weights, gold), _ranks(weights, found))
 
 
-def _rmse(gold: Floats, found: Floats) -> _Measure:
-    from sklearn.metrics import mean_squared_error
-
-    errors = _ratio((gold - found) ** 2, np.ones(len(gold)))
-    return _Measure(math.sqrt(mean_squared_error(gold, found)), lambda weights: np.sqrt(errors.weighted(weights)))
+def rmse(gold: Floats, found: Floats) -> Measure:
+    """The root of the mean squared error."""
+    errors = ratio((gold - found) ** 2, np.ones(len(gold)))
+    return lambda weights: np.sqrt(errors(weights))
 
 
 def _is_constant(values: Floats) -> bool:
-    """A constant goes along with nothing: its correlation counts as 0."""
     return bool((values == values[0]).all())
 
 
@@ -241,85 +228,22 @@ def _sum_by(weights: Floats, place: NDArray[np.intp]) -> Floats:
     return summed
 
 
-_REGRESSION: Mapping[str, Callable[[Floats, Floats], _Measure]] = {
-    "pearson": _pearson,
-    "spearman": _spearman,
-    "rmse": _rmse,
-}
-
 # ---------------------------------------------------------------------------------------------------------------------
-# Multi-label: gold and found say of each label whether it applies, [N, C]
+# Several labels: gold and found say of each label whether it applies, [N, C]
 
 
-def _indicators(rows: Sequence[Any], num_labels: int) -> NDArray[np.bool_]:
-    table = np.zeros((len(rows), num_labels), dtype=bool)
-    for number, ids in enumerate(rows):
-        table[number, list(ids)] = True
-    return table
+def label_micro_f1(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
+    """F1 over all labels of all examples."""
+    hits, total = (gold & found).astype(float).sum(1), (gold.astype(float) + found).sum(1)
+    return lambda weights: _safe_divide(2 * (weights @ hits), weights @ total)
 
 
-def _label_f1(average: str) -> Callable[[NDArray[Any], NDArray[Any]], _Measure]:
-    def measure(gold: NDArray[Any], found: NDArray[Any]) -> _Measure:
-        from sklearn.metrics import f1_score
-
-        hits, total = (gold & found).astype(float), gold.astype(float) + found
-
-        def weighted(weights: Floats) -> Floats:
-            if average == "micro":
-                return _safe_divide(2 * (weights @ hits.sum(1)), weights @ total.sum(1))
-            per_label = _safe_divide(2 * (weights @ hits), weights @ total)
-            return np.asarray(per_label.mean(1))
-
-        return _Measure(f1_score(gold, found, average=average, zero_division=0), weighted)
-
-    return measure
+def label_macro_f1(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
+    """The mean F1 of the labels."""
+    hits, total = (gold & found).astype(float), gold.astype(float) + found
+    return lambda weights: np.asarray(_safe_divide(2 * (weights @ hits), weights @ total).mean(1))
 
 
-def _all_right(gold: NDArray[Any], found: NDArray[Any]) -> _Measure:
-    from sklearn.metrics import accuracy_score
-
-    return _Measure(accuracy_score(gold, found), _share((gold == found).all(1)).weighted)
-
-
-_MULTI_LABEL: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], _Measure]] = {
-    "micro_f1": _label_f1("micro"),
-    "macro_f1": _label_f1("macro"),
-    "exact_match": _all_right,
-}
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Tags and answers: counted per example
-
-
-def _tag_measures(task: Task, examples: Sequence[Example], values: list[Any]) -> dict[str, _Measure]:
-    from sklearn.metrics import accuracy_score
-
-    pairs = [(e.tags, tuple(v)) for e, v in zip(examples, values, strict=True) if isinstance(e, TagExample) and e.tags]
-    for (gold, found), example in zip(pairs, examples, strict=True):
-        if len(gold) != len(found):
-            raise InputError(f"{example.where}: {len(gold)} words and {len(found)} predicted tags")
-    measures = {}
-    if "entity_f1" in task.metrics:
-        named = [[find_entities([task.labels[tag] for tag in tags]) for tags in pair] for pair in pairs]
-        hits = np.array([2.0 * len(gold & found) for gold, found in named])
-        total = np.array([float(len(gold) + len(found)) for gold, found in named])
-        measures["entity_f1"] = _ratio(hits, total)
-    if "accuracy" in task.metrics:
-        right = np.array([float(np.equal(gold, found).sum()) for gold, found in pairs])
-        words = np.array([float(len(gold)) for gold, _ in pairs])
-        flat = [np.concatenate([pair[side] for pair in pairs]) for side in (0, 1)]
-        measures["accuracy"] = _Measure(accuracy_score(*flat), _ratio(right, words).weighted)
-    return {name: measures[name] for name in task.metrics}
-
-
-def _question_measures(examples: Sequence[Example], values: list[Any]) -> dict[str, _Measure]:
-    questions = [example for example in examples if isinstance(example, QuestionExample)]
-    scores = np.array([score_answer(v, q.answers) for q, v in zip(questions, values, strict=True)])  # [N, 2]
-    exact, f1 = scores.T
-    measures = {"f1": _share(f1), "exact_match": _share(exact)}
-    impossible = np.array([question.impossible for question in questions])
-    if impossible.any():
-        measures["answerable_f1"] = _share(f1, ~impossible)
-        measures["answerable_exact_match"] = _share(exact, ~impossible)
-        measures["unanswerable_accuracy"] = _share(exact, impossible)
-    return measures
+def all_right(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
+    """The share of examples with every label right."""
+    return share((gold == found).all(1))

@@ -8,17 +8,32 @@ read_task("classification", folder="hub:owner/name", columns={"text": "document"
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import contextlib
+import importlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from litebert.errors import DataError, did_you_mean
+from litebert.extras import require
 from litebert.tasks import glue, race, squad
-from litebert.tasks.own import read_own
-from litebert.tasks.task import KINDS, Kind, Task, TaskData
+from litebert.tasks.kinds import KINDS
+from litebert.tasks.own import data_from_tables, plain_name, read_own
+from litebert.tasks.tables import Table, name_classes
+from litebert.tasks.task import Task, TaskData
 
 # A public task is one file: its TASKS, and read(task, folder, files, encoding) -> TaskData. A new one is entered here.
 _FILES = (glue, squad, race)
+HUB_NAMES = {
+    **{name: f"nyu-mll/glue:{name.replace('-', '')}" for name in glue.TASKS},
+    "squad-1.1": "rajpurkar/squad",
+    "squad-2.0": "rajpurkar/squad_v2",
+    "race": "ehovy/race:all",
+    "race-middle": "ehovy/race:middle",
+    "race-high": "ehovy/race:high",
+}
+PATIENCE = 5.0  # seconds for a first answer of the Hub
+_SPLITS = {"validation": "dev", "valid": "dev", "dev": "dev", "train": "train", "test": "test"}
 
 
 def named_tasks() -> dict[str, Task]:
@@ -26,16 +41,6 @@ def named_tasks() -> dict[str, Task]:
     return {name: task for file in _FILES for name, task in file.TASKS.items()}
 
 
-# What people call the kinds; "nli" and "similarity" are the user's own pairs, for MNLI and STS-B there are names.
-_ALIASES: dict[Kind, str] = {
-    "classification": "class classify classifier cls textclassification sequenceclassification sentiment topic "
-    "intent nli entailment paraphrase binary multiclass",
-    "regression": "regress regressor similarity sts score scoring rating",
-    "multi-label": "multilabelclassification",
-    "token-classification": "ner pos tag tags tagging token tokens bio conll sequencelabeling sequencelabelling",
-    "multiple-choice": "mc mcq choice choose choices multichoice",
-    "question-answering": "qa questionanswer questions mrc extractiveqa",
-}
 _SQUAD = {
     name: f"squad-{version}" for version in ("1.1", "2.0") for name in (f"squad{version[0]}", f"squadv{version[0]}")
 }
@@ -43,10 +48,10 @@ _SQUAD = {
 
 def canonical_name(name: str) -> str:
     """The name of a task as we spell it: "SST2" -> "sst-2", "qa" -> "question-answering"; an unknown one as it is."""
-    known = {_plain(task): task for task in [*named_tasks(), *KINDS]} | _SQUAD | {"squad": "squad-1.1"}
-    for kind, aliases in _ALIASES.items():
-        known |= dict.fromkeys(aliases.split(), kind)
-    return known.get(_plain(name), name)
+    known = {plain_name(task): task for task in [*named_tasks(), *KINDS]} | _SQUAD | {"squad": "squad-1.1"}
+    for kind in KINDS.values():
+        known |= dict.fromkeys(kind.aliases, kind.name)
+    return known.get(plain_name(name), name)
 
 
 def find_task(name: str) -> str:
@@ -54,14 +59,10 @@ def find_task(name: str) -> str:
     known = [*named_tasks(), *KINDS]
     found = canonical_name(name)
     if found not in known:
-        aliases = [alias for words in _ALIASES.values() for alias in words.split()]
+        aliases = [alias for kind in KINDS.values() for alias in kind.aliases]
         hint = did_you_mean(name.lower(), known) or did_you_mean(name.lower(), aliases) or "."
         raise DataError(f"no task {name!r}{hint} Known: {', '.join(known)}")
     return found
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def data_form(task: Task) -> str:
@@ -90,17 +91,13 @@ def read_task(
         if columns:
             raise DataError(f"{name} knows its own columns; for other files use its kind, {named_tasks()[name].kind}")
         if hub is not None or (folder is None and not files):
-            from litebert.tasks.hub import read_named_from_hub
-
             return read_named_from_hub(name, hub)
         file = next(file for file in _FILES if name in file.TASKS)
         data: TaskData = file.read(name, None if folder is None else Path(folder), files, encoding)
         return data
     assert name in KINDS
     if hub is not None:
-        from litebert.tasks.hub import read_own_from_hub
-
-        return read_own_from_hub(name, hub, columns, task)
+        return data_from_tables(name, load_tables(hub), columns, task)
     if folder is not None:
         files = {**_files_in(Path(folder)), **files}
     if not files:
@@ -123,3 +120,71 @@ def _files_in(folder: Path) -> dict[str, Path | str]:
     if not found:
         raise DataError(f"{folder}: no file called train.*, dev.* or test.* in there")
     return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From the Hugging Face Hub, or from any folder that `datasets` can load; it comes with the extra [hf]
+
+
+def read_named_from_hub(name: str, source: str | None = None) -> TaskData:
+    """A public task; `source` ("owner/name:config" or a local folder) replaces the usual place."""
+    if source is None:
+        require("datasets", f"{name} without its official files (--data FOLDER)")
+    try:
+        tables = load_tables(source or HUB_NAMES[name])
+    except DataError as error:
+        raise DataError(f"{name}: give the official files with --data FOLDER. Without it: {error}") from None
+    if name in glue.TASKS:
+        return glue.read_tables(name, tables)
+    if name in squad.TASKS:
+        return squad.read_tables(name, tables)
+    return race.read_rows(name, {split: race.rows_of(table) for split, table in tables.items()})
+
+
+def load_tables(source: str) -> dict[str, Table]:
+    """The splits of a data set by our names: {"train": ..., "dev": ..., "test": ...}."""
+    datasets = require("datasets", f"hub:{source}")
+    hub = importlib.import_module("huggingface_hub")
+    repository, _, config = source.partition(":")
+    try:
+        with _quick(hub, datasets) if not Path(repository).exists() else contextlib.nullcontext():
+            loaded = datasets.load_dataset(repository, config or None)
+    except Exception as error:  # whatever it raises, from a missing repository to no network, is about the source
+        first_line = next(iter(str(error).splitlines()), "")
+        raise DataError(f"{source}: `datasets` could not load it: {type(error).__name__}: {first_line}") from error
+    tables = {}
+    for split, rows in loaded.items():
+        part, _, variant = split.partition("_")
+        if part in _SPLITS:
+            name = _SPLITS[part]
+            if variant:  # MNLI: validation_matched, test_mismatched
+                name = variant if name == "dev" else f"{name}-{variant}"
+            tables[name] = _table(f"hub:{source}/{split}", rows)
+    if not tables:
+        raise DataError(f"{source}: no split train, validation or test; it has {', '.join(loaded)}")
+    return tables
+
+
+@contextlib.contextmanager
+def _quick(hub: Any, datasets: Any) -> Iterator[None]:
+    """Ask once whether the Hub answers; if not, look into the cache alone instead of trying again for half a minute."""
+    settings = (hub.constants, datasets.config)
+    before = [module.HF_HUB_OFFLINE for module in settings]
+    if not any(before):
+        try:
+            hub.utils.get_session().head(hub.constants.ENDPOINT, timeout=PATIENCE)
+        except Exception:  # of whatever library it speaks HTTP with
+            for module in settings:
+                module.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for module, value in zip(settings, before, strict=True):
+            module.HF_HUB_OFFLINE = value
+
+
+def _table(path: str, rows: Any) -> Table:
+    features = rows.features.to_dict()
+    content = rows.with_format(None)[:]
+    columns = [name_classes(list(content[name]), features.get(name)) for name in rows.column_names]
+    return Table(path, tuple(rows.column_names), list(zip(*columns, strict=True)), range(1, len(rows) + 1))

@@ -1,4 +1,4 @@
-"""From the logits of all windows of a context to answers: the n best spans, and how much speaks for "no answer".
+"""From the logits of all windows of a context to answers: the n best spans, and when to say that there is none.
 
 The span head (SQuAD 1.1) gives a start and an end logit per token; every pair of them in reach of `max_answer` is
 looked at. The answer head (SQuAD 2.0) has searched already: K starts, and for each its best ends.
@@ -16,10 +16,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from litebert.tasks.answers import score_answer
+from litebert.tasks.examples import QuestionExample
 from litebert.tasks.features import Sequence as Window
 from litebert.tasks.logits import softmax
 
 Outputs = Mapping[str, NDArray[Any]]
+FIXED_THRESHOLD = 0.0  # chosen on no data: "no answer" where that is more likely than not
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +152,36 @@ def _distinct(
         if len(spans) == n_best or complete:
             return tuple(spans.values())
         take *= 4
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several models, and the threshold above which there is no answer
+
+
+def average_answers(models: Sequence[Answers]) -> Answers:
+    """Several models as one: a span that a model does not have among its n best gets its worst score there."""
+    scores: list[dict[str, float]] = [{span.text: span.score for span in model.spans} for model in models]
+    places = {span.text: span for model in models for span in model.spans}
+    worst = [min(known.values(), default=0.0) for known in scores]
+    means = {
+        text: float(np.mean([known.get(text, low) for known, low in zip(scores, worst, strict=True)]))
+        for text in places
+    }
+    ranked = sorted(means, key=lambda text: -means[text])
+    spans = tuple(Span(text, places[text].start, places[text].end, means[text]) for text in ranked)
+    return Answers(spans, float(np.mean([model.no_answer for model in models])))
+
+
+def best_threshold(questions: Sequence[QuestionExample], answers: Sequence[Answers]) -> tuple[float, float]:
+    """(threshold, F1): no answer where its score is above the threshold. Tuned on dev, it flatters dev a little."""
+    scores = np.array([each.no_answer for each in answers])
+    answered = np.array([score_answer(a.best(), q.answers)[1] for q, a in zip(questions, answers, strict=True)])
+    silent = np.array([score_answer("", q.answers)[1] for q in questions])
+    # From the least "no answer" up: everything up to i is answered, the rest is not.
+    order = np.argsort(scores, kind="stable")
+    f1 = silent.sum() + np.concatenate([[0.0], np.cumsum((answered - silent)[order])])
+    ordered = scores[order]
+    cuts = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])  # equal scores cannot be told apart
+    best = int(np.argmax(np.where(cuts, f1, -np.inf)))
+    threshold = ordered[best - 1] if best else np.nextafter(ordered[0], -np.inf)
+    return float(threshold), float(f1[best] / len(questions))

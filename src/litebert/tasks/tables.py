@@ -1,4 +1,4 @@
-"""Tables from CSV, TSV, JSONL, JSON and Parquet files, compressed or not; every row knows its line.
+"""Tables from CSV, TSV, JSONL, JSON and Parquet files, compressed or not; every row knows its line. And their cells.
 
     read_table("train.csv")  -> Table("train.csv", columns=("text", "label"), rows=[("good", "1"), ...], lines=[2, ...])
 
@@ -12,6 +12,7 @@ import codecs
 import contextlib
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -272,3 +273,87 @@ def _checked(table: Table) -> Table:
     if not table.rows:
         raise DataError(f"{table.path}: the file holds a header and no rows")
     return table
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells, as what they should be however the file stores them; else an error with their place
+
+
+def text_cell(value: Any, where: str) -> str:
+    """Text: "a" -> "a", 7 -> "7", None -> ""; a list or an object is a mistake."""
+    if isinstance(value, str):
+        return value
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, list | tuple | dict):
+        raise DataError(f"{where}: expected text, got {value!r:.80}")
+    return str(value)
+
+
+def words_cell(value: Any, where: str) -> tuple[str, ...]:
+    """Words: a list of them, or a text with spaces between."""
+    if isinstance(value, list | tuple):
+        return tuple(text_cell(word, where) for word in value)
+    return tuple(text_cell(value, where).split())
+
+
+def number_cell(value: Any, where: str, column: str) -> float:
+    """A finite number: "4.5" -> 4.5."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        comma = isinstance(value, str) and re.fullmatch(r"\s*-?\d+,\d+\s*", value)
+        hint = f"; with a point: {value.strip().replace(',', '.')}" if comma else ""
+        raise DataError(f"{where}: column {column!r}: expected a number, got {value!r:.80}{hint}")
+    return number
+
+
+def truth_cell(value: Any, where: str, column: str) -> bool:
+    """A yes or no: 1, "0", "True", false; nothing is a no."""
+    text = str(value).strip().casefold()
+    if text in ("1", "1.0", "true", "yes"):
+        return True
+    if text in ("0", "0.0", "false", "no", "", "none", "nan"):
+        return False
+    raise DataError(f"{where}: column {column!r}: expected 0 or 1, got {value!r:.80}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Labels by name and by id: the training file decides which there are, and in which order
+
+
+def label_name(value: Any) -> str | None:
+    """A label as text, however the file stores it: 1 -> "1", 1.0 -> "1", True -> "true"; None where there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip() or None
+
+
+def order_labels(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct labels, numbers by value and words by the alphabet: {"10", "9", "2"} -> ("2", "9", "10")."""
+    distinct = set(names)
+    if all(re.fullmatch(r"[+-]?\d+(\.\d+)?", name) for name in distinct):
+        return tuple(sorted(distinct, key=float))
+    return tuple(sorted(distinct))
+
+
+def order_tags(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct tags, "O" first and B- before I- of each type: ("O", "B-LOC", "I-LOC", "B-PER", ...)."""
+    return tuple(sorted(set(names), key=lambda tag: (tag != "O", tag[2:] if tag[1:2] == "-" else tag, tag)))
+
+
+def label_id(name: str, ids: Mapping[str, int], where: str, source: str) -> int:
+    """The id of a label; one that training never saw is an error that names the row and the known labels."""
+    number = ids.get(name)
+    if number is None:
+        known = ", ".join(list(ids)[:20]) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")
+        raise DataError(
+            f"{where}: label {name!r} is not among those of {source}{did_you_mean(name, ids) or '.'} Known: {known}"
+        )
+    return number

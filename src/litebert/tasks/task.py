@@ -11,18 +11,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from litebert.config import build, to_dict
-from litebert.errors import CheckpointError, ConfigError
+from litebert.errors import CheckpointError, ConfigError, check_choice
 from litebert.files import write_atomic
 from litebert.parse import read_object
 from litebert.tasks.examples import Example
 
-Kind = Literal[
-    "classification", "regression", "multi-label", "token-classification", "multiple-choice", "question-answering"
-]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+if TYPE_CHECKING:
+    from litebert.tasks.kinds.kind import Kind
+
 TASK_FILE = "task.json"
 
 
@@ -31,7 +30,7 @@ class Task:
     """Everything but the data: the same object guides fine-tuning, scoring and prediction."""
 
     name: str
-    kind: Kind
+    kind: str  # the name of one of litebert.tasks.kinds
     labels: tuple[str, ...] = ()  # names by id; () for regression, multiple choice and question answering
     metrics: tuple[str, ...] = ()  # the first decides which checkpoint is kept
     max_length: int = 128
@@ -67,23 +66,23 @@ class TaskData:
     notes: list[str] = field(default_factory=list)  # what was guessed, repaired or left out, to be shown
 
 
-def head_of(task: Task) -> str:
-    """The head of litebert.model.heads that a task needs: squad-2.0 -> "answer"."""
-    if task.kind == "question-answering":
-        return "answer" if task.answerable_head else "span"
-    if task.kind in ("regression", "multi-label"):
-        return "classification"
-    return task.kind
+def kind_of(task: Task | str) -> Kind[Any]:
+    """The kind of a task (or the kind of that name), which knows how to read, learn, decode, score and show it."""
+    from litebert.tasks.kinds import KINDS  # here, since the kinds are made of parts that use this function
+
+    name = task if isinstance(task, str) else task.kind
+    check_choice("kind", name, KINDS)
+    return KINDS[name]
 
 
 def check_outputs(task: Task, head: str, num_labels: int, where: str) -> None:
     """Refuse a model whose head is not what its task.json describes, before an answer is read off the wrong outputs."""
-    if head_of(task) != head:
+    needed, expected = kind_of(task).head(task), kind_of(task).num_outputs(task)
+    if needed != head:
         raise CheckpointError(
-            f"{where}: {TASK_FILE} describes {task.kind}, which needs the head {head_of(task)}; the model has {head}"
+            f"{where}: {TASK_FILE} describes {task.kind}, which needs the head {needed}; the model has {head}"
         )
-    expected = 1 if task.kind == "regression" else len(task.labels)
-    if head in ("classification", "token-classification") and num_labels != expected:
+    if expected is not None and num_labels != expected:
         raise CheckpointError(
             f"{where}: {TASK_FILE} names {expected} labels, the model has {num_labels} outputs; "
             "they do not belong together"
@@ -108,6 +107,8 @@ def load_task(folder: Path | str) -> Task | None:
     if version != 1:
         raise CheckpointError(f"{path}: written by a newer litebert (format {version}); update litebert to read it")
     try:
-        return build(Task, data, f"{path}: ")
+        task = build(Task, data, f"{path}: ")
+        kind_of(task)
     except ConfigError as error:
-        raise CheckpointError(str(error)) from None
+        raise CheckpointError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+    return task

@@ -1,0 +1,33 @@
+"""The kinds of tasks. A new one is a file like those beside this, and an entry in KINDS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litebert.tasks.kinds.classification import Classification
+from litebert.tasks.kinds.kind import Kind
+from litebert.tasks.kinds.multi_label import MultiLabel
+from litebert.tasks.kinds.multiple_choice import MultipleChoice
+from litebert.tasks.kinds.question_answering import QuestionAnswering
+from litebert.tasks.kinds.regression import Regression
+from litebert.tasks.kinds.token_classification import TokenClassification
+
+__all__ = ["KINDS", "Kind", "register"]
+
+KINDS: dict[str, Kind[Any]] = {}
+
+
+def register(kind: Kind[Any]) -> None:
+    """Make a kind known by its name: in `Task`, in task.json and on the command line."""
+    KINDS[kind.name] = kind
+
+
+for _kind in (
+    Classification(),
+    Regression(),
+    MultiLabel(),
+    TokenClassification(),
+    MultipleChoice(),
+    QuestionAnswering(),
+):
+    register(_kind)
