@@ -55,7 +55,9 @@ class Run:
         self.sent += 1
         if self.sent % max(self.total // 20, 1) == 0:
             lines = self.client.get("/metrics").text.splitlines()
-            resident = next(float(line.split()[1]) for line in lines if line.startswith("litebert_resident_bytes "))
+            resident = next(
+                float(line.split()[1]) for line in lines if line.startswith("process_resident_memory_bytes ")
+            )
             self.memory.append((self.sent, resident / 2**20))
             counts = " ".join(f"{status}: {count}" for status, count in sorted(self.statuses.items()))
             print(f"{self.sent:6,} requests  {resident / 2**20:7.1f} MiB  {counts}", flush=True)

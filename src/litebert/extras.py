@@ -16,7 +16,7 @@ EXTRAS = {
     "report": ("tensorboard",),
     "baselines": ("gensim",),
     "onnx": ("onnx", "onnxruntime"),
-    "serve": ("fastapi", "uvicorn"),
+    "serve": ("fastapi", "prometheus_client", "uvicorn"),
 }
 
 

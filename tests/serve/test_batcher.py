@@ -138,7 +138,7 @@ def test_a_client_that_goes_away_frees_its_place():
         wait_until(lambda: "litebert_connections 1" in client.get("/metrics").text)
         fake.go.set()
         assert embed(client, "small").status_code == 200
-        assert 'litebert_requests_total{endpoint="/embed",status="0"} 1' in client.get("/metrics").text
+        assert 'litebert_requests_total{endpoint="/embed",status="0"} 1.0' in client.get("/metrics").text
     assert fake.passes[begun:] == [[("large la", 10)], [("small", 3)]]
 
 
@@ -204,13 +204,13 @@ def test_a_full_queue_refuses_with_429_and_loses_nothing(fake, setting):
         for answer in answers:
             assert answer.json()["error"]["code"] == "queue_full"
             assert 1 <= int(answer.headers["retry-after"]) <= 60
-        assert 'litebert_refused_total{model="fake",reason="queue_full"} 7' in client.get("/metrics").text
-        assert 'litebert_queue_requests{model="fake"} 3' in client.get("/metrics").text
+        assert 'litebert_refused_total{model="fake",reason="queue_full"} 7.0' in client.get("/metrics").text
+        assert 'litebert_queue_requests{model="fake"} 3.0' in client.get("/metrics").text
         fake.go.set()
         for thread in [first, *threads]:
             thread.join()
         assert [answer.status_code for answer in answers].count(200) == 3
-        assert 'litebert_queue_tokens{model="fake"} 0' in client.get("/metrics").text
+        assert 'litebert_queue_tokens{model="fake"} 0.0' in client.get("/metrics").text
 
 
 def test_a_request_that_cannot_start_in_time_is_503_and_never_runs(fake):
@@ -247,7 +247,7 @@ def test_a_job_that_fails_takes_no_other_down(fake):
         assert [answer.status_code for answer in answers] == [200, 503, 422]
         assert answers[1].json()["error"]["code"] == "failed"
         assert "found out late" in answers[2].json()["error"]["message"]
-        assert 'litebert_failures_total{model="fake"} 1' in client.get("/metrics").text
+        assert 'litebert_failures_total{model="fake"} 1.0' in client.get("/metrics").text
 
 
 def test_a_model_that_breaks_altogether_is_503_and_the_server_lives(fake):

@@ -7,8 +7,6 @@ import re
 from fake_predictor import FakePredictor
 from running import running
 
-from litebert.serve.metrics import Counter, Histogram
-
 # From the description of text format 0.0.4.
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
@@ -54,7 +52,7 @@ def check_histograms(metrics):
             buckets = [
                 value
                 for (suffix, own), value in samples.items()
-                if suffix == "_bucket" and re.sub(r',?le="[^"]*"', "", own.strip("{}")) == inside
+                if suffix == "_bucket" and re.sub(r'^le="[^"]*",?|,le="[^"]*"', "", own.strip("{}")) == inside
             ]
             assert buckets == sorted(buckets), "buckets are cumulative"
             assert buckets[-1] == samples[("_count", labels)]
@@ -77,23 +75,3 @@ def test_what_the_server_exposes():
     assert metrics["litebert_batch_requests"][0] == "histogram"
     assert metrics["litebert_queue_requests"][0] == metrics["litebert_queue_tokens"][0] == "gauge"
     assert "secret" not in answer.text
-
-
-def test_counts_fall_into_the_right_buckets():
-    histogram = Histogram("h", "about", (1, 2.5))
-    for value in (0.5, 1, 1.001, 2.5, 99):
-        histogram.observe(value, model="m")
-    assert list(histogram.lines())[2:] == [
-        'h_bucket{model="m",le="1"} 2',
-        'h_bucket{model="m",le="2.5"} 4',
-        'h_bucket{model="m",le="+Inf"} 5',
-        'h_sum{model="m"} 104.001',
-        'h_count{model="m"} 5',
-    ]
-
-
-def test_large_counts_stay_exact():
-    counter = Counter("c_total", "about")
-    counter.add(123_456_789)
-    counter.add(1)
-    assert list(counter.lines())[-1] == "c_total 123456790"

@@ -85,7 +85,7 @@ def takes_connections(address):
 
 def queued(address):
     lines = httpx.get(f"{address}/metrics", timeout=60).text.splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("litebert_queue_requests{"))
+    return next(float(line.split()[1]) for line in lines if line.startswith("litebert_queue_requests{"))
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path):
@@ -116,7 +116,7 @@ def test_a_taken_port_is_said(cli):
     assert "--port" in result.err
 
 
-@pytest.mark.parametrize("module", ["fastapi", "uvicorn"])
+@pytest.mark.parametrize("module", ["fastapi", "prometheus_client", "uvicorn"])
 def test_without_the_extra_its_name_is_said(cli, monkeypatch, module):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == module else find(name, *rest))

@@ -42,10 +42,10 @@ def serve(
 ) -> None:
     """Serve models on this machine: a page at /, one endpoint per ability, OpenAPI at /docs."""
     from litebert.config import build, override
-    from litebert.extras import require
+    from litebert.extras import EXTRAS, require
 
-    require("fastapi", "litebert serve")
-    require("uvicorn", "litebert serve")
+    for module in EXTRAS["serve"]:
+        require(module, "litebert serve")
     from litebert.serve.config import ServeConfig
     from litebert.serve.server import serve as run
 

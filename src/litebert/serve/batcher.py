@@ -93,8 +93,8 @@ class Batcher:
         self._closing = False
         self._thread = threading.Thread(target=self._work, name=f"batcher {name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
-        metrics.queue_requests.read(lambda: self._queue.waiting, model=name)
-        metrics.queue_tokens.read(lambda: self._queue.tokens, model=name)
+        metrics.queue_requests.labels(model=name).set_function(lambda: self._queue.waiting)
+        metrics.queue_tokens.labels(model=name).set_function(lambda: self._queue.tokens)
 
     def start(self, warm_up: Callable[[], object] = lambda: None) -> None:
         """Start the thread; the first thing it does is to warm up."""
@@ -164,7 +164,7 @@ class Batcher:
             raise Refusal(503, "overloaded", message, self._retry_after(self._queue.ahead(ticket.tokens))) from None
 
     def _full(self, ahead: int) -> Refusal:
-        self._metrics.refused.add(1, model=self.name, reason="queue_full")
+        self._metrics.refused.labels(model=self.name, reason="queue_full").inc()
         message = f"model {self.name!r} has a full queue; try again later"
         return Refusal(429, "queue_full", message, self._retry_after(ahead))
 
@@ -218,7 +218,7 @@ class Batcher:
         failures = [each for each in results if isinstance(each, Exception) and not isinstance(each, InputError)]
         for failure in failures:
             log_event("failed", logging.ERROR, failure, model=self.name, tokens=ticket.tokens)
-            self._metrics.failures.add(1, model=self.name)
+            self._metrics.failures.labels(model=self.name).inc()
         return FailedJob() if failures else results
 
     def _deliver(self, outcomes: Sequence[tuple[Ticket, Sequence[Any] | Exception]]) -> None:
@@ -239,7 +239,7 @@ class Batcher:
     def _count(self, parts: Sequence[Part], seconds: float) -> None:
         tokens = sum(part.tokens for part in parts)
         self._speed.note(tokens, seconds)
-        self._metrics.tokens.add(tokens, model=self.name)
-        self._metrics.batch_requests.observe(len({id(part.ticket) for part in parts}), model=self.name)
-        self._metrics.batch_tokens.observe(tokens, model=self.name)
-        self._metrics.batch_seconds.observe(seconds, model=self.name)
+        self._metrics.tokens.labels(model=self.name).inc(tokens)
+        self._metrics.batch_requests.labels(model=self.name).observe(len({id(part.ticket) for part in parts}))
+        self._metrics.batch_tokens.labels(model=self.name).observe(tokens)
+        self._metrics.batch_seconds.labels(model=self.name).observe(seconds)

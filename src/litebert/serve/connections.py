@@ -45,7 +45,7 @@ class Door:
         self._open: set[Connection] = set()
         self._counts: Counter[str] = Counter()  # by client
         self._round: asyncio.TimerHandle | None = None
-        metrics.connections.read(lambda: len(self._open))
+        metrics.connections.set_function(lambda: len(self._open))
 
     def enter(self, connection: Connection) -> None:
         """Let a connection in, if need be in the place of another."""
@@ -58,7 +58,7 @@ class Door:
         too_many = self._counts[connection.owner] > self.most_of_one or len(self._open) > self.most
         connection.line.crowded = too_many
         if len(self._open) > self.most + SPARE:
-            self.metrics.refused.add(1, model="", reason="too_many_connections")
+            self.metrics.refused.labels(model="", reason="too_many_connections").inc()
             self.leave(connection)
             connection.transport.abort()
         elif self._round is None:
@@ -79,7 +79,7 @@ class Door:
             return False
         self.leave(longest)
         longest.close()
-        self.metrics.closed.add(1, reason="replaced")
+        self.metrics.closed.labels(reason="replaced").inc()
         return True
 
     def _look_around(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -127,12 +127,12 @@ class Connection(H11Protocol):  # type: ignore[misc]
             self._unsent, self._since = unsent, self.loop.time()
         if unsent:
             if self.age > self.door.settings.timeout_s:
-                self.door.metrics.closed.add(1, reason="unread")
+                self.door.metrics.closed.labels(reason="unread").inc()
                 self.transport.abort()
         elif self.cycle is None or (self.cycle.response_complete and self._begun):  # uvicorn ends what has not begun
             limit = self.door.settings.header_s
             if self.age > limit:
-                self.door.metrics.closed.add(1, reason="slow_header")
+                self.door.metrics.closed.labels(reason="slow_header").inc()
                 if self._begun:
                     self._refuse(Refusal(408, "too_slow", f"the request's header took longer than {limit:g} s"))
                 else:
@@ -177,7 +177,7 @@ class Connection(H11Protocol):  # type: ignore[misc]
             begin = h11.Response(status_code=refusal.status, headers=headers, reason=reason)
             for event in (begin, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event))
-            self.door.metrics.requests.add(1, endpoint="other", status=str(refusal.status))
+            self.door.metrics.requests.labels(endpoint="other", status=str(refusal.status)).inc()
         if self.cycle is not None and not self.cycle.response_complete:  # its body is not HTTP
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -104,7 +104,7 @@ class Gate:
 
         try:
             if line.crowded and scope["path"] not in PROBES:
-                self._metrics.refused.add(1, model="", reason="too_many_connections")
+                self._metrics.refused.labels(model="", reason="too_many_connections").inc()
                 message = "there are too many connections to this server; try again later"
                 raise Refusal(503, "too_many_connections", message, {"Retry-After": "1"})
             await self._pass(scope, receive, answer)
@@ -135,7 +135,7 @@ class Gate:
             name = host_name(host.decode("latin-1"))[:80]
             message = f"this server does not answer to the name {name!r}; --allowed-host makes it do so"
             await self._drain(headers, receive)
-            self._metrics.refused.add(1, model="", reason="unknown_host")
+            self._metrics.refused.labels(model="", reason="unknown_host").inc()
             raise Refusal(421, "unknown_host", message)
         if self._key is not None and scope["path"] not in self._open_paths and not self._has_key(headers):
             message = "this server wants a key: send it as 'Authorization: Bearer KEY'"
@@ -184,7 +184,7 @@ class Gate:
             del chunks
             if more:
                 await self._drain(headers, receive)
-            self._metrics.refused.add(1, model="", reason="too_large")
+            self._metrics.refused.labels(model="", reason="too_large").inc()
             raise Refusal(413, "too_large", f"a request may have at most {limit:,} bytes; cut the text or send parts")
         return b"".join(chunks)
 
@@ -204,8 +204,8 @@ class Gate:
 
     def _write_down(self, exchange: Exchange, number: str) -> None:
         seconds = time.perf_counter() - exchange.began
-        self._metrics.requests.add(1, endpoint=exchange.endpoint, status=str(exchange.status))
-        self._metrics.seconds.observe(seconds, endpoint=exchange.endpoint)
+        self._metrics.requests.labels(endpoint=exchange.endpoint, status=str(exchange.status)).inc()
+        self._metrics.seconds.labels(endpoint=exchange.endpoint).observe(seconds)
         known: dict[str, Any] = {"model": exchange.model, "inputs": exchange.inputs, "tokens": exchange.tokens}
         log_event(
             "request",

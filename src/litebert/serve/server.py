@@ -8,8 +8,9 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
+from prometheus_client import disable_created_metrics
+
 from litebert.errors import ConfigError
-from litebert.extras import require
 from litebert.serve.batcher import Predictor, runtime_of
 from litebert.serve.config import ServeConfig
 from litebert.serve.log import log_event, log_to_stderr
@@ -27,8 +28,7 @@ def serve(
     """Serve models until a signal says stop, and finish what was accepted; `load` is called once the port is ours."""
     for name, capacity in CACHES.items():
         os.environ.setdefault(name, capacity)
-    require("uvicorn", "litebert serve")
-    require("fastapi", "litebert serve")
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a time of birth beside every count
     from litebert.serve.app import create_app
     from litebert.serve.connections import SPARE, Server
 
