@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import fcntl
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -578,6 +582,36 @@ def test_sigterm_to_the_whole_group_saves_too(corpus, tmp_path):
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, output
     assert checkpoint.load(tmp_path / "run").step >= 1
+
+
+def test_a_closed_terminal_saves_too(corpus, tmp_path):
+    """SIGHUP to the run and its batch worker, and nothing can be printed any more."""
+    config = tiny_config(corpus, steps=5000, data={"workers": 1}, log={"checkpoint_every": 0, "evaluate_every": 0})
+    (tmp_path / "run.yaml").write_text(write_yaml(config))
+    command = [sys.executable, "-m", "litebert", "pretrain", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "run")]
+    terminal, side = pty.openpty()
+    process = subprocess.Popen(
+        command,
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(side)
+    os.set_blocking(terminal, False)
+
+    def trains() -> bool:
+        with contextlib.suppress(OSError):
+            os.read(terminal, 65536)  # a full terminal would hold the run up
+        return (tmp_path / "run" / "metrics.jsonl").exists() and bool(lines(tmp_path / "run", "train"))
+
+    _wait_for(trains, 60)
+    os.close(terminal)
+    process.wait(timeout=60)
+    saved = checkpoint.load(tmp_path / "run")
+    assert saved.step == lines(tmp_path / "run", "train")[-1]["step"]
+    assert "stopped by a signal" in lines(tmp_path / "run", "event")[-1]["message"]
 
 
 def test_another_number_of_heads_is_no_start(corpus, tmp_path):

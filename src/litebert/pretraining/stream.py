@@ -134,9 +134,9 @@ def make_batches(
 def _start_worker(prefetch: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-c", f"from litebert.pretraining.stream import work; work({prefetch})"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but are the parent's to handle, which still wants
-    # its batches. A blocked signal stays blocked in a child, from its first moment on.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    # Ctrl-C, a scheduler's SIGTERM and a closed terminal's SIGHUP reach the whole process group, but are the parent's
+    # to handle, which still wants its batches. A blocked signal stays blocked in a child, from its first moment on.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     finally:

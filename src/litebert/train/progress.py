@@ -5,9 +5,11 @@ step 1,200/5,000  loss 2.914  MLM 41.2%  order 78.0%  3:20 left  38.1k tok/s  44
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 
 from rich.console import Console
@@ -91,17 +93,32 @@ class Progress:
             seconds_left = (now - then) / (done - before) * (self.num_steps - step) if done > before else None
         line = describe(step, self.num_steps, values, seconds_left)
         if self._live is not None:
-            self._live.update(self._task, completed=step, description=line)
+            with self._terminal():
+                self._live.update(self._task, completed=step, description=line)
         elif now - self._printed_at >= self.every_seconds:
             self._printed_at, self._unprinted = now, None
-            self.console.print(line)
+            self._print(line)
         else:
             self._unprinted = line
 
     def note(self, text: str, style: str = "") -> None:
         """A line that stays: a checkpoint written, a step skipped."""
         if self.show:
-            self.console.print(Text(text, style))
+            self._print(Text(text, style))
+
+    def _print(self, line: str | Text) -> None:
+        with self._terminal():
+            self.console.print(line)
+
+    @contextlib.contextmanager
+    def _terminal(self) -> Iterator[None]:
+        """A terminal that was closed shows nothing more; the run has to save all the same."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self.show = False
 
     def __enter__(self) -> Progress:
         if self._live is not None:
@@ -112,6 +129,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with self._terminal():
+                self._live.stop()
         elif self._unprinted is not None:
-            self.console.print(self._unprinted)
+            self._print(self._unprinted)

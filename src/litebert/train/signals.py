@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question that the training loop asks between steps.
+"""Ctrl-C, SIGTERM and SIGHUP as a question that the training loop asks between steps.
 
 with stop_on_signals() as stop:
     while not stop.requested: ...
@@ -28,8 +28,9 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Turn the first SIGTERM or Ctrl-C into a request to stop; a second Ctrl-C aborts at once.
+    """Turn the first SIGTERM, SIGHUP or Ctrl-C into a request to stop; a second Ctrl-C aborts at once.
 
+    SIGHUP comes when a terminal or connection closes; under nohup it stays ignored, and the run goes on.
     Under torchrun one Ctrl-C arrives twice, from the terminal and from torchrun, so there it never aborts: torchrun
     itself ends a process that takes too long.
     """
@@ -48,7 +49,10 @@ def stop_on_signals() -> Iterator[StopRequest]:
             raise KeyboardInterrupt
         stop.signal = stop.signal or signal.Signals(number)
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield stop
     finally:
