@@ -78,7 +78,7 @@ def test_micro_batches_divide_the_rows_of_a_process():
         ({"model": {"hidden_size": 100}}, r"model: num_attention_heads: 12 heads do not divide hidden_size 100"),
         ({"recipe": {"name": "papper"}}, r"recipe: .*papper"),
         ({"optim": {"lr": "fast"}}, r"optim.lr: expected a number"),
-        ({"optim": {"name": "lamp"}}, r"optim.name: 'lamp' is not one of: lamb, adamw; did you mean 'lamb'"),
+        ({"optim": {"name": "lamp"}}, r"optim.name: 'lamp' is not one of: lamb, adamw, muon; did you mean 'lamb'"),
         ({"optim": {"name": "adamw"}}, r"optim.lr: needed for adamw"),
         ({"step": 5}, r"step: unknown key; did you mean 'steps'"),
         ({"steps": 0}, r"steps: must be at least 1"),

@@ -13,6 +13,7 @@ from litebert.config import build
 from litebert.errors import ConfigError
 from litebert.train.schedule import (
     LearningRate,
+    RateStage,
     Stage,
     check_stages,
     learning_rate,
@@ -143,6 +144,34 @@ def test_stages_come_from_plain_config():
     assert build(Stage, {"until": "0.5", "value": "6"}) == Stage(0.5, 6)
     with pytest.raises(ConfigError, match="unknown key; did you mean 'value'"):
         build(Stage, {"until": 0.5, "vlaue": 6})
+
+
+@given(
+    st.floats(0, 1), st.floats(0.01, 1), st.sampled_from(["polynomial", "cosine"]), st.floats(0, 1), st.integers(0, 20)
+)
+def test_the_rate_falls_in_the_last_share_of_the_run_only(progress, share, shape, end, warmup):
+    schedule = LearningRate(peak=1.0, num_steps=100, warmup_steps=warmup, end=end, shape=shape, decay_share=share)
+    step = warmup + progress * (100 - warmup)
+    rate = learning_rate(step, schedule)
+    assert end - 1e-12 <= rate <= 1.0
+    if progress <= 1 - share - 1e-9 and step >= warmup:
+        assert rate == 1.0
+    whole = LearningRate(peak=1.0, num_steps=100, warmup_steps=warmup, end=end, shape=shape)
+    assert rate >= learning_rate(step, whole) - 1e-12
+    assert learning_rate(100, schedule) == pytest.approx(end)
+
+
+@given(st.integers(0, 200), st.floats(0, 200), st.integers(0, 200))
+def test_progress_is_that_of_the_budget_that_ends_first(step, seconds, tokens):
+    found = run_progress(step, 100, seconds, 100.0, tokens, 100)
+    assert found == min(1.0, max(step, seconds, tokens) / 100)
+    assert run_progress(step, 100) == min(1.0, step / 100)
+
+
+def test_rate_stages_hold_shares():
+    stages = (RateStage(0.5, 0.3), RateStage(1.0, 0.15))
+    assert [value_at(stages, share, 0.2) for share in (0.0, 0.49, 0.5, 1.0)] == [0.3, 0.3, 0.15, 0.15]
+    assert value_at((), 0.5, 0.2) == 0.2
 
 
 @pytest.mark.parametrize(

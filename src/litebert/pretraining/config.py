@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from litebert.config import build, merge, override, read_yaml, to_dict
 from litebert.errors import ConfigError, did_you_mean
@@ -24,7 +24,7 @@ from litebert.pretraining.presets import RUN_PRESETS
 from litebert.pretraining.recipes import Recipe, named_recipe
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
 from litebert.train.guard import GuardConfig
-from litebert.train.schedule import LearningRate, Stage, check_stages, sqrt_scaled_lr
+from litebert.train.schedule import LearningRate, RateStage, Stage, check_stages, sqrt_scaled_lr
 
 PAPER_BATCH_TOKENS = 4096 * 512
 MAX_BATCH_TOKENS = 1 << 31
@@ -68,8 +68,10 @@ class RunConfig:
     #: A model folder (or Hub name) to start from: continued pretraining; a shallower model may start a deeper one.
     init_from: str | None = None
     steps: int = 125_000
-    #: Wall-clock budget; whichever of steps and minutes ends first ends the run, and the schedules follow it.
+    #: Wall-clock budget; whichever of steps, minutes and tokens ends first ends the run, and the schedules follow it.
     max_minutes: float | None = None
+    #: The same in tokens.
+    max_tokens: int | None = None
     #: Tokens of a global batch, over all processes and micro-batches.
     batch_tokens: int = PAPER_BATCH_TOKENS
     #: Tokens that one process takes at a time; the rest of the batch is accumulated.
@@ -78,6 +80,16 @@ class RunConfig:
     depth: tuple[Stage, ...] = ()
     #: Sequence length over the run; empty = recipe.max_length throughout.
     length: tuple[Stage, ...] = ()
+    #: What positions that a longer stage brings start as: a `copy` of the learned ones (p as p mod the old length, so
+    #: that they know their neighbours), or `random`, as they were made, which costs a run most of what it has learned.
+    new_positions: Literal["copy", "random"] = "copy"
+    #: Share of tokens to predict over the run; empty = recipe.mask_rate throughout. More masks teach more per pass at
+    #: first, fewer leave more to read at the end (30 to 15 % in GPT-BERT).
+    mask_rate: tuple[RateStage, ...] = ()
+    #: batch_tokens over the run; empty = throughout. Small batches take more steps while every step is a large one.
+    batch_ramp: tuple[Stage, ...] = ()
+    #: Multiples of the learning rate over the run, such as a lower one for each greater depth; empty = 1 throughout.
+    lr_factor: tuple[RateStage, ...] = ()
     seed: int = 0
     device: DeviceConfig = field(default_factory=DeviceConfig)
     guard: GuardConfig = field(default_factory=GuardConfig)
@@ -93,6 +105,21 @@ class RunConfig:
             raise ConfigError(f"seed: must not be negative, got {self.seed}")
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise ConfigError(f"max_minutes: must be above 0, got {self.max_minutes}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigError(f"max_tokens: must be >= 1, got {self.max_tokens}")
+        for name in ("mask_rate", "batch_ramp", "lr_factor"):
+            if getattr(self, name):
+                check_stages(getattr(self, name), name)
+        for rate in self.mask_rate:
+            dataclasses.replace(self.recipe, mask_rate=rate.value)
+        for ramp in self.batch_ramp:
+            if ramp.value % self.row_tokens or ramp.value < self.row_tokens:
+                raise ConfigError(f"batch_ramp: {ramp.value} is not a multiple of {self.row_tokens} (row_tokens)")
+        if self.batch_ramp and self.batch_ramp[-1].value != self.batch_tokens:
+            raise ConfigError(
+                f"batch_ramp: ends with {self.batch_ramp[-1].value} tokens, batch_tokens is {self.batch_tokens}; they "
+                "must agree"
+            )
         for name in ("batch_tokens", "micro_batch_tokens"):
             if getattr(self, name) < self.row_tokens:
                 raise ConfigError(f"{name}: {getattr(self, name)} is less than a row of {self.row_tokens} tokens")
@@ -129,16 +156,16 @@ class RunConfig:
     def learning_rate(self) -> LearningRate:
         """The learning-rate schedule, with what is null worked out."""
         optim = self.optim
-        if optim.lr is None and optim.name == "adamw":
+        if optim.lr is None and optim.name != "lamb":
             raise ConfigError(
-                "optim.lr: needed for adamw (the square-root rule is LAMB's); 1e-3 suits batches of 64k tokens"
+                f"optim.lr: needed for {optim.name} (the square-root rule is LAMB's); 1e-3 suits batches of 64k tokens"
             )
         lr = sqrt_scaled_lr(self.batch_tokens, base_batch=PAPER_BATCH_TOKENS)
         return optim.schedule(self.steps, lr, warmup_steps=self.steps // 40)
 
-    def micro_batches(self, world: int) -> int:
+    def micro_batches(self, world: int, batch_tokens: int | None = None) -> int:
         """How many micro-batches each of `world` processes takes per step."""
-        rows = self.batch_tokens // self.row_tokens
+        rows = (batch_tokens or self.batch_tokens) // self.row_tokens
         if rows % world:
             raise ConfigError(
                 f"batch_tokens: {rows} rows of {self.row_tokens} tokens cannot be shared equally by {world} processes"

@@ -49,13 +49,17 @@ class Data:
             count_held_out(len(store), config.data.held_out)
         self._evaluation: dict[int, Batches] = {}
 
-    def training(self, length: int) -> Batches:
-        """Batches of sequences up to `length` tokens."""
+    def training(self, length: int, mask_rate: float | None = None, batch_tokens: int | None = None) -> Batches:
+        """Batches of sequences up to `length` tokens; mask rate and batch size are the config's where not given.
+
+        Where a batch grows during a run, the rows between the old place in the data and the new one are passed over.
+        """
+        recipe = self.config.recipe
         return Batches(
             self.stores,
             self.tokenizer,
-            dataclasses.replace(self.config.recipe, max_length=length),
-            tokens_per_batch=self.config.batch_tokens,
+            dataclasses.replace(recipe, max_length=length, mask_rate=mask_rate or recipe.mask_rate),
+            tokens_per_batch=batch_tokens or self.config.batch_tokens,
             row_tokens=self.config.row_tokens,
             seed=self.config.seed,
             weights=self.config.data.weights,

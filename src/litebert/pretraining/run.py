@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import torch
 from rich.console import Console
 from torch import Tensor
 
@@ -79,8 +80,26 @@ def pretrain(
             return RunResult(out, trainer.step, completed=True, scores=learner.scores, model=model)
 
 
+class Stage(NamedTuple):
+    """What may change as a run goes on."""
+
+    depth: int
+    length: int
+    mask_rate: float
+    batch_tokens: int
+
+    def describe(self, before: Stage) -> str:
+        """Depth and length, and what else has changed."""
+        parts = [f"depth {self.depth}, length {self.length}"]
+        if self.mask_rate != before.mask_rate:
+            parts.append(f"masks {100 * self.mask_rate:g} %")
+        if self.batch_tokens != before.batch_tokens:
+            parts.append(f"batches of {self.batch_tokens:,} tokens")
+        return ", ".join(parts)
+
+
 class Pretraining(Learner):
-    """Masked LM and sentence order on packed batches; depth and length may grow over the run."""
+    """Masked LM and sentence order on packed batches; depth, length, masks and batches may change over the run."""
 
     model: PretrainingModel
     advice = (
@@ -90,7 +109,7 @@ class Pretraining(Learner):
 
     def __init__(self, config: RunConfig, data: Data, device: Device, world: World, load: bool = True):
         self.config, self.data, self.device, self.world = config, data, device, world
-        self.micro_batches = config.micro_batches(world.size)
+        config.micro_batches(world.size)  # a batch that the processes cannot share is refused now
         seed_everything(config.seed)
         self.model, notes = make_model(config, load)
         self.model.to(device.device)
@@ -99,6 +118,7 @@ class Pretraining(Learner):
         self.optimizer = make_optimizer(self.model, config.optim, self.schedule.peak)
         self.num_steps = config.steps
         self.max_seconds = 60 * config.max_minutes if config.max_minutes else None
+        self.max_tokens = config.max_tokens
         self.draws = bool(config.model.hidden_dropout_prob or config.model.attention_probs_dropout_prob)
         self.graphs = device.graphs
         self.score = scorer(device)
@@ -106,7 +126,7 @@ class Pretraining(Learner):
         self.scores: Scores | None = None
         self._plateau = PlateauWatch(self.schedule.warmup_steps)
         self._floors: dict[int, float] = {}  # by length
-        self._set_stage(*self._stage(0.0))
+        self._set_stage(self._stage(0.0))
 
     def prepare(self, step: int) -> None:
         """Take the fast layers; measure what a share of peak refers to."""
@@ -117,8 +137,9 @@ class Pretraining(Learner):
 
     def batches(self, step: int) -> Iterator[StepBatches]:
         """Micro-batches of the stage's length, made ahead by other processes."""
-        count, length = self.micro_batches, self.length
-        stream = self.data.training(length).iterate(
+        _, length, mask_rate, batch_tokens = self.stage
+        count = self.config.micro_batches(self.world.size, batch_tokens)
+        stream = self.data.training(length, mask_rate, batch_tokens).iterate(
             step,
             rank=self.world.rank,
             world=self.world.size,
@@ -146,27 +167,37 @@ class Pretraining(Learner):
 
     def learning_rate(self, step: int, share: float) -> float:
         """A clock may hasten the decay, but never the warm-up."""
-        scheduled = learning_rate(share * self.num_steps, self.schedule)
+        scheduled = learning_rate(share * self.num_steps, self.schedule) * value_at(self.config.lr_factor, share, 1.0)
         return min(scheduled, self.schedule.peak * (step + 1) / max(1, self.schedule.warmup_steps))
 
     def enter(self, share: float) -> Change | None:
-        """Another depth, another length."""
-        depth, length = self._stage(share)
-        if (depth, length) == (self.depth, self.length):
+        """Another depth, length, mask rate or batch."""
+        stage, before = self._stage(share), self.stage
+        if stage == before:
             return None
-        change = Change(f"depth {depth}, length {length}", batches=length != self.length)
-        self._set_stage(depth, length)
-        return change
+        if stage.length > before.length and self.config.new_positions == "copy":
+            self._copy_positions(before.length, stage.length)
+        self._set_stage(stage)
+        return Change(stage.describe(before), batches=stage[1:] != before[1:])
 
-    def _stage(self, share: float) -> tuple[int, int]:
+    def _stage(self, share: float) -> Stage:
         config = self.config
-        depth = value_at(config.depth, share) if config.depth else config.model.num_hidden_layers
-        length = value_at(config.length, share) if config.length else config.recipe.max_length
-        return depth, length
+        return Stage(
+            value_at(config.depth, share, config.model.num_hidden_layers),
+            value_at(config.length, share, config.recipe.max_length),
+            value_at(config.mask_rate, share, config.recipe.mask_rate),
+            value_at(config.batch_ramp, share, config.batch_tokens),
+        )
 
-    def _set_stage(self, depth: int, length: int) -> None:
-        self.depth, self.length = depth, length
-        self.model.encoder.set_depth(depth)
+    def _set_stage(self, stage: Stage) -> None:
+        self.stage = stage
+        self.model.encoder.set_depth(stage.depth)
+
+    def _copy_positions(self, known: int, length: int) -> None:
+        """Positions from `known` on start as those that are learned, over and over (as Longformer began)."""
+        table = self.model.encoder.embeddings.position.weight
+        with torch.no_grad():
+            table[known:length] = table[torch.arange(known, length, device=table.device) % known]
 
     # -- reports, evaluation, checkpoints ------------------------------------------------------------------------------
 
@@ -177,10 +208,13 @@ class Pretraining(Learner):
         values = {"mlm_loss": mlm_loss / max(mlm_count, 1), "mlm_accuracy": mlm_correct / max(mlm_count, 1)}
         if count:
             values |= {"sentence_loss": loss / count, "sentence_accuracy": correct / count}
-        values |= {"depth": self.depth, "length": self.length}
+        depth, length, mask_rate, _ = self.stage
+        values |= {"depth": depth, "length": length}
+        if self.config.mask_rate:
+            values["mask_rate"] = mask_rate
         if self.peak:
             rate = sum(step.tokens for step in steps) / seconds
-            flops = 3 * forward_flops(self.config.model, self.length, self.depth, self.config.recipe.mask_rate) * rate
+            flops = 3 * forward_flops(self.config.model, length, depth, mask_rate) * rate
             # It was measured at the start; where others used the machine then, it may turn out to be higher.
             self.peak = max(self.peak, flops / self.world.size)
             values["share_of_peak"] = flops / (self.peak * self.world.size)
@@ -188,7 +222,7 @@ class Pretraining(Learner):
 
     def evaluate(self, step: int) -> Evaluation | None:
         """Held-out scores at the depth and the length of the stage: positions not trained yet would say nothing."""
-        held_out = self.data.evaluation(self.length)
+        held_out = self.data.evaluation(self.stage.length)
         if held_out is None:
             return None
         count = min(self.config.log.evaluate_batches, held_out.steps_per_epoch)
@@ -204,10 +238,11 @@ class Pretraining(Learner):
         """Say so where a calm loss hides that nothing is learned."""
         if scores.mlm_accuracy is None or not self.world.is_main:
             return []
-        if self.length not in self._floors:
+        length = self.stage.length
+        if length not in self._floors:
             batches = (batch for batch in map(held_out.batch, range(count)) if isinstance(batch, Batch))
-            self._floors[self.length] = commonest_share(batches)
-        floor = self._floors[self.length]
+            self._floors[length] = commonest_share(batches)
+        floor = self._floors[length]
         since = self._plateau.look(step, scores.mlm_accuracy, floor)
         if since is None:
             return []
@@ -224,7 +259,7 @@ class Pretraining(Learner):
             "tokenizer": self.data.tokenizer.fingerprint,
             "stores": self.data.fingerprints(),
             # Of the last step: if the next one is another, the loop enters it as the uninterrupted run does.
-            "stage": [self.depth, self.length],
+            "stage": list(self.stage),
             "scores": self.scores.as_dict() if self.scores else None,
         }
 
@@ -241,7 +276,8 @@ class Pretraining(Learner):
                     "run in another folder"
                 )
         self.model.load_state_dict(saved.model)
-        self._set_stage(*saved.state["stage"])
+        # Older checkpoints hold depth and length.
+        self._set_stage(Stage(*saved.state["stage"], *self._stage(0.0)[len(saved.state["stage"]) :]))
         scores = saved.state.get("scores")
         self.scores = Scores(**{**dict.fromkeys(Scores.__dataclass_fields__), **scores}) if scores else None
 
@@ -261,7 +297,7 @@ class Pretraining(Learner):
 
     def finish(self, trainer: Trainer) -> Path:
         """Score the whole model, save it with its card and some masks that it fills; the model folder."""
-        self._set_stage(self.config.model.num_hidden_layers, self.data.last_length)
+        self._set_stage(self.stage._replace(depth=self.config.model.num_hidden_layers, length=self.data.last_length))
         trainer.evaluate()
         trainer.save(must=True)
         if trainer.step < (warmup := self.schedule.warmup_steps):

@@ -15,7 +15,8 @@ Freeze = Literal["none", "embeddings", "encoder"]
 class OptimConfig:
     """The optimiser, its learning rate, and which parts learn how fast; the defaults are the paper's pretraining."""
 
-    name: Literal["lamb", "adamw"] = "lamb"
+    #: Muon orthogonalises the updates of the encoder's matrices and leaves the rest to AdamW (docs/pretraining.md).
+    name: Literal["lamb", "adamw", "muon"] = "lamb"
     #: Peak learning rate; null = the paper's 0.00176, scaled with the square root of the batch (LAMB only).
     lr: float | None = None
     #: Warm-up steps; null = 1/40 of a pretraining run, as in the paper, and 1/10 of a fine-tuning run.
@@ -23,11 +24,20 @@ class OptimConfig:
     end_lr: float = 0.0
     shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
     power: float = 1.0
+    #: The last share of the run in which the rate falls; before, it stays at its peak. 1 = from the warm-up on.
+    decay_share: float = 1.0
     style: Literal["continuous", "google"] = "continuous"
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-6
     weight_decay: float = 0.01
+    #: Muon's momentum.
+    momentum: float = 0.95
+    #: Muon: the learning rate of what AdamW updates (embeddings, heads, biases, norms), as a multiple of the matrices'.
+    adam_factor: float = 1.0
+    #: Moving average of the weights, which is evaluated and saved instead of them: its decay per step (0.999, say);
+    #: 0 = none.
+    average: float = 0.0
     #: Adam's bias correction; off in both of the released optimisers. On, the first steps are smaller.
     bias_correction: bool = False
     #: Global norm that gradients are scaled down to; 0 = never.
@@ -42,8 +52,13 @@ class OptimConfig:
     def __post_init__(self) -> None:
         if self.clip < 0:
             raise ConfigError(f"clip: must be >= 0 (0 = no clipping), got {self.clip}")
-        if not self.head_factor > 0:
-            raise ConfigError(f"head_factor: must be > 0, got {self.head_factor}")
+        for name in ("head_factor", "adam_factor"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}: must be > 0, got {getattr(self, name)}")
+        if not 0 <= self.average < 1:
+            raise ConfigError(f"average: must be >= 0 and < 1, got {self.average}")
+        if self.adam_factor != 1 and self.name != "muon":
+            raise ConfigError(f"adam_factor: is for name: muon; {self.name} has one rate for all (see head_factor)")
         if not 0 < self.block_decay <= 1:
             raise ConfigError(f"block_decay: must be > 0 and <= 1, got {self.block_decay}")
 
@@ -56,6 +71,7 @@ class OptimConfig:
             end=self.end_lr,
             shape=self.shape,
             power=self.power,
+            decay_share=self.decay_share,
             style=self.style,
         )
 

@@ -52,7 +52,8 @@ class Learner(ABC):
     model: Model
     optimizer: AdamW
     num_steps: int
-    max_seconds: float | None = None  # whichever of steps and seconds ends first ends the run
+    max_seconds: float | None = None  # whichever of steps, seconds and tokens ends first ends the run
+    max_tokens: int | None = None
     draws: bool  # whether a step is random (dropout)
     graphs: Literal["auto", "on", "off"] = "off"  # whether steps are recorded; auto: where a trial finds it worth it
     check_graphs = True

@@ -11,8 +11,9 @@ it is applied. Muon orthogonalises the updates of the encoder's matrices and lea
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, overload
 
 import torch
@@ -239,9 +240,16 @@ def freeze(model: Model, what: Freeze, new: Iterable[str] = ()) -> None:
 
 
 def learning_groups(
-    model: Model, weight_decay: float, head_factor: float = 1.0, block_decay: float = 1.0
+    model: Model,
+    weight_decay: float,
+    head_factor: float = 1.0,
+    block_decay: float = 1.0,
+    adam_factor: float | None = None,
 ) -> list[dict[str, Any]]:
-    """The optimiser's groups, each with the factor `lr_factor` on the learning rate."""
+    """The optimiser's groups, each with the factor `lr_factor` on the learning rate.
+
+    `adam_factor` is for Muon: the factor of all that it does not orthogonalise.
+    """
     blocks = {"attention": len(model.encoder.attention), "ffn": len(model.encoder.ffn)}
     if block_decay != 1 and set(blocks.values()) == {1}:
         raise ConfigError(
@@ -249,10 +257,11 @@ def learning_groups(
             "down; use optim.head_factor or optim.freeze: embeddings (it is for sharing none, groups and BERT)"
         )
     groups: list[dict[str, Any]] = []
-    for group in parameter_groups(model, weight_decay):
+    for group in parameter_groups(model, weight_decay, muon=adam_factor is not None):
+        beside = 1.0 if adam_factor is None or group.get("orthogonal") else adam_factor
         by_factor: dict[float, list[Any]] = {}
         for name, parameter in group["params"]:
-            factor = _factor(name, blocks, head_factor, block_decay)
+            factor = beside * _factor(name, blocks, head_factor, block_decay)
             by_factor.setdefault(factor, []).append((name, parameter))
         groups += [{**group, "params": params, "lr_factor": factor} for factor, params in by_factor.items()]
     return groups
@@ -269,16 +278,65 @@ def _factor(name: str, blocks: dict[str, int], head_factor: float, block_decay: 
 
 
 def make_optimizer(model: Model, optim: OptimConfig, lr: float, new: Iterable[str] = ()) -> AdamW:
-    """LAMB or AdamW over what learns; what is `new` always does."""
+    """The config's optimiser over what learns; what is `new` always does."""
     freeze(model, optim.freeze, new)
-    cls = Lamb if optim.name == "lamb" else AdamW
-    return cls(
-        learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay),
-        lr=lr,
-        betas=(optim.beta1, optim.beta2),
-        eps=optim.eps,
-        bias_correction=optim.bias_correction,
-    )
+    adam_factor = optim.adam_factor if optim.name == "muon" else None
+    groups = learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay, adam_factor)
+    settings: dict[str, Any] = {
+        "lr": lr,
+        "betas": (optim.beta1, optim.beta2),
+        "eps": optim.eps,
+        "bias_correction": optim.bias_correction,
+    }
+    if optim.name == "muon":
+        return Muon(groups, optim.momentum, **settings)
+    return (Lamb if optim.name == "lamb" else AdamW)(groups, **settings)
+
+
+class Average:
+    """The moving average of a model's weights: weights of the last 1 / (1 - decay) steps or so, without their noise.
+
+    It begins as a plain mean, so that the random weights of the start do not linger.
+    """
+
+    def __init__(self, model: nn.Module, decay: float):
+        self.decay, self.steps = decay, 0
+        self._live = {name: param for name, param in model.named_parameters() if param.requires_grad}
+        self.weights = {name: param.detach().clone() for name, param in self._live.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights after a step."""
+        self.steps += 1
+        share = max(1 - self.decay, 1 / self.steps)
+        torch._foreach_lerp_(list(self.weights.values()), list(self._live.values()), share)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """The model with the averaged weights, in its own memory (recorded steps read it), until the block ends."""
+        live = {name: param.detach().clone() for name, param in self._live.items()}
+        self.apply()
+        try:
+            yield
+        finally:
+            self._copy(live)
+
+    def apply(self) -> None:
+        """Put the averaged weights into the model for good."""
+        self._copy(self.weights)
+
+    def restore(self, weights: Mapping[str, Tensor], steps: int) -> None:
+        """Go on from a checkpoint."""
+        if weights.keys() != self.weights.keys():
+            raise CheckpointError("the checkpoint's averaged weights are not those of this model")
+        for name, tensor in weights.items():
+            self.weights[name].copy_(tensor)
+        self.steps = steps
+
+    @torch.no_grad()
+    def _copy(self, source: Mapping[str, Tensor]) -> None:
+        for name, param in self._live.items():
+            param.copy_(source[name])
 
 
 @torch.no_grad()

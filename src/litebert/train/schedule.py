@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, overload
 
 from litebert.errors import ConfigError
 
@@ -30,6 +30,7 @@ class LearningRate:
     end: float = 0.0
     shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
     power: float = 1.0
+    decay_share: float = 1.0  # the last share of the run (after the warm-up) in which the rate falls
     style: Literal["continuous", "google"] = "continuous"
 
     def __post_init__(self) -> None:
@@ -42,6 +43,7 @@ class LearningRate:
         _check(self.num_steps >= 1, f"steps (num_steps): must be at least 1, got {self.num_steps}")
         _check(self.warmup_steps >= 0, f"optim.warmup_steps: must not be negative, got {self.warmup_steps}")
         _check(self.power > 0, f"optim.power: must be above 0, got {self.power}")
+        _check(0 < self.decay_share <= 1, f"optim.decay_share: must be > 0 and <= 1, got {self.decay_share}")
         _check(
             self.warmup_steps <= self.num_steps,
             f"optim.warmup_steps: {self.warmup_steps} are more than the {self.num_steps} steps of the run; "
@@ -64,7 +66,7 @@ def learning_rate(step: float, schedule: LearningRate) -> float:
 
 
 def _decayed(share: float, schedule: LearningRate) -> float:
-    left = 1.0 - min(share, 1.0)
+    left = min(1.0, (1.0 - min(share, 1.0)) / schedule.decay_share)
     if schedule.shape == "constant":
         factor = 1.0
     elif schedule.shape == "cosine":
@@ -92,6 +94,17 @@ class Stage:
         _check(self.value >= 1, f"value: must be at least 1, got {self.value}")
 
 
+@dataclass(frozen=True)
+class RateStage(Stage):
+    """A stage whose value is a share or a factor."""
+
+    value: float  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        _check(0 < self.until <= 1, f"until: a share of the run, above 0 and at most 1, got {self.until}")
+        _check(0 < self.value < math.inf, f"value: must be > 0, got {self.value}")
+
+
 def check_stages(stages: Sequence[Stage], name: str) -> None:
     """Stages that cover the run once and in order, or a ConfigError that says which does not."""
     if not stages:
@@ -103,16 +116,34 @@ def check_stages(stages: Sequence[Stage], name: str) -> None:
         raise ConfigError(f"{name}[{len(stages) - 1}].until: the last stage must end at 1.0, got {stages[-1].until}")
 
 
-def value_at(stages: Sequence[Stage], progress: float) -> int:
-    """The value that holds when `progress` of the run is done; 1.0 and beyond belong to the last stage."""
+@overload
+def value_at(stages: Sequence[RateStage], progress: float, otherwise: float) -> float: ...
+@overload
+def value_at(stages: Sequence[Stage], progress: float, otherwise: int | None = ...) -> int: ...
+def value_at(stages: Sequence[Stage], progress: float, otherwise: float | None = None) -> float:
+    """The value that holds when `progress` of the run is done (`otherwise` where there are no stages).
+
+    1.0 and beyond belong to the last stage.
+    """
+    if not stages:
+        assert otherwise is not None
+        return otherwise
     return next((stage.value for stage in stages if progress < stage.until), stages[-1].value)
 
 
-def run_progress(step: int, num_steps: int, seconds: float = 0.0, max_seconds: float | None = None) -> float:
-    """The share of a run that is done, by steps or by the wall clock, whichever ends it first."""
+def run_progress(
+    step: int,
+    num_steps: int,
+    seconds: float = 0.0,
+    max_seconds: float | None = None,
+    tokens: int = 0,
+    max_tokens: int | None = None,
+) -> float:
+    """The share of a run that is done, by steps, the wall clock or tokens, whichever ends it first."""
     by_steps = step / num_steps
     by_clock = seconds / max_seconds if max_seconds else 0.0
-    return min(1.0, max(by_steps, by_clock))
+    by_tokens = tokens / max_tokens if max_tokens else 0.0
+    return min(1.0, max(by_steps, by_clock, by_tokens))
 
 
 def _check(holds: bool, message: str) -> None:

@@ -14,6 +14,7 @@ stages follow the share of the run that is done. So a resumed run is the uninter
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import signal
 import time
@@ -42,12 +43,14 @@ from litebert.train.folder import begin, describe_process, locked, write_facts
 from litebert.train.guard import Guard, GuardConfig
 from litebert.train.learner import Learner, StepBatches, StepTotals
 from litebert.train.log import MetricsLog
-from litebert.train.optimizer import clip_gradients, load_moments, moments
+from litebert.train.optimizer import Average, clip_gradients, load_moments, moments
 from litebert.train.progress import Progress
 from litebert.train.random_state import seed_everything
 from litebert.train.schedule import run_progress
 from litebert.train.signals import StopRequest, stop_on_signals
 from litebert.train.steps import GraphStep, PlainStep
+
+AVERAGE = "average."  # of the averaged weights' names in a checkpoint
 
 
 class TrainingStoppedError(LitebertError, RuntimeError):
@@ -105,6 +108,7 @@ class Trainer:
         self.learner, self.config, self.folder, self.device, self.world = learner, config, folder, device, world
         self.parameters = [p for p in learner.model.parameters() if p.requires_grad]
         self.guard = Guard(config.guard, learner.advice)
+        self.average = Average(learner.model, config.optim.average) if config.optim.average else None
         # `seconds` is the clock that decisions follow: the main process's, the same in all of them.
         self.step, self.tokens, self.seconds, self.lr = 0, 0, 0.0, 0.0
         self.evaluating = 0.0  # seconds, which no rate counts
@@ -176,6 +180,8 @@ class Trainer:
                 if stopping:
                     return int(stop.signal or signal.SIGTERM)  # another process may have got it
             self.meter.write()
+        if self.average is not None:
+            self.average.apply()
         return None
 
     def forward_backward(self, stop_requested: bool = False) -> tuple[StepTotals, bool]:
@@ -206,6 +212,8 @@ class Trainer:
         """The optimiser's step, at the learning rate that is due."""
         self._set_learning_rate()
         self.learner.optimizer.step()
+        if self.average is not None:
+            self.average.update()
         self.meter.add(totals)
 
     def _set_learning_rate(self) -> None:
@@ -225,8 +233,11 @@ class Trainer:
 
     @property
     def share(self) -> float:
-        """How much of the run is done, by steps or by the clock."""
-        return run_progress(self.step, self.learner.num_steps, self.seconds, self.learner.max_seconds)
+        """How much of the run is done, by steps, the clock or tokens."""
+        learner = self.learner
+        return run_progress(
+            self.step, learner.num_steps, self.seconds, learner.max_seconds, self.tokens, learner.max_tokens
+        )
 
     @property
     def finished(self) -> bool:
@@ -254,7 +265,8 @@ class Trainer:
         if self._evaluated_at == self.step:
             return
         started = time.monotonic()
-        found = self.learner.evaluate(self.step)
+        with self.average.applied() if self.average is not None else contextlib.nullcontext():
+            found = self.learner.evaluate(self.step)
         if found is None:
             return
         took = time.monotonic() - started
@@ -281,8 +293,11 @@ class Trainer:
             "guard": self.guard.state(),
             "meter": self.meter.state(),
             "log_lines": self.log.num_lines,
+            "averaged_steps": self.average.steps if self.average is not None else 0,
         }
         log, weights, momentum = self.config.log, self.learner.weights(), moments(self.learner.optimizer)
+        if self.average is not None:
+            weights |= {f"{AVERAGE}{name}": tensor for name, tensor in self.average.weights.items()}
         kept = {"keep_last": log.keep_last, "keep_every": log.keep_every}
         try:
             checkpoint.save(self.folder, self.step, weights, momentum, state, **kept)
@@ -299,7 +314,11 @@ class Trainer:
     def _restore(self, saved: checkpoint.Checkpoint) -> None:
         for note in saved.notes:
             self.progress.note(note, "yellow")
-        self.learner.restore(saved)
+        averaged = {k.removeprefix(AVERAGE): v for k, v in saved.model.items() if k.startswith(AVERAGE)}
+        if self.average is not None:
+            self.average.restore(averaged, saved.state["averaged_steps"])
+        model = {name: tensor for name, tensor in saved.model.items() if not name.startswith(AVERAGE)}
+        self.learner.restore(dataclasses.replace(saved, model=model))
         load_moments(self.learner.optimizer, saved.optimizer)
         self.step, self.tokens, self.seconds = saved.step, saved.state["tokens"], saved.state["seconds"]
         self._began = time.monotonic() - self.seconds
