@@ -115,3 +115,30 @@ def test_progress_names_the_speed(cli, vocabulary, text, tmp_path, monkeypatch, 
     assert "MB/s" in result.err
     assert ("\x1b[" in result.err) == terminal
     assert "MB/s" not in result.out
+
+
+def test_verify_lists_all_damage(cli, tmp_path):
+    for name in ("a", "b"):
+        TokenStore.write(tmp_path / name, [[[1, 2, 3], [4]], [[5]]], "f" * 64, 10)
+    result = cli("corpus", "verify", tmp_path / "a", tmp_path / "b")
+    assert result.code == 0, result
+    assert re.search(r"a: whole \(2 documents, 5 tokens, [\d,]+ bytes, 0\.\d s\)\n.*b: whole", result.out)
+    files = [tmp_path / "a" / "part-00000.arrow", tmp_path / "b" / "index" / "batches.npy"]
+    for file in files:
+        file.write_bytes(file.read_bytes()[::-1])
+    result = cli("corpus", "verify", tmp_path / "a", tmp_path / "b")
+    assert result.code == 2
+    assert all(f"{file}: damaged" in result.err for file in files)
+    (tmp_path / "b" / "manifest.json").write_text("{")
+    result = cli("corpus", "verify", "--json", tmp_path / "a", tmp_path / "b")
+    assert result.code == 2
+    assert [len(messages) for messages in json.loads(result.out).values()] == [1, 1]
+    assert "not valid JSON" in result.err
+    assert "no such token store" in cli("corpus", "verify", tmp_path / "none").err
+
+
+def test_verify_knows_the_tokenizer(cli, tmp_path, vocabulary):
+    TokenStore.write(tmp_path / "a", [[[1, 2, 3]]], "f" * 64, 10)
+    result = cli("corpus", "verify", tmp_path / "a", "--tokenizer", vocabulary)
+    assert result.code == 2
+    assert "built with another tokenizer" in result.err

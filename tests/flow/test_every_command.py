@@ -28,6 +28,7 @@ LINES = {
     "tokenizer train": "text.txt --vocab-size 120 --out new",
     "tokenizer show": "tokenizer text",
     "corpus build": "text.txt --tokenizer tokenizer --out new --workers 1",
+    "corpus verify": "store --tokenizer tokenizer",
     "corpus show": "store --tokenizer tokenizer --examples 1",
     "corpus generate": "--documents 2 --out new.txt",
     "pretrain": "run.yaml --out new",

@@ -22,12 +22,13 @@ from safetensors.torch import load_file
 from tiny_run import make_corpus, poison, tiny_config
 
 from litebert.config import write_yaml
-from litebert.errors import CheckpointError, ConfigError
+from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
 from litebert.pretraining import plateau
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config
+from litebert.pretraining.data import Data
 from litebert.pretraining.dry_run import describe_run
 from litebert.pretraining.run import pretrain
 from litebert.report.runs import read_run
@@ -539,6 +540,32 @@ def test_another_corpus_on_resume_is_refused_and_a_moved_one_is_not(corpus, tmp_
     TokenStore.write(tmp_path / "other", [[[7, 8, 9], [10, 11]]] * 200, tokenizer.fingerprint, tokenizer.vocab_size)
     with pytest.raises(ConfigError, match="trained on other stores"):
         pretrain(tiny_config(corpus, steps=3, data={"stores": [str(tmp_path / "other")]}), tmp_path / "run", quiet=True)
+
+
+def test_a_corpus_of_the_same_size_and_other_content_on_resume_is_refused(corpus, tmp_path):
+    store, tokenizer = TokenStore.open(corpus / "store"), Tokenizer.load(corpus / "tokenizer")
+    documents = [[sentence.tolist() for sentence in document] for document in store.documents()]
+    documents[5][0][0] = 7 if documents[5][0][0] != 7 else 8
+    TokenStore.write(tmp_path / "other", documents, tokenizer.fingerprint, tokenizer.vocab_size)
+    other = tiny_config(corpus, steps=3, data={"stores": [str(tmp_path / "other")]})
+    pretrain(tiny_config(corpus, steps=3), tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match=r"trained on other stores than .*, of other content"):
+        pretrain(other, tmp_path / "run", quiet=True)
+    data = Data(other, tokenizer)  # a checkpoint of litebert 0.1 knows the counts alone
+    data.check_stores([fingerprint[:3] for fingerprint in data.fingerprints()], tmp_path)
+    for wrong in (None, [], [[1, 2, 3]], [[*data.fingerprints()[0][:3], "0"]]):
+        with pytest.raises(ConfigError, match="trained on other stores"):
+            data.check_stores(wrong, tmp_path)
+
+
+def test_damaged_tokens_do_not_train(corpus, tmp_path):
+    shutil.copytree(corpus / "store", tmp_path / "store")
+    part = tmp_path / "store" / "part-00000.arrow"
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(DataError, match=r"part-00000\.arrow: damaged somewhere in the .* tokens from byte"):
+        pretrain(tiny_config(corpus, data={"stores": [str(tmp_path / "store")]}), tmp_path / "run", quiet=True)
 
 
 def test_row_length_is_part_of_the_run(corpus, tmp_path):

@@ -305,8 +305,8 @@ def test_killed_at_every_step_gives_the_same_bytes(corpus, tmp_path):
     arguments = [HERE, tmp_path, folder / "0.txt", folder / "1.txt.gz"]
     done = subprocess.run([sys.executable, "-c", KILL_AT_EVERY_STEP, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    # The plan; file, hashes and record of two parts; both again without duplicates; three indices; the manifest.
-    assert int(done.stdout) == 1 + 2 * 3 + 2 + 3 + 1
+    # The plan; file, hashes and record of two parts; both again without duplicates; four indices; the manifest.
+    assert int(done.stdout) == 1 + 2 * 3 + 2 + 4 + 1
 
 
 def test_an_interrupted_build_goes_on_where_it_stopped(corpus, tmp_path):

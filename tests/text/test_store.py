@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from types import SimpleNamespace
 
@@ -14,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import DataError, InputError
+from litebert.text import store as store_module
 from litebert.text import store_writer
-from litebert.text.store import TokenStore
+from litebert.text.store import TokenStore, find_damage, read_manifest
 
 
 def random_documents(count, vocab_size=30_000, seed=0):
@@ -182,22 +184,179 @@ def test_what_is_not_a_whole_store_is_refused(store, tmp_path):
     TokenStore.open(store.path).verify()
 
 
-def test_damage_is_noticed(store):
+def flip(file, place, bit=0):
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1 << bit
+    file.write_bytes(content)
+
+
+def use(path):
+    """Open a store and read all of its tokens, as training does."""
+    store = TokenStore.open(path)
+    starts = store.sentence_offsets
+    return store.gather(starts[:-1], starts[1:]).tolist(), store.read(0, store.num_tokens).tolist()
+
+
+def test_every_flipped_bit_of_what_is_used_is_noticed(store):
+    """Whichever file it is in; in a part, what Arrow keeps around the tokens is for `verify`."""
+    whole = use(store.path)
+    tokens = np.zeros(store.part_paths[0].stat().st_size, bool)
+    for begin, end in zip(store._batch_starts[:-1], store._batch_starts[1:], strict=True):
+        shift = store._batch_shift[np.searchsorted(store._batch_starts, begin, side="right") - 1]
+        tokens[2 * (begin + shift) : 2 * (end + shift)] = True
+    draw = np.random.default_rng(0)
+    files = sorted(path for path in store.path.rglob("*") if path.is_file())
+    assert len(files) == 6  # a part, four indices, the manifest
+    for file in files:
+        content = file.read_bytes()
+        for place in draw.integers(0, len(content), 60):
+            flip(file, place, int(draw.integers(8)))
+            store_module._whole.clear()  # a change within one tick of the file system's clock
+            message = ""
+            try:
+                assert use(store.path) == whole
+            except DataError as error:
+                message = str(error)
+            harmless = not message
+            assert harmless or (str(file.parent) in message and "\n" not in message)
+            if file.suffix == ".arrow":
+                assert harmless != tokens[place]
+                assert str(file) in find_damage(store.path)[0]
+            elif file.suffix == ".npy":
+                assert not harmless
+            else:  # a space between two values of the manifest may become a line break and mean the same
+                assert not harmless or read_manifest(store.path) == store.manifest
+            file.write_bytes(content)
+    store_module._whole.clear()
+    assert find_damage(store.path) == []
+
+
+def test_damage_is_named(store):
     part = store.part_paths[0]
-    whole = part.read_bytes()
-    part.write_bytes(whole[:-10])
-    with pytest.raises(DataError, match="the store is damaged"):
+    content = part.read_bytes()
+    part.write_bytes(content[:-10])
+    with pytest.raises(DataError, match=r"part-00000\.arrow: damaged: .* bytes instead of .*; restore the file"):
         TokenStore.open(store.path)
-    changed = bytearray(whole)
-    changed[len(whole) // 2] ^= 1
-    part.write_bytes(changed)
-    with pytest.raises(DataError, match="its bytes have changed"):
-        TokenStore.open(store.path).verify()
     part.unlink()
-    with pytest.raises(DataError, match="is missing"):
+    with pytest.raises(DataError, match=r"part-00000\.arrow: missing; restore the file"):
         TokenStore.open(store.path)
-    part.write_bytes(whole)
+    part.write_bytes(content)
     index = store.path / "index" / "sentence_offsets.npy"
-    index.write_bytes(index.read_bytes()[:-8])
-    with pytest.raises(DataError, match="the store is damaged"):
+    offsets = index.read_bytes()
+    index.write_bytes(offsets[:-8])
+    with pytest.raises(DataError, match=r"sentence_offsets\.npy: damaged: its bytes are not what was written"):
         TokenStore.open(store.path)
+    flip(part, len(content) // 2)
+    messages = find_damage(store.path)
+    assert [part.name in messages[0], index.name in messages[1], len(messages)] == [True, True, 2]
+    index.unlink()
+    with pytest.raises(DataError, match=r"sentence_offsets\.npy: missing"):
+        TokenStore.open(store.path)
+    with pytest.raises(DataError, match=r"part-00000(.|\n)*sentence_offsets"):
+        store.verify()
+
+
+def test_tables_of_a_damaged_store_are_refused(store):
+    flip(store.part_paths[0], 5000)
+    with pytest.raises(DataError, match=r"part-00000\.arrow: damaged: its bytes"):
+        TokenStore.open(store.path).table()
+
+
+def make_old(store):
+    """The store as litebert 0.1 wrote it: SHA-256 alone."""
+    manifest = {k: v for k, v in store.manifest.items() if k not in ("index_crc32", "sha256")}
+    manifest["index"].pop("checksums.npy")
+    (store.path / "index" / "checksums.npy").unlink()
+    (store.path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_stores_without_checksums_of_batches(store):
+    whole = use(store.path)
+    make_old(store)
+    assert use(store.path) == whole
+    assert find_damage(store.path) == []
+    flip(store.part_paths[0], 5000)
+    with pytest.raises(DataError, match=r"part-00000\.arrow: damaged: its bytes"):
+        use(store.path)
+    flip(store.part_paths[0], 5000)
+    flip(store.path / "index" / "batches.npy", 200)
+    with pytest.raises(DataError, match=r"batches\.npy: damaged"):
+        use(store.path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tokens": 5},
+        {"tokens": -1},
+        {"documents": "many"},
+        {"parts": []},
+        {"parts": [{}]},
+        {"parts": 5},
+        {"dtype": "float64"},
+        {"dtype": "uint32"},
+        {"tokenizer": {"fingerprint": "a" * 64, "vocab_size": 10**9}},
+        {"tokenizer": None},
+        {"index": {}},
+        {"index": {"../../x.npy": "a"}},
+    ],
+)
+def test_manifests_that_do_not_fit_together(store, changes):
+    make_old(store)  # with nothing but its own words to be checked by
+    file = store.path / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(DataError, match=r"manifest\.json: damaged: what it says does not fit together; restore"):
+        TokenStore.open(store.path)
+
+
+def test_a_manifest_has_a_checksum_of_its_own(store):
+    file = store.path / "manifest.json"
+    file.write_text(file.read_text().replace('"text_bytes"', '"text_byteS"').replace("a" * 64, "a" * 63 + "b"))
+    with pytest.raises(DataError, match=r"manifest\.json: damaged"):
+        TokenStore.open(store.path)
+
+
+def test_ids_outside_of_the_vocabulary(tmp_path):
+    store = TokenStore.write(tmp_path / "store", [[[7, 8, 9]]], "a" * 64, 10)
+    make_old(store)
+    file = store.path / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"tokenizer": {"fingerprint": "a", "vocab_size": 9}}))
+    with pytest.raises(DataError, match="holds the token 9, but the vocabulary has 9"):
+        TokenStore.open(store.path).read(0, 1)
+
+
+def test_each_file_is_checked_once_per_process(store, monkeypatch):
+    read, crc32 = [], store_module._file_crc32
+    monkeypatch.setattr(store_module, "_file_crc32", lambda file: read.append(file.name) or crc32(file))
+    monkeypatch.setattr(store_module, "_whole", set())
+    TokenStore.open(store.path)
+    assert sorted(read) == ["batches.npy", "checksums.npy", "document_offsets.npy", "sentence_offsets.npy"]
+    pickled = pickle.dumps(TokenStore.open(store.path))
+    store_module._whole.clear()  # as in a process that is new
+    assert pickle.loads(pickled).num_tokens == store.num_tokens
+    assert len(read) == 4
+    os.utime(store.path / "index" / "batches.npy", (1, 1))
+    pickle.loads(pickled)
+    assert read[4:] == ["batches.npy"]
+
+
+def test_tokens_are_checked_when_they_are_first_read(store, monkeypatch):
+    checked, check = [], TokenStore._check_batch
+    monkeypatch.setattr(TokenStore, "_check_batch", lambda self, batch: checked.append(batch) or check(self, batch))
+    fresh = TokenStore.open(store.path)
+    assert checked == []
+    fresh.read(0, 10)
+    fresh.read(5, 10)
+    assert checked == [0]
+    fresh.gather([2, 700, 720, 3], [4, 710, 725, 5])
+    assert checked == [0, 2]
+    fresh.read(0, fresh.num_tokens)
+    assert sorted(checked) == list(range(len(fresh._unchecked)))
+
+
+def test_content_is_told_by_its_sum(store, documents, tmp_path):
+    same = TokenStore.write(tmp_path / "same", documents, "a" * 64, 30_000)
+    assert same.content_sum == store.content_sum
+    documents[3][0][0] ^= 1
+    other = TokenStore.write(tmp_path / "other", documents, "a" * 64, 30_000)
+    assert other.content_sum != store.content_sum

@@ -13,6 +13,7 @@ import typer
 from litebert.cli import app
 from litebert.cli.early import check_out_folder
 from litebert.cli.options import Json
+from litebert.errors import DataError
 
 if TYPE_CHECKING:
     from litebert.text.build import BuildReport, Progress
@@ -64,6 +65,36 @@ def build(
         print(json.dumps({"store": str(out), **asdict(report)}, indent=2, ensure_ascii=False))
     else:
         print_report(report, out)
+
+
+@corpus_app.command()
+def verify(
+    stores: Annotated[list[Path], typer.Argument(help="Folders of token stores.")],
+    tokenizer: Annotated[Path | None, typer.Option(help="Check that it is the one they were built with.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read every byte of token stores and compare with the checksums; lists all damaged files."""
+    from rich.console import Console
+
+    from litebert.text.store import TokenStore, find_damage
+    from litebert.text.tokenizer import Tokenizer
+
+    vocabulary = None if tokenizer is None else Tokenizer.load(tokenizer)
+    found: dict[str, list[str]] = {}
+    for store in stores:
+        began = time.monotonic()
+        with Console(stderr=True).status(str(store)) as status:
+            damage = found[str(store)] = find_damage(store, lambda file: status.update(f"reading {file}"))
+        if not damage:
+            opened = TokenStore.open(store, vocabulary)
+            if not as_json:
+                size = sum(part["bytes"] for part in opened.manifest["parts"])
+                counts = f"{opened.num_documents:,} documents, {opened.num_tokens:,} tokens, {size:,} bytes"
+                print(f"{store}: whole ({counts}, {time.monotonic() - began:.1f} s)")
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    if any(found.values()):
+        raise DataError("\n  ".join(["damaged:", *(message for damage in found.values() for message in damage)]))
 
 
 class ProgressView:

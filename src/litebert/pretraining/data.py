@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from litebert.errors import ConfigError
 from litebert.model.config import vary
@@ -87,9 +88,22 @@ class Data:
             held_out=0 if self.eval_stores else self.config.data.held_out,
         )
 
-    def fingerprints(self) -> list[list[int]]:
-        """What tells one corpus from another, wherever it lies: documents, sentences and tokens of each store."""
-        return [[len(store), store.num_sentences, store.num_tokens] for store in self.stores]
+    def fingerprints(self) -> list[list[int | str]]:
+        """What tells one corpus from another, wherever it lies: counts of each store and a sum of its content."""
+        return [[len(store), store.num_sentences, store.num_tokens, store.content_sum] for store in self.stores]
+
+    def check_stores(self, saved: object, where: Path) -> None:
+        """Refuse to go on with other stores than those of a checkpoint (litebert 0.1 wrote down their counts alone)."""
+        now = self.fingerprints()
+        if (
+            not isinstance(saved, list)
+            or len(saved) != len(now)
+            or any(old[:3] != new[:3] or old[3:] not in ([], new[3:]) for old, new in zip(saved, now, strict=True))
+        ):
+            raise ConfigError(
+                f"{where}: trained on other stores than {', '.join(self.config.data.stores)}, of other content; "
+                "resume with those of the run, or start a new run in another folder"
+            )
 
     @property
     def longest(self) -> int:

@@ -265,16 +265,12 @@ class Pretraining(Learner):
 
     def restore(self, saved: Checkpoint) -> None:
         """Weights, stage and scores, if the data are the same."""
-        for what, now, name in (
-            ("tokenizer", self.data.tokenizer.fingerprint, self.config.data.tokenizer),
-            ("stores", self.data.fingerprints(), ", ".join(self.config.data.stores)),
-        ):
-            if saved.state.get(what) != now:
-                trained = "with another tokenizer" if what == "tokenizer" else "on other stores"
-                raise ConfigError(
-                    f"{saved.folder}: trained {trained} than {name}; resume with the {what} of the run, or start a new "
-                    "run in another folder"
-                )
+        if saved.state.get("tokenizer") != self.data.tokenizer.fingerprint:
+            raise ConfigError(
+                f"{saved.folder}: trained with another tokenizer than {self.config.data.tokenizer}; resume with the "
+                "tokenizer of the run, or start a new run in another folder"
+            )
+        self.data.check_stores(saved.state.get("stores"), saved.folder)
         self.model.load_state_dict(saved.model)
         # Older checkpoints hold depth and length.
         self._set_stage(Stage(*saved.state["stage"], *self._stage(0.0)[len(saved.state["stage"]) :]))

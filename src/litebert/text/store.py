@@ -2,11 +2,14 @@
 
     store/
       part-00000.arrow ...   column `sentences`: list<list<uint16 or uint32>>, uncompressed record batches
-      index/*.npy            where each document, sentence and record batch begins
+      index/*.npy            where each document, sentence and record batch begins, a checksum of each batch
       manifest.json          counts, tokenizer, checksums; written last, so a store without it is unfinished
 
 Tokens, sentences and documents are numbered through the whole store. A document never crosses a record batch,
 and the tokens of a record batch lie side by side in its file, so any slice of a document is a view of it.
+
+Damage does not train in silence: the index is checked when a store is opened, the tokens of a record batch when they
+are first read (about a million of them at a time), each once per process. `verify` reads every byte.
 
     store = TokenStore.open("store")
     first, last = store.document_offsets[7:9]                                 # sentences of document 7
@@ -15,8 +18,9 @@ and the tokens of a record batch lie side by side in its file, so any slice of a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -25,22 +29,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from litebert.config import build
 from litebert.errors import DataError, InputError
 from litebert.files import file_sha256, staged_folder
+from litebert.parse import read_object
 from litebert.text.store_writer import (
+    BATCHES,
+    CHECKSUMS,
+    DOCUMENTS,
     INDEX,
     KIND,
     MANIFEST,
+    SENTENCES,
     VERSION,
     Offsets,
+    PartRecord,
     PartWriter,
     finish_store,
     make_schema,
+    manifest_sum,
     part_name,
     read_batches,
+    token_dtype,
 )
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+
+REMEDY = "restore the file, or build the store again with --overwrite"
 
 
 class Fingerprinted(Protocol):
@@ -63,16 +78,24 @@ class TokenStore:
         self.vocab_size: int = manifest["tokenizer"]["vocab_size"]
         self.dtype = np.dtype(manifest["dtype"])
         self.part_paths = [path / part["file"] for part in manifest["parts"]]
+        for part in manifest["parts"]:
+            _check_size(path / part["file"], part["bytes"])
         #: [num_sentences + 1] sentence s is tokens[sentence_offsets[s] : sentence_offsets[s + 1]]
-        self.sentence_offsets: Offsets = self._load_index("sentence_offsets", self.num_sentences + 1)
+        self.sentence_offsets: Offsets = self._load_index(SENTENCES, (self.num_sentences + 1,))
         #: [num_documents + 1] document d is sentences[document_offsets[d] : document_offsets[d + 1]]
-        self.document_offsets: Offsets = self._load_index("document_offsets", self.num_documents + 1)
-        batches = np.array(self._load_index("batches", None))  # [batches, 3]: part, byte of its first token, tokens
+        self.document_offsets: Offsets = self._load_index(DOCUMENTS, (self.num_documents + 1,))
+        batches = np.array(self._load_index(BATCHES, (-1, 3)))  # [batches, 3]: part, byte of its first token, tokens
         self._batch_part: Offsets = batches[:, 0]
         self._batch_starts: Offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(batches[:, 2])])
         # Add this to a token's number in the store to get its place in its part file, both counted in tokens.
         self._batch_shift: Offsets = batches[:, 1] // self.dtype.itemsize - self._batch_starts[:-1]
         self._mapped: list[Tokens | None] = [None] * len(self.part_paths)
+        # Stores of litebert 0.1 have no checksums of batches: their parts are checked as a whole.
+        self._batch_sums: Offsets | None = None
+        if CHECKSUMS in manifest["index"]:
+            self._batch_sums = np.array(self._load_index(CHECKSUMS, (len(batches),)))
+        self._unchecked = np.ones(len(batches), np.bool_)
+        self._check_places(batches)
 
     @classmethod
     def open(cls, path: Path | str, tokenizer: Fingerprinted | None = None) -> TokenStore:
@@ -81,12 +104,6 @@ class TokenStore:
         manifest = read_manifest(path)
         if tokenizer is not None:
             check_tokenizer(path, manifest, tokenizer)
-        for part in manifest["parts"]:
-            file = path / part["file"]
-            size = file.stat().st_size if file.is_file() else None
-            if size != part["bytes"]:
-                state = "is missing" if size is None else f"has {size:,} bytes instead of {part['bytes']:,}"
-                raise DataError(f"{file}: {state}; the store is damaged: build it again with --overwrite")
         return cls(path, manifest)
 
     @classmethod
@@ -118,6 +135,8 @@ class TokenStore:
         last = int(np.searchsorted(self._batch_starts, stop, side="left")) - 1
         pieces = []
         for batch in range(first, last + 1):
+            if self._unchecked[batch]:
+                self._check_batch(batch)
             begin, end = max(start, self._batch_starts[batch]), min(stop, self._batch_starts[batch + 1])
             shift = self._batch_shift[batch]
             pieces.append(self._map(int(self._batch_part[batch]))[begin + shift : end + shift])
@@ -143,6 +162,10 @@ class TokenStore:
         batch = np.searchsorted(self._batch_starts[1:-1], first, side="right")  # an empty slice may start at the end
         if (stop > self._batch_starts[batch + 1]).any():
             raise InputError(f"{self.path}: a slice crosses a record batch; slices must lie in one document")
+        new = self._unchecked[batch] if first.size else first
+        if new.any():
+            for number in np.unique(batch[new]).tolist():
+                self._check_batch(number)
         shift = self._batch_shift[batch] if first.size else first
         parts = self._batch_part[batch] if first.size else first
         # A loop of plain copies: for slices of a sentence or more it beats one fancy index over all tokens.
@@ -168,21 +191,29 @@ class TokenStore:
 
     def table(self) -> pa.Table:
         """The whole store as one memory-mapped Arrow table, for pyarrow, datasets, polars and Ray."""
+        for part, file in zip(self.manifest["parts"], self.part_paths, strict=True):
+            _check_once(file, part["sha256"], file_sha256)
         batches = [batch for path in self.part_paths for batch in read_batches(path)]
         return pa.Table.from_batches(batches, schema=make_schema(self.fingerprint, self.vocab_size))
 
+    @property
+    def content_sum(self) -> str:
+        """What tells the content of a store from any other's, wherever it lies."""
+        return hashlib.sha256(" ".join(part["sha256"] for part in self.manifest["parts"]).encode()).hexdigest()
+
     def verify(self) -> None:
-        """Read every byte and compare with the checksums of the manifest; raises at the first difference."""
-        for part in self.manifest["parts"]:
-            _check_file(self.path / part["file"], part["sha256"])
-        for name, checksum in self.manifest["index"].items():
-            _check_file(self.path / INDEX / name, checksum)
+        """Read every byte and compare with the checksums of the manifest; a difference is a DataError."""
+        damage = find_damage(self.path)
+        if damage:
+            raise DataError("\n".join(damage))
 
     def __len__(self) -> int:
         return self.num_documents
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (TokenStore.open, (str(self.path.absolute()),))
+        # An index that this process has found whole need not be read again by the next one.
+        stamps = (_stamp(self.path / INDEX / name, self._index_sum(name)[0]) for name in self.manifest["index"])
+        return (_reopen, (str(self.path.absolute()), tuple(stamps)))
 
     def __repr__(self) -> str:
         counts = f"{self.num_documents:,} documents, {self.num_sentences:,} sentences, {self.num_tokens:,} tokens"
@@ -192,20 +223,84 @@ class TokenStore:
         """A part file seen as one array of tokens; only what lies in its record batches means anything."""
         mapped = self._mapped[part]
         if mapped is None:
+            if self._batch_sums is None:
+                _check_once(self.part_paths[part], self.manifest["parts"][part]["sha256"], file_sha256)
             size = self.manifest["parts"][part]["bytes"] // self.dtype.itemsize
             mapped = np.memmap(self.part_paths[part], self.dtype, "r", shape=(size,)).view(np.ndarray)
             self._mapped[part] = mapped
         return mapped
 
-    def _load_index(self, name: str, length: int | None) -> Offsets:
-        file = self.path / INDEX / f"{name}.npy"
+    def _check_batch(self, batch: int) -> None:
+        """Compare the tokens of a record batch with their checksum and with the vocabulary, before they are used."""
+        part = int(self._batch_part[batch])
+        begin, end = (self._batch_starts[batch : batch + 2] + self._batch_shift[batch]).tolist()
+        tokens = self._map(part)[begin:end]
+        if self._batch_sums is not None and zlib.crc32(tokens.data) != self._batch_sums[batch]:
+            raise DataError(
+                f"{self.part_paths[part]}: damaged somewhere in the {end - begin:,} tokens from byte "
+                f"{begin * self.dtype.itemsize:,} on; {REMEDY} (litebert corpus verify {self.path} lists all damage)"
+            )
+        if tokens.max() >= self.vocab_size:
+            raise DataError(
+                f"{self.part_paths[part]}: holds the token {int(tokens.max()):,}, but the vocabulary has "
+                f"{self.vocab_size:,}; {REMEDY}"
+            )
+        self._unchecked[batch] = False
+
+    def _check_places(self, batches: Offsets) -> None:
+        """An index that fits its checksums fits its parts too, unless somebody has put it there by hand."""
+        sizes = np.array([part["bytes"] for part in self.manifest["parts"]], np.int64)
+        part, byte, tokens = batches.T
+        if (part < 0).any() or (part >= len(sizes)).any() or (byte < 0).any() or (tokens < 1).any():
+            raise DataError(f"{self.path / INDEX / BATCHES}: damaged: it leads outside of the parts; {REMEDY}")
+        width = self.dtype.itemsize
+        inside = (byte % width == 0) & (byte + tokens * width <= sizes[part]) if len(part) else np.ones(0, np.bool_)
+        ends = (tokens.sum(), self.sentence_offsets[-1], self.document_offsets[-1])
+        if not inside.all() or ends != (self.num_tokens, self.num_tokens, self.num_sentences):
+            raise DataError(f"{self.path / INDEX}: damaged: it does not fit the parts; {REMEDY}")
+
+    def _load_index(self, name: str, shape: tuple[int, ...]) -> Offsets:
+        file = self.path / INDEX / name
+        _check_once(file, *self._index_sum(name))
         try:
-            index = np.load(file, mmap_mode="r" if length is not None else None)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{file}: {error}; the store is damaged: build it again with --overwrite") from None
-        if length is not None and len(index) != length:
-            raise DataError(f"{file}: {len(index):,} entries instead of {length:,}; the store is damaged")
+            index = np.load(file, mmap_mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{file}: damaged: {error}; {REMEDY}") from None
+        expected = tuple(have if want == -1 else want for want, have in zip(shape, index.shape, strict=False))
+        if index.shape != expected or index.dtype != np.int64:
+            raise DataError(f"{file}: damaged: {index.dtype} {list(index.shape)} instead of int64 {shape}; {REMEDY}")
         return cast(Offsets, index.view(np.ndarray))
+
+    def _index_sum(self, name: str) -> tuple[str, Callable[[Path], str]]:
+        """The checksum of a file of the index, the faster one where there is one, and what computes it."""
+        crc = self.manifest.get("index_crc32", {}).get(name)
+        return (self.manifest["index"][name], file_sha256) if crc is None else (str(crc), _file_crc32)
+
+
+def find_damage(path: Path | str, on_file: Callable[[Path], None] = lambda file: None) -> list[str]:
+    """All that is wrong with a store, one message per file, after every byte of it was read; [] if it is whole."""
+    path = Path(path)
+    try:
+        manifest = read_manifest(path)
+    except DataError as error:
+        return [str(error)]
+    files = {path / part["file"]: part["sha256"] for part in manifest["parts"]}
+    files |= {path / INDEX / name: checksum for name, checksum in manifest["index"].items()}
+    found = []
+    for file, checksum in files.items():
+        on_file(file)
+        try:
+            _check_file(file, checksum, file_sha256)
+        except DataError as error:
+            found.append(str(error))
+    if not found:
+        try:
+            store = TokenStore(path, manifest)
+            for batch in range(len(store._unchecked)):
+                store._check_batch(batch)
+        except DataError as error:
+            found.append(str(error))
+    return found
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -218,14 +313,38 @@ def read_manifest(path: Path) -> dict[str, Any]:
         if started:
             raise DataError(f"{path}: this store is unfinished; run the same litebert corpus build again to finish it")
         raise DataError(f"{path}: not a token store ({MANIFEST} is missing); litebert corpus build makes one")
+    manifest = read_object(file)
+    kind, version = manifest.get("format"), manifest.get("version")
+    if kind != KIND:
+        raise DataError(f"{file}: not the manifest of a token store")
+    if version != VERSION:
+        raise DataError(f"{file}: version {version} of the format; build the store again with this litebert")
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        kind, version = manifest["format"], manifest["version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{file}: not a manifest of a token store: {error!r}") from None
-    if kind != KIND or version != VERSION:
-        raise DataError(f"{file}: {kind} version {version} cannot be read; build the store again with this litebert")
-    return cast(dict[str, Any], manifest)
+        whole = manifest_sum(manifest) == manifest.get("sha256", manifest_sum(manifest)) and _is_sound(manifest)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        whole = False
+    if not whole:
+        raise DataError(f"{file}: damaged: what it says does not fit together; {REMEDY}")
+    return manifest
+
+
+def _is_sound(manifest: dict[str, Any]) -> bool:
+    """Whether a manifest has all that a store needs, with types and sums that can be."""
+    parts = [build(PartRecord, part) for part in manifest["parts"]]
+    vocab_size, index = manifest["tokenizer"]["vocab_size"], manifest["index"]
+    sums = {name: sum(getattr(part, name) for part in parts) for name in ("documents", "sentences", "tokens")}
+    return (
+        all(manifest[name] == total >= 0 and type(manifest[name]) is int for name, total in sums.items())
+        and all(min(part.bytes, part.documents, part.sentences, part.tokens) >= 0 for part in parts)
+        and all(Path(part.file).name == part.file for part in parts)
+        and isinstance(manifest["tokenizer"]["fingerprint"], str)
+        and type(vocab_size) is int
+        and vocab_size > 0
+        and manifest["dtype"] == token_dtype(vocab_size).name
+        and {SENTENCES, DOCUMENTS, BATCHES} <= index.keys() <= {SENTENCES, DOCUMENTS, BATCHES, CHECKSUMS}
+        and all(isinstance(checksum, str) for checksum in index.values())
+        and manifest.get("index_crc32", index).keys() == index.keys()
+    )
 
 
 def check_tokenizer(path: Path, manifest: dict[str, Any], tokenizer: Fingerprinted) -> None:
@@ -238,8 +357,54 @@ def check_tokenizer(path: Path, manifest: dict[str, Any], tokenizer: Fingerprint
         )
 
 
-def _check_file(path: Path, checksum: str) -> None:
-    if not path.is_file():
-        raise DataError(f"{path}: is missing; the store is damaged: build it again with --overwrite")
-    if file_sha256(path) != checksum:
-        raise DataError(f"{path}: its bytes have changed since it was built; build the store again with --overwrite")
+_whole: set[bytes] = set()  # stamps of files that this process has found as they were written
+
+
+def _check_once(file: Path, checksum: str, digest: Callable[[Path], str]) -> None:
+    """Check a file unless this process has done so and it has not changed since."""
+    stamp = _stamp(file, checksum)
+    if stamp not in _whole:
+        _check_file(file, checksum, digest)
+        _whole.add(stamp)
+
+
+def _stamp(file: Path, checksum: str) -> bytes:
+    """Another one whenever a file, or what it should be, has changed, as far as size, times and place tell."""
+    try:
+        status = file.stat()
+    except OSError:
+        return b""
+    told = (checksum, str(file.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return hashlib.blake2b(repr(told).encode(), digest_size=16).digest()
+
+
+def _check_file(file: Path, checksum: str, digest: Callable[[Path], str]) -> None:
+    try:
+        found = digest(file)
+    except OSError as error:
+        state = "missing" if isinstance(error, FileNotFoundError) else f"unreadable: {error.strerror}"
+        raise DataError(f"{file}: {state}; {REMEDY}") from None
+    if found != checksum:
+        raise DataError(f"{file}: damaged: its bytes are not what was written; {REMEDY}")
+
+
+def _check_size(file: Path, size: int) -> None:
+    try:
+        found = file.stat().st_size
+    except OSError:
+        raise DataError(f"{file}: missing; {REMEDY}") from None
+    if found != size:
+        raise DataError(f"{file}: damaged: {found:,} bytes instead of {size:,}; {REMEDY}")
+
+
+def _file_crc32(file: Path) -> str:
+    crc = 0
+    with open(file, "rb") as opened:
+        while block := opened.read(1 << 24):
+            crc = zlib.crc32(block, crc)
+    return str(crc)
+
+
+def _reopen(path: str, whole: tuple[bytes, ...]) -> TokenStore:
+    _whole.update(whole)
+    return TokenStore.open(path)

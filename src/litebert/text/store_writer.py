@@ -1,6 +1,8 @@
 """How a token store is written: parts of Arrow record batches, then the index, and last the manifest.
 
 Whatever is half written has another name: a file of ours is whole, and a store without its manifest is unfinished.
+Every byte has a checksum: SHA-256 for each file, and a CRC-32, which is faster, for what readers check as they go (the
+tokens of each record batch, the files of the index, the manifest itself).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +27,9 @@ from litebert.files import sync_folder, write_atomic
 KIND, VERSION = "litebert-token-store", 1
 MANIFEST = "manifest.json"
 INDEX = "index"
+SENTENCES, DOCUMENTS, BATCHES, CHECKSUMS = (
+    f"{name}.npy" for name in ("sentence_offsets", "document_offsets", "batches", "checksums")
+)
 # Small enough to read and rewrite one at a time, large enough that per-batch costs vanish.
 BATCH_TOKENS = 1 << 20
 
@@ -129,8 +135,8 @@ def finish_store(
     folder: Path, parts: Sequence[PartRecord], fingerprint: str, vocab_size: int, facts: dict[str, Any]
 ) -> None:
     """Write the index, then the manifest (with `facts` as they are): from here on the store is whole."""
-    checksums = write_index(folder, parts)
-    manifest = {
+    index = write_index(folder, parts)
+    manifest: dict[str, Any] = {
         "format": KIND,
         "version": VERSION,
         "tokenizer": {"fingerprint": fingerprint, "vocab_size": vocab_size},
@@ -140,20 +146,29 @@ def finish_store(
         "tokens": sum(part.tokens for part in parts),
         **facts,
         "parts": [asdict(part) for part in parts],
-        "index": checksums,
+        "index": {name: writer.sha256 for name, writer in index.items()},
+        "index_crc32": {name: writer.crc32 for name, writer in index.items()},
     }
+    manifest["sha256"] = manifest_sum(manifest)
     write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
 
-def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, str]:
-    """Write where documents, sentences and record batches begin; gives the checksum of each file."""
+def manifest_sum(manifest: dict[str, Any]) -> str:
+    """The checksum of all that a manifest says, however it is spelled."""
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, _NpyWriter]:
+    """Write where documents, sentences and record batches begin, and a checksum of each batch's tokens."""
     (folder / INDEX).mkdir(exist_ok=True)
     places = [np.empty((0, 3), np.int64)]
+    sums = []
     num_sentences = sum(part.sentences for part in parts)
     num_documents = sum(part.documents for part in parts)
     with (
-        _NpyWriter(folder / INDEX / "sentence_offsets.npy", (num_sentences + 1,)) as sentence_offsets,
-        _NpyWriter(folder / INDEX / "document_offsets.npy", (num_documents + 1,)) as document_offsets,
+        _NpyWriter(folder / INDEX / SENTENCES, (num_sentences + 1,)) as sentence_offsets,
+        _NpyWriter(folder / INDEX / DOCUMENTS, (num_documents + 1,)) as document_offsets,
     ):
         sentence_offsets.write(np.zeros(1, np.int64))
         document_offsets.write(np.zeros(1, np.int64))
@@ -166,13 +181,15 @@ def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, str]:
                 document_offsets.write(sentences + batch.document_offsets[1:].astype(np.int64))
                 byte = batch.tokens.ctypes.data - mapped.address
                 places.append(np.array([[index, byte, len(batch.tokens)]], np.int64))
+                sums.append(zlib.crc32(batch.tokens.data))
                 tokens += len(batch.tokens)
                 sentences += len(batch.sentence_offsets) - 1
-    with _NpyWriter(folder / INDEX / "batches.npy", (sum(map(len, places)), 3)) as batches:
+    with _NpyWriter(folder / INDEX / BATCHES, (len(sums), 3)) as batches:
         batches.write(np.concatenate(places))
+    with _NpyWriter(folder / INDEX / CHECKSUMS, (len(sums),)) as checksums:
+        checksums.write(np.array(sums, np.int64))
     sync_folder(folder / INDEX)
-    writers = (sentence_offsets, document_offsets, batches)
-    return {writer.path.name: writer.checksum for writer in writers}
+    return {writer.path.name: writer for writer in (sentence_offsets, document_offsets, batches, checksums)}
 
 
 def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[RecordBatch]:
@@ -184,17 +201,19 @@ def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[Reco
 
 
 class _HashingFile:
-    """A file to write to that knows the checksum and size of what was written."""
+    """A file to write to that knows the checksums and size of what was written."""
 
     closed = False
 
     def __init__(self, file: BinaryIO):
         self._file = file
         self.hash = hashlib.sha256()
+        self.crc = 0
         self.size = 0
 
     def write(self, data: Any) -> int:
         self.hash.update(data)
+        self.crc = zlib.crc32(data, self.crc)
         self.size += memoryview(data).nbytes
         return self._file.write(data)
 
@@ -214,7 +233,7 @@ class _NpyWriter:
     def __init__(self, path: Path, shape: tuple[int, ...]):
         self.path = path
         self.shape = shape
-        self.checksum = ""
+        self.sha256, self.crc32 = "", 0
 
     def __enter__(self) -> _NpyWriter:
         self._temporary = self.path.with_name(f".{self.path.name}.tmp")
@@ -239,7 +258,7 @@ class _NpyWriter:
             self._discard()
             return
         os.replace(self._temporary, self.path)
-        self.checksum = self._sink.hash.hexdigest()
+        self.sha256, self.crc32 = self._sink.hash.hexdigest(), self._sink.crc
 
     def _discard(self) -> None:
         with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
