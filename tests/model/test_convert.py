@@ -149,8 +149,8 @@ def test_verify_sees_a_difference(cli, tmp_path, monkeypatch):
     save_model(PretrainingModel(TINY), tmp_path / "m")
     real = verify.load_model
 
-    def changed(*arguments):
-        model = real(*arguments)
+    def changed(*arguments, **options):
+        model = real(*arguments, **options)
         with torch.no_grad():
             model.encoder.ffn[0].norm.bias += 0.5
         return model

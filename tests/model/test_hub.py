@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import re
 import shutil
 
 import pytest
 import torch
+import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from small_vocabularies import english
 
 from litebert.errors import CheckpointError, ConfigError
-from litebert.model import hub
+from litebert.model import weights
 from litebert.model.config import ModelConfig, vary
 from litebert.model.heads import MODELS, ClassificationModel, EncoderModel, PretrainingModel
 from litebert.model.hub import load_model, load_model_and_report, save_model
+from litebert.predict.predictor import Predictor
 
 TINY = ModelConfig(
     vocab_size=40,
@@ -84,9 +88,21 @@ class Exploit:
 def test_a_pickle_with_code_in_it_is_refused_and_not_run(folder, capsys):
     (folder / "model.safetensors").unlink()
     torch.save({"weight": Exploit()}, folder / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"pytorch_model.bin: damaged, or holds more than tensors"):
+    with pytest.raises(
+        CheckpointError, match=r"pytorch_model.bin: holds more than tensors \((builtins\.)?print\)"
+    ) as info:
         load_model(folder)
+    assert "weights_only" not in str(info.value)  # torch's own advice is to switch the check off
     assert "was run" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage" * 100, b"\x80\x02}q\x00."])
+def test_no_refusal_of_a_pickle_advises_to_run_it(folder, data):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(data)
+    with pytest.raises(CheckpointError) as info:
+        load_model(folder)
+    assert "weights_only" not in str(info.value)
 
 
 def shard(folder, parts: int = 2):
@@ -229,7 +245,7 @@ def test_a_failed_save_leaves_the_old_folder_whole(folder, monkeypatch):
     def no_space(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(hub, "save_file", no_space)
+    monkeypatch.setattr(weights, "save_file", no_space)
     with pytest.raises(OSError, match="No space left"):
         save_model(PretrainingModel(TINY), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -241,7 +257,12 @@ def test_saving_keeps_other_files_but_no_stale_weights(folder):
     shutil.copy(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors")
     (folder / "pytorch_model.bin").write_text("old")
     save_model(PretrainingModel(TINY), folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "spiece.model"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "SHA256SUMS",
+        "config.json",
+        "model.safetensors",
+        "spiece.model",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +286,7 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     def fail(*arguments, **options):  # in safetensors' words
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr("litebert.model.hub.save_file", fail)
+    monkeypatch.setattr(weights, "save_file", fail)
     with pytest.raises(CheckpointError, match=r"model: the model was not written: No space left on device$"):
         save_model(PretrainingModel(TINY), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -292,3 +313,66 @@ def test_another_config_file_may_be_named(folder, tmp_path):
     assert load_model(folder, config=tmp_path / "elsewhere.json").config == TINY
     with pytest.raises(CheckpointError, match=r"nowhere.json: no such file"):
         load_model(folder, config="nowhere.json")
+
+
+def flip(path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_model_folder_has_a_checksum_that_sha256sum_reads(folder):
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert (folder / "SHA256SUMS").read_text() == f"{digest}  model.safetensors\n"
+
+
+@pytest.mark.parametrize("place", [-1, -5000, -10000])
+def test_one_flipped_bit_of_the_weights_is_seen(folder, place, cli):
+    flip(folder / "model.safetensors", place)
+    with pytest.raises(CheckpointError, match=r"model.safetensors: damaged, or changed since it was saved"):
+        load_model(folder)
+    result = cli("convert", folder, folder.parent / "out")
+    assert (result.code, "delete SHA256SUMS if you changed the weights yourself" in result.err) == (2, True)
+    (folder / "SHA256SUMS").unlink()
+    load_model(folder, allow_nan=True)
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe\x00", b"0123  model.safetensors\n"])
+def test_a_damaged_checksum_file_is_told(folder, text):
+    (folder / "SHA256SUMS").write_bytes(text)
+    with pytest.raises(CheckpointError, match=r"SHA256SUMS: damaged: no checksum of model.safetensors in it"):
+        load_model(folder)
+
+
+def test_weights_that_another_program_wrote_into_the_folder_are_not_ours_to_check(folder):
+    transformers.AutoModelForPreTraining.from_pretrained(folder).save_pretrained(folder)
+    assert (folder / "SHA256SUMS").is_file()
+    assert load_model(folder).config == TINY
+    save_model(load_model(folder), folder)
+    flip(folder / "model.safetensors", -1)
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused(tmp_path, value, cli):
+    model = PretrainingModel(TINY)
+    with torch.no_grad():
+        model.encoder.ffn[0].input.weight[3, 2] = value
+    save_model(model, tmp_path / "model")
+    message = r"model: albert.encoder.*ffn.weight holds NaN or infinity.*take an earlier checkpoint"
+    with pytest.raises(CheckpointError, match=message):
+        load_model(tmp_path / "model")
+    english().save(tmp_path / "model")
+    with pytest.raises(CheckpointError, match=message):
+        Predictor(tmp_path / "model", device="cpu")
+    for command in (
+        ("predict", "embed", "a text", "--model", tmp_path / "model", "--device", "cpu"),
+        ("export", tmp_path / "model"),
+        ("convert", tmp_path / "model", tmp_path / "out"),
+        ("serve", tmp_path / "model", "--device", "cpu"),
+    ):
+        result = cli(*command)
+        assert (result.code, "holds NaN or infinity" in result.err) == (2, True), result
+    kept = load_model(tmp_path / "model", allow_nan=True).encoder.ffn[0].input.weight[3, 2]
+    assert not kept.isfinite()

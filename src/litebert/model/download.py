@@ -8,6 +8,7 @@ from litebert.errors import CheckpointError, did_you_mean
 
 CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
+SUMS_FILE = "SHA256SUMS"
 PATIENCE = 5.0  # seconds for a first answer of the Hub
 
 
@@ -34,7 +35,7 @@ def fetch_model(name: str, revision: str | None = None, weights: bool = True) ->
 
     patterns = [CONFIG_FILE, "*.model", "tokenizer*.json", "vocab.txt", "special_tokens_map.json"]
     if weights:
-        patterns += ["model*.safetensors", INDEX_FILE]
+        patterns += ["model*.safetensors", INDEX_FILE, SUMS_FILE]
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
         if weights and not list(folder.glob("*.safetensors")):

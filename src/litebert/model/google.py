@@ -39,6 +39,7 @@ def load_google(
     head: str | None = None,
     new_head: bool = False,
     config: Path | str | None = None,
+    allow_nan: bool = False,
     **changes: Any,
 ) -> tuple[Model, LoadReport]:
     """A model from a checkpoint's folder, prefix or file; its config is looked for beside it unless given."""
@@ -73,7 +74,8 @@ def load_google(
         return tensor.T.contiguous() if name in transposed else tensor
 
     fill_sentence = head == "pretraining" and "sentence.weight" not in found
-    model = build_model(vary(model_config, **changes), head, found, read, new_head or fill_sentence, where, report)
+    new_head_allowed = new_head or fill_sentence
+    model = build_model(vary(model_config, **changes), head, found, read, new_head_allowed, where, report, allow_nan)
     if fill_sentence:
         unexpected = [name for name in report.missing if not name.startswith("sentence.")]
         if unexpected and not new_head:

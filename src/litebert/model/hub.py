@@ -12,32 +12,29 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from litebert.default import resolve_default
-from litebert.errors import CheckpointError, show_value
+from litebert.errors import CheckpointError
 from litebert.files import staged_folder
 from litebert.folders import folder_hint
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
-from litebert.model.download import CONFIG_FILE, INDEX_FILE
+from litebert.model.download import CONFIG_FILE
 from litebert.model.folder import find_folder, is_google
 from litebert.model.heads import MODELS, Model, model_class
 from litebert.model.names import clean_hub_name, hub_names
+from litebert.model.weights import is_weights_file, open_weights, save_weights
 from litebert.parse import read_object
 
 M = TypeVar("M", bound=Model)
-
-WEIGHTS_FILE = "model.safetensors"
-PICKLE_FILE = "pytorch_model.bin"
 
 # Our head -> transformers' class for ALBERT and for BERT; None: it has no such class.
 ARCHITECTURES: dict[str, tuple[str | None, str | None]] = {
@@ -87,17 +84,19 @@ def load_model_and_report(
     new_head: bool = False,
     revision: str | None = None,
     config: Path | str | None = None,
+    allow_nan: bool = False,
     **changes: Any,
 ) -> tuple[Model, LoadReport]:
     """Like load_model, with the account of what was mapped, skipped and missing.
 
-    `config` names the file to read instead of the folder's own `config.json` or `albert_config.json`.
+    `config` names the file to read instead of the folder's own `config.json` or `albert_config.json`. Weights that hold
+    NaN or infinity are refused unless `allow_nan`.
     """
     source = resolve_default(source)
     if is_google(source):
         from litebert.model.google import load_google
 
-        return load_google(source, head, new_head, config, **changes)
+        return load_google(source, head, new_head, config, allow_nan, **changes)
     folder = find_folder(source, revision)
     config_path = folder / CONFIG_FILE if config is None else Path(config)
     if config is None and not config_path.is_file():
@@ -110,7 +109,7 @@ def load_model_and_report(
     report = LoadReport(skipped=skipped)
     shape = _fit_output_matrix(shape, found, tensors, report)
     shape = _fit_config(shape, head, found, tensors, changes)
-    return build_model(shape, head, found, tensors.__getitem__, new_head, str(folder), report), report
+    return build_model(shape, head, found, tensors.__getitem__, new_head, str(folder), report, allow_nan), report
 
 
 def build_model(
@@ -121,6 +120,7 @@ def build_model(
     new_head: bool,
     where: str,
     report: LoadReport,
+    allow_nan: bool = False,
 ) -> Model:
     """A model of `head` filled from `found` (our name -> the file's); fills in the report."""
     make = _maker(config, head, found, new_head)
@@ -147,6 +147,11 @@ def build_model(
                 f"{where}: {found[name]} has shape {list(tensor.shape)}, the config says {list(expected[name].shape)}"
             )
         state[name] = tensor.to(torch.float32)
+        if not allow_nan and not _is_finite(state[name]):
+            raise CheckpointError(
+                f"{where}: {found[name]} holds NaN or infinity, so every answer would be NaN: the training run "
+                "diverged, or the file is damaged; take an earlier checkpoint, or train again at a lower learning rate"
+            )
     if report.missing:
         model = make()
         model.load_state_dict(state, strict=False)
@@ -166,6 +171,11 @@ class _WithoutValues(TorchFunctionMode):
         if getattr(func, "__module__", None) == "torch.nn.init":
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    low, high = tensor.aminmax()  # NaN is both; no copy is made
+    return bool(low.isfinite() and high.isfinite())
 
 
 def _maker(config: ModelConfig, head: str, found: Mapping[str, str], new_head: bool) -> Callable[[], Model]:
@@ -288,14 +298,13 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
     data = to_hub(config, architecture if not extension and architecture else _extension_architecture(head), extension)
     # Not the file's: transformers opens a model in this dtype, and AdamW turns float16 weights into NaN.
     data["dtype"] = "float32"
-    with staged_folder(folder, keep=lambda name: not _is_weights_file(name)) as staging:
+    with staged_folder(folder, keep=lambda name: not is_weights_file(name)) as staging:
         try:
-            save_file(state, staging / WEIGHTS_FILE, metadata={"format": "pt"})
+            save_weights(state, staging)
         except SafetensorError as error:  # a full disk, say; the system's error is in its text only
             told = re.search(r"os error (\d+)", str(error))
             reason = os.strerror(int(told[1])) if told else error
             raise CheckpointError(f"{folder}: the model was not written: {reason}") from error
-        os.chmod(staging / WEIGHTS_FILE, 0o644)
         (staging / CONFIG_FILE).write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return folder
 
@@ -307,84 +316,3 @@ def _bare(name: str, head: str) -> str:
 
 def _extension_architecture(head: str) -> str:
     return f"Litebert{MODELS[head].__name__}"
-
-
-def _is_weights_file(name: str) -> bool:
-    return name.endswith((".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json"))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Files
-
-
-class Weights(Mapping[str, Tensor]):
-    """The tensors of one or several files by name, read when asked for."""
-
-    def __init__(self, readers: dict[str, Callable[[], Tensor]]):
-        self._readers = readers
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._readers[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._readers)
-
-    def __len__(self) -> int:
-        return len(self._readers)
-
-
-def open_weights(folder: Path) -> Weights:
-    """The weights of a folder: one safetensors file, sharded ones, or a pytorch_model.bin (tensors only)."""
-    if (folder / WEIGHTS_FILE).is_file():
-        return Weights(_open_safetensors(folder / WEIGHTS_FILE))
-    for index_name, opener in ((INDEX_FILE, _open_safetensors), (f"{PICKLE_FILE}.index.json", _open_pickle)):
-        if (folder / index_name).is_file():
-            return Weights(_open_shards(folder / index_name, opener))
-    if (folder / PICKLE_FILE).is_file():
-        return Weights(_open_pickle(folder / PICKLE_FILE))
-    raise CheckpointError(f"{folder}: holds no weights ({WEIGHTS_FILE}, {INDEX_FILE} or {PICKLE_FILE})")
-
-
-def _open_safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
-    try:
-        file = safe_open(path, framework="pt")
-        names = list(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: damaged or not a safetensors file ({error}); fetch or write it again") from None
-
-    return {name: functools.partial(file.get_tensor, name) for name in names}
-
-
-def _open_pickle(path: Path) -> dict[str, Callable[[], Tensor]]:
-    try:
-        # weights_only: tensors and plain containers, no code from the file is ever run.
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many types here, all of them about this file
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(f"{path}: damaged, or holds more than tensors ({reason})") from None
-    if not isinstance(state, dict):
-        raise CheckpointError(f"{path}: expected named tensors, found {type(state).__name__}")
-    return {name: functools.partial(_given, value) for name, value in state.items() if isinstance(value, Tensor)}
-
-
-def _given(tensor: Tensor) -> Tensor:
-    return tensor
-
-
-def _open_shards(
-    index: Path, opener: Callable[[Path], dict[str, Callable[[], Tensor]]]
-) -> dict[str, Callable[[], Tensor]]:
-    weight_map = read_object(index, CheckpointError).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-        raise CheckpointError(f"{index}: damaged: no readable weight_map in it")
-    shards = sorted(set(weight_map.values()))
-    there = {file.name for file in index.parent.iterdir()}
-    readers: dict[str, Callable[[], Tensor]] = {}
-    for shard in shards:
-        if shard not in there:
-            raise CheckpointError(f"{index}: names the shard {show_value(shard)}, which is not in the folder")
-        readers |= opener(index.parent / shard)
-    missing = [name for name in weight_map if name not in readers]
-    if missing:
-        raise CheckpointError(f"{index}: {len(missing)} tensors are in no shard, first: {missing[0]}")
-    return {name: readers[name] for name in weight_map}
