@@ -16,7 +16,7 @@ from litebert.tasks.kinds.multiple_choice import choice_sequences, fill_gap
 from litebert.tasks.kinds.question_answering import question_windows
 from litebert.tasks.kinds.token_classification import tag_windows
 from litebert.tasks.read import named_tasks
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, kind_of
 
 WORDS = ["the", "quick", "brown", "fox", "jumped", "over", "lazy", "dogs", "running", "unwantable", "café", "!"]
 
@@ -266,6 +266,16 @@ def test_windows_move_by_what_is_set_or_by_as_much_as_answers_allow():
     ]:
         _, second, *_ = make_features(task, [replace(ask, context=context)], wordpiece())
         assert second.offsets[second.inside][0][0] == len("fox ") * expected
+
+
+def test_answers_that_no_window_holds_are_counted():
+    words = ["fox"] * 60
+    long, short = question(" ".join(words), " ".join(words[:40]), 0), question(" ".join(words), "fox", 0)
+    task = Task("t", "question-answering", max_length=32)
+    features = make_features(task, [long, short], wordpiece())
+    (note,) = kind_of(task).notes(task, [long, short], features)
+    assert note == '1 of 2 answers fit in no window and count as "no answer" (max_length, stride)'
+    assert kind_of(task).notes(task, [short], make_features(task, [short], wordpiece())) == []
 
 
 def test_an_answer_inside_a_piece_takes_the_whole_piece():

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from litebert.errors import DataError
-from litebert.tasks.answers import parse_answers, place_answer
 from litebert.tasks.read import read_task
+from litebert.tasks.squad import parse_answers, place_answer
 from litebert.tasks.task import kind_of
 
 CONTEXT = "The 1973 oil crisis began in October 1973. It ended in March 1974."

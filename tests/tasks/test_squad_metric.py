@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from litebert.tasks.answers import normalize_answer, score_answer
+from litebert.tasks.squad import normalize_answer, score_answer
 
 
 @pytest.mark.parametrize(

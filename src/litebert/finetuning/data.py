@@ -94,12 +94,7 @@ class Data:
         if self._limit and not everything:
             examples = examples[: self._limit]
         features = make_features(self.task, examples, self.tokenizer, usable_cpus())
-        cut = sum(sequence.cut > 0 for sequence in features)
-        if cut:
-            self.notes.append(
-                f"{name}: {cut:,} of {len(features):,} inputs have more than {self.task.max_length} tokens and are cut "
-                "(max_length)"
-            )
+        self.notes.extend(f"{name}: {note}" for note in kind_of(self.task).notes(self.task, examples, features))
         return Split(name, examples, features)
 
     @cached_property

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from litebert.tasks.answers import score_answer
 from litebert.tasks.examples import QuestionExample
 from litebert.tasks.features import Sequence as Window
 from litebert.tasks.logits import softmax
+from litebert.tasks.squad import score_answer
 
 Outputs = Mapping[str, NDArray[Any]]
 FIXED_THRESHOLD = 0.0  # chosen on no data: "no answer" where that is more likely than not

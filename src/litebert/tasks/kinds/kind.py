@@ -100,6 +100,14 @@ class Kind(ABC, Generic[E]):
     def features(self, task: Task, examples: Sequence[E], tokenizer: Tokenizer, num_threads: int = 1) -> list[Feature]:
         """All sequences of a split, in the order of its examples."""
 
+    def notes(self, task: Task, examples: Sequence[E], features: Sequence[Feature]) -> list[str]:
+        """What a person should know about the sequences of a split."""
+        cut = sum(sequence.cut > 0 for sequence in features)
+        if not cut:
+            return []
+        told = f"{cut:,} of {len(features):,} inputs have more than {task.max_length} tokens and are cut (max_length)"
+        return [told]
+
     def inputs(self, task: Task, sequences: Sequence[Feature], places: Places) -> Arrays:
         """Inputs of the model beyond ids, segments and positions."""
         return {}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litebert.parse import parse_json
-from litebert.tasks.answers import Repairs, is_squad, make_question, parse_answers, score_answer, squad_table, trainable
 from litebert.tasks.decode import Outputs, Prediction
 from litebert.tasks.examples import QuestionExample
 from litebert.tasks.features import (
@@ -31,6 +30,7 @@ from litebert.tasks.kinds.kind import Kind, Line, Part, row_logsumexp, to_json
 from litebert.tasks.metrics import Measure, share
 from litebert.tasks.own import Cells, Column, Columns, Reader
 from litebert.tasks.spans import FIXED_THRESHOLD, Answers, average_answers, best_spans, best_threshold
+from litebert.tasks.squad import Repairs, is_squad, make_question, parse_answers, score_answer, squad_table, trainable
 from litebert.tasks.tables import Table, format_of, number_cell, read_text, text_cell, truth_cell
 from litebert.tasks.task import Task
 from litebert.text.tokenizer import Tokenizer
@@ -135,6 +135,15 @@ class QuestionAnswering(Kind[QuestionExample]):
                     break
             features += _windows(task, tokenizer, question, context, number, answer, labelled)
         return features
+
+    def notes(self, task: Task, examples: Sequence[QuestionExample], features: Sequence[Feature]) -> list[str]:
+        """Answers that no window holds are learnt as "no answer"."""
+        answered = {number for number, e in enumerate(examples) if not e.impossible and max(e.starts, default=-1) >= 0}
+        whole = {window.example for window in features if isinstance(window.target, tuple) and not window.target[2]}
+        if not (lost := len(answered - whole)):
+            return []
+        told = f'{lost:,} of {len(answered):,} answers fit in no window and count as "no answer" (max_length, stride)'
+        return [told]
 
     def inputs(self, task: Task, sequences: Sequence[Feature], places: Places) -> Arrays:
         """The answer head is told where no answer can lie."""
