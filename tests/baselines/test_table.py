@@ -9,11 +9,10 @@ import pytest
 from toy_tasks import KINDS as TASK_KINDS
 from toy_tasks import make_files
 
-from litebert.baselines.table import APPLICABLE, rows_of, score_baselines, show_score
+from litebert.baselines.table import methods_of, rows_of, score_baselines, show_score
 from litebert.errors import ConfigError, DataError, MissingExtraError
 from litebert.tasks.metrics import Metric, score
 from litebert.tasks.read import read_task
-from litebert.tasks.task import kind_of
 
 COUNTED = ("bow", "tfidf", "ngram")
 
@@ -37,9 +36,11 @@ def no_gensim(monkeypatch):
 @pytest.mark.parametrize("kind", TASK_KINDS)
 def test_counting_beats_the_majority_where_words_tell(toy, kind):
     data = toy(kind, train=60, dev=30)
-    counted = [name for name in COUNTED if name in APPLICABLE[kind_of(kind).says]]
-    table = score_baselines(data, counted, resamples=50)
-    assert [method.name for method in table.methods] == ["majority", *counted]
+    table = score_baselines(data, [name for name in methods_of(kind).kinds if name in COUNTED], resamples=50)
+    assert [method.name for method in table.methods] == [
+        "majority",
+        *(n for n in COUNTED if n in methods_of(kind).kinds),
+    ]
     assert table.examples == {"train": 60, "dev": 30, "test": 30}
     metric = data.task.metrics[0]
     majority, *others = (method.scores["dev"][metric] for method in table.methods)

@@ -6,13 +6,14 @@ import io
 import json
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 from toy_tasks import make_files, tiny_config
 
+from litebert.baselines.verdict import Comparison
 from litebert.errors import ConfigError
-from litebert.files import write_atomic
 from litebert.finetuning.page import write_study_page
 from litebert.finetuning.results import Scores
 from litebert.finetuning.run import FinetuneResult, Finetuning
@@ -86,22 +87,19 @@ def test_beside_a_median_stand_the_seeds_and_no_interval_of_one_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "constant", "warned"),
+    ("values", "lead", "verdict"),
     [
-        ((0.9, 0.85), 0.5, False),
-        ((0.55, 0.5), 0.5, True),  # the constant lies within the best run's interval
-        ((0.9, 0.3, 0.3), 0.5, True),  # one lucky seed
+        ((0.9, 0.85), (0.3, 0.5), "ahead of"),
+        ((0.55, 0.5), (-0.05, 0.15), "level with"),  # 0 lies within the interval of the best run's lead
+        ((0.9, 0.3, 0.3), (0.3, 0.5), "level with"),  # one lucky seed
+        ((0.3, 0.2), (-0.3, -0.1), "behind"),
     ],
 )
-def test_a_study_is_compared_with_the_constant(tmp_path, values, constant, warned):
-    study = Study(tmp_path, tuple(member(1e-5, seed, value) for seed, value in enumerate(values)))
-    (tmp_path / study.best.name).mkdir()
-    write_atomic(tmp_path / study.best.name / "baselines.json", json.dumps({"accuracy": {"always 'a'": constant}}))
-    out = shown(study)
-    assert f"always 'a': accuracy {100 * constant:.1f}" in out
-    assert ("not clearly better" in out) == warned
-
-
-def test_of_an_error_the_upper_end_of_the_interval_is_the_bad_one():
-    assert member(1e-5, 0, 0.6, "rmse").result.scores.pessimistic == pytest.approx(0.7)
-    assert member(1e-5, 0, 0.6).result.scores.pessimistic == pytest.approx(0.5)
+def test_a_study_is_compared_with_baselines(tmp_path, values, lead, verdict):
+    members = [member(1e-5, seed, value) for seed, value in enumerate(values)]
+    compared = Comparison("TF-IDF", "", "accuracy", Metric(0.5, 0.4, 0.6), Metric(values[0] - 0.5, *lead))
+    scores = replace(members[0].result.scores, baselines=(compared,))
+    members[0] = replace(members[0], result=replace(members[0].result, scores=scores))
+    out = shown(Study(tmp_path, tuple(members)))
+    assert f"The model is {verdict} TF-IDF: accuracy {100 * values[0]:.1f} against 50.0" in out
+    assert ("What may help" in out) == (verdict != "ahead of")

@@ -25,16 +25,6 @@ from litebert.tasks.task import Task, TaskData, kind_of
 
 MAJORITY = "majority"
 KINDS = ("bow", "tfidf", "ngram", "word2vec", "fasttext")
-# Which methods apply to kinds of tasks, by what their predictions are; the simplest first.
-APPLICABLE: Mapping[str, tuple[str, ...]] = {
-    "label": KINDS,
-    "number": KINDS,
-    "labels": KINDS,
-    "tags": ("bow", "ngram", "word2vec", "fasttext"),
-    "option": ("bow", "tfidf", "word2vec", "fasttext"),
-    "text": ("bow", "tfidf", "word2vec", "fasttext"),
-}
-
 Values = dict[str, list[Any]]  # by split
 
 
@@ -98,7 +88,7 @@ def score_baselines(
     for kind in (MAJORITY, *kinds):
         on_start(kind)
         began = time.process_time()
-        what, values = _guess(data.task, kind, train, splits, seed, corpus)
+        what, values = guess(data.task, kind, train, splits, seed, corpus)
         seconds = time.process_time() - began
         scores = {name: score(data.task, splits[name], values[name], resamples, seed) for name in splits}
         methods.append(Method(kind, what, scores, round(seconds, 2)))
@@ -112,7 +102,7 @@ def score_baselines(
 
 def check_kinds(kinds: Sequence[str], task_kind: str) -> tuple[list[str], list[str]]:
     """["all"] -> all methods that apply and are installed, the simplest first; notes about those left out."""
-    possible = APPLICABLE[kind_of(task_kind).says]
+    possible = methods_of(task_kind).kinds
     for kind in kinds:
         check_choice("kinds", kind, (*KINDS, "all"))
         if kind != "all" and kind not in possible:
@@ -155,30 +145,67 @@ def _usable(data: TaskData, max_train: int, seed: int) -> tuple[list[Example], d
     return train, splits, notes
 
 
-def _guess(
+def guess(
     task: Task,
     kind: str,
     train: list[Any],
     splits: Mapping[str, list[Any]],
-    seed: int,
-    corpus: Iterable[list[str]] | None,
+    seed: int = 0,
+    corpus: Iterable[list[str]] | None = None,
 ) -> tuple[str, Values]:
+    """A description of a method, and its prediction for each example of each split."""
     if kind == MAJORITY:
         found = {name: kind_of(task).constant(task, train, examples) for name, examples in splits.items()}
         return next(iter(found.values()))[0], {name: values for name, (_, values) in found.items()}
-    says = kind_of(task).says
-    if says == "tags":
-        if kind in WORDS:
-            return guess_tags(kind, train, splits)
-        return guess_tags_by_vectors(task, kind, train, splits, seed, corpus)
-    if says == "option":
-        if kind == "bow":
-            return choose_by_window(splits)
-        return choose_by_similarity(train, splits, make_encoder(kind, seed, corpus))
-    encoder = make_encoder(kind, seed, corpus)
-    if says == "text":
-        return guess_answers(train, splits, encoder, seed)
-    return guess_labels(task, train, splits, encoder, seed)
+    return methods_of(task).guess(task, kind, train, splits, seed, corpus)
+
+
+def _guess_labels(task: Task, kind: str, train: Any, splits: Any, seed: int, corpus: Any) -> tuple[str, Values]:
+    return guess_labels(task, train, splits, make_encoder(kind, seed, corpus), seed)
+
+
+def _guess_tags(task: Task, kind: str, train: Any, splits: Any, seed: int, corpus: Any) -> tuple[str, Values]:
+    if kind in WORDS:
+        return guess_tags(kind, train, splits)
+    return guess_tags_by_vectors(task, kind, train, splits, seed, corpus)
+
+
+def _guess_choices(task: Task, kind: str, train: Any, splits: Any, seed: int, corpus: Any) -> tuple[str, Values]:
+    if kind == "bow":
+        return choose_by_window(splits)
+    return choose_by_similarity(train, splits, make_encoder(kind, seed, corpus))
+
+
+def _guess_answers(task: Task, kind: str, train: Any, splits: Any, seed: int, corpus: Any) -> tuple[str, Values]:
+    return guess_answers(train, splits, make_encoder(kind, seed, corpus), seed)
+
+
+@dataclass(frozen=True)
+class Methods:
+    """The methods that apply to a kind of task, the simplest first, and the one that is worth a few seconds."""
+
+    guess: Callable[..., tuple[str, Values]]
+    kinds: tuple[str, ...]
+    cheap: str
+    cheap_name: str
+
+
+# By what the predictions of a kind of task are.
+METHODS: dict[str, Methods] = {
+    "label": Methods(_guess_labels, KINDS, "tfidf", "TF-IDF + logistic regression"),
+    "number": Methods(_guess_labels, KINDS, "tfidf", "TF-IDF + ridge regression"),
+    "labels": Methods(_guess_labels, KINDS, "tfidf", "TF-IDF + logistic regression per label"),
+    "tags": Methods(_guess_tags, ("bow", "ngram", "word2vec", "fasttext"), "bow", "most frequent tag of each word"),
+    "option": Methods(_guess_choices, ("bow", "tfidf", "word2vec", "fasttext"), "bow", "words shared with the passage"),
+    "text": Methods(
+        _guess_answers, ("bow", "tfidf", "word2vec", "fasttext"), "tfidf", "words shared with the question (TF-IDF)"
+    ),
+}
+
+
+def methods_of(task: Task | str) -> Methods:
+    """The methods that apply to a task or kind of task."""
+    return METHODS[kind_of(task).says]
 
 
 def rows_of(table: BaselineTable) -> tuple[list[str], list[list[str]]]:

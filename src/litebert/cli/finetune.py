@@ -34,6 +34,9 @@ def finetune(
     out: Annotated[
         Path | None, typer.Option(help="The run's folder (runs/TASK); the same command goes on where it was stopped.")
     ] = None,
+    head_only: Annotated[
+        bool, typer.Option("--head-only", help="Fit a linear head on the frozen encoder: a first answer in seconds.")
+    ] = False,
     recipe: Annotated[str | None, typer.Option(help="A recipe by name; --list shows them.")] = None,
     lr: Annotated[str | None, typer.Option(help="Learning rates to try, for example 1e-5,2e-5,5e-5.")] = None,
     seeds: Annotated[int, typer.Option(help="Train so many times with different seeds.")] = 1,
@@ -53,7 +56,7 @@ def finetune(
         raise ConfigError(
             f"--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: {', '.join(KINDS)}"
         )
-    flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe}
+    flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe, "head_only": head_only or None}
     flags["data"] = {
         "predict_test": predict_test or None,
         "folder": data,

@@ -105,12 +105,20 @@ def _words(graph: Graph, model: PretrainingModel, narrow: str) -> str:
 
 
 def _pooled_classifier(graph: Graph, model: ClassificationModel | MultipleChoiceModel, encoded: Encoded) -> None:
-    assert encoded.pooled is not None
-    logits = _linear(graph, encoded.pooled, "classifier", model.classifier)
+    summary = _mean_tokens(graph, encoded.hidden) if model.config.pooling == "mean" else encoded.pooled
+    assert summary is not None
+    logits = _linear(graph, summary, "classifier", model.classifier)
     if model.head == "multiple-choice":  # one number per option; which options belong together, the caller knows
         graph.output("logits", graph.op("Squeeze", logits, graph.integers(-1)), "batch")
     else:
         graph.output("logits", logits, "batch", model.config.num_labels)
+
+
+def _mean_tokens(graph: Graph, hidden: str) -> str:
+    """The mean over the tokens that are no padding: [B, S, H] -> [B, H]."""
+    weights = graph.op("Unsqueeze", graph.cast_float("attention_mask"), graph.integers(-1))  # [B, S, 1]
+    total = graph.op("ReduceSum", graph.op("Mul", hidden, weights), graph.integers(1), keepdims=0)
+    return graph.op("Div", total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=0))
 
 
 def _span(graph: Graph, model: SpanModel, encoded: Encoded) -> None:

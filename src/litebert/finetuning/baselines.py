@@ -1,57 +1,137 @@
-"""Fine-tuned models beside baselines: the constant that a model has to beat, and models as rows of the table."""
+"""Fine-tuned models beside baselines: what a run is compared with, in words, and models as rows of `baseline`'s table.
+
+write_baselines(folder, data)              at a run's start: what simple methods score on dev, for the page's curves
+compare_with_baselines(data, evaluation)   at its end: the model's lead over each of them, with intervals
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
 from litebert.baselines.table import Method
+from litebert.baselines.verdict import Comparison, Verdict, compare, strongest
 from litebert.errors import ConfigError, DataError
+from litebert.files import write_atomic
 from litebert.finetuning.results import (
     SCORES_FILE,
-    goodness,
+    Scores,
     is_study,
     read_scores,
     read_summary,
+    show_interval,
     show_spread,
     show_value,
 )
-from litebert.parse import read_object
-from litebert.tasks.examples import Example
-from litebert.tasks.metrics import Metric, score
-from litebert.tasks.task import Task, TaskData, kind_of, load_task
+from litebert.tasks.metrics import ERRORS, Metric, score
+from litebert.tasks.task import TaskData, kind_of, load_task
 
-Baselines = dict[str, dict[str, float]]
+if TYPE_CHECKING:  # torch is not needed to read what runs wrote
+    from litebert.finetuning.data import Data
+    from litebert.finetuning.scoring import Evaluation
+
 BASELINES_FILE = "baselines.json"
+FEW_LABELS = 5_000
+
+# -- at the start and at the end of a run ------------------------------------------------------------------------------
 
 
-def constant_scores(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> Baselines:
-    """{"accuracy": {"always 'pos'": 0.51}, ...}: each metric of the best constant that training suggests."""
-    name, values = kind_of(task).constant(task, train, dev)
-    return {metric: {name: found.value} for metric, found in score(task, dev, values, resamples=0).items()}
+def write_baselines(folder: Path, data: Data) -> None:
+    """Write baselines.json, {"accuracy": {"always 'pos'": 0.51, "TF-IDF + ...": 0.68}, ...}, where dev has labels."""
+    found: dict[str, dict[str, float]] = {}
+    for baseline in data.baselines:
+        for name, metric in score(data.task, data.dev[0].examples, baseline.values, resamples=0).items():
+            found.setdefault(name, {})[baseline.name] = metric.value
+    if found:
+        write_atomic(folder / BASELINES_FILE, json.dumps(found, indent=1))
 
 
-def read_baselines(run: Path) -> Baselines:
-    """What a run's folder says about constants; nothing where it had no dev split."""
-    path = run / BASELINES_FILE
-    try:
-        found: Baselines = read_object(path) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    return found
+def compare_with_baselines(data: Data, evaluation: Evaluation) -> tuple[Comparison, ...]:
+    """A model's predictions for the first dev split beside those of simple methods."""
+    predictions = evaluation.predictions
+    if "fixed" in evaluation.thresholds:  # where the deciding metric is scored
+        predictions = kind_of(evaluation.task).at_threshold(predictions, evaluation.thresholds["fixed"])
+    return tuple(compare(evaluation.task, evaluation.split.examples, predictions, data.baselines))
 
 
-def print_constants(baselines: Baselines, metric: str, pessimistic: float | None, console: Console) -> None:
-    """What the constants score, and a warning where the model, seen pessimistically, does no better."""
-    for what, value in baselines.get(metric, {}).items():
-        console.print(f"{what}: {metric} {show_value(value, metric)}")
-        if pessimistic is not None and goodness(metric, pessimistic) <= goodness(metric, value):
-            console.print(
-                "The model is not clearly better than that: try more data, epochs or another lr.", style="yellow"
-            )
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+
+def verdict_of(comparison: Comparison, scores: Scores, median: float | None = None) -> Verdict:
+    """Ahead, level or behind; of several seeds, the best is no better than their median by the deciding metric."""
+    if median is None or comparison.metric != scores.metric:
+        return comparison.verdict
+    return comparison.verdict_at(median)
+
+
+def describe_verdicts(scores: Scores, median: float | None = None) -> list[tuple[str, Verdict]]:
+    """One sentence about the strongest baseline by the deciding metric, and one per error metric."""
+    sentences = []
+    for metric in dict.fromkeys([scores.metric, *(each.metric for each in scores.baselines)]):
+        found = strongest(scores.baselines, metric)
+        if found is None:
+            continue
+        verdict = verdict_of(found, scores, median)
+        words = {"ahead": "ahead of", "level": "level with", "behind": "behind"}[verdict]
+        model = show_value(found.score.value + found.lead.value, metric)
+        sentence = (
+            f"The model is {words} {found.baseline}: {metric} {model} against {show_value(found.score.value, metric)}, "
+            f"a difference of {show_lead(found)}."
+        )
+        sentences.append((sentence, verdict))
+    return sentences
+
+
+def show_lead(comparison: Comparison) -> str:
+    """The model's score less the baseline's, with its interval: "+2.7 (-0.4 to +5.8)"."""
+    lead, scale = comparison.lead, (1, 3) if comparison.metric in ERRORS else (100, 1)
+    shown = [f"{scale[0] * value:+.{scale[1]}f}" for value in (lead.value, lead.low, lead.high) if value is not None]
+    return shown[0] if len(shown) == 1 else f"{shown[0]} ({shown[1]} to {shown[2]})"
+
+
+def next_steps(num_train: int, head_only: bool) -> list[str]:
+    """What usually helps a model that is not ahead of simple methods."""
+    steps = [f"label more examples: {num_train:,} are few for fine-tuning"] if 0 < num_train < FEW_LABELS else []
+    if head_only:
+        steps.append("fine-tune the whole model: the same command without --head-only")
+    else:
+        steps.append("try --head-only: a linear head on the frozen encoder, in seconds, often better with few labels")
+        steps.append("train several times and for longer: --seeds 5, --set epochs=10")
+    steps.append(
+        "start from a stronger model (--model), or pretrain this one further on your own text (docs/howto/domain.md)"
+    )
+    return steps
+
+
+def print_baselines(
+    scores: Scores, console: Console, num_train: int, head_only: bool = False, median: float | None = None
+) -> None:
+    """Baselines beside the model, which is ahead, and what to do where the model is not."""
+    if not scores.baselines:
+        return
+    for metric in dict.fromkeys(each.metric for each in scores.baselines):
+        shown = [
+            f"{each.baseline} {show_value(each.score.value, metric)} ({show_interval(each.score, metric)})"
+            for each in scores.baselines
+            if each.metric == metric
+        ]
+        console.print(Text(f"baselines, {metric}: {'; '.join(shown)}"))
+    sentences = describe_verdicts(scores, median)
+    for sentence, verdict in sentences:
+        console.print(Text(sentence), style="green" if verdict == "ahead" else "yellow")
+    if any(verdict != "ahead" for _, verdict in sentences):
+        console.print("What may help:")
+        for step in next_steps(num_train, head_only):
+            console.print(Text(f"- {step}"))
+
+
+# -- models as rows of a table of baselines ----------------------------------------------------------------------------
 
 
 def read_methods(

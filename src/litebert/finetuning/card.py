@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from litebert.finetuning.baselines import describe_verdicts, show_lead
 from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.results import Scores, explain_threshold, show_interval, show_value
 from litebert.model.heads import Model
@@ -19,11 +20,14 @@ def write_card(
 ) -> Path:
     """Write README.md into a model folder."""
     hardware, kind = facts["hardware"], model.config.model_type
-    body = [
-        f"Started from `{config.model}` and trained on {facts['train_examples']:,} examples for {facts['steps']:,} "
-        f"steps of {config.batch} on {hardware['name']} ({hardware['precision']}), seed {config.seed}.",
-        "",
-    ]
+    where = f"on {hardware['name']} ({hardware['precision']}), seed {config.seed}"
+    if config.head_only:
+        how = f"The encoder of `{config.model}`, unchanged, under a linear head that was fitted on its features of "
+        how += f"{facts['train_examples']:,} examples {where}."
+    else:
+        how = f"Started from `{config.model}` and trained on {facts['train_examples']:,} examples for "
+        how += f"{facts['steps']:,} steps of {config.batch} {where}."
+    body = [how, ""]
     if task.labels:
         body += [f"Labels: {', '.join(f'`{label}`' for label in task.labels)}.", ""]
     call = kind_of(task).call(task)
@@ -64,4 +68,18 @@ def _score_table(scores: Scores) -> list[str]:
             lines.append(f"| {split} | {name} | {show_value(metric.value, name)} | {show_interval(metric, name)} |")
     if scores.threshold is not None:
         lines += ["", explain_threshold(scores.threshold)]
-    return [*lines, ""]
+    return [*lines, "", *_baseline_table(scores)]
+
+
+def _baseline_table(scores: Scores) -> list[str]:
+    """Simple methods beside the model, and which is ahead."""
+    if not scores.baselines:
+        return []
+    lines = [
+        "| baseline on dev | metric | score | interval | the model's lead | the model is |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in scores.baselines:
+        shown = show_value(each.score.value, each.metric), show_interval(each.score, each.metric)
+        lines.append(f"| {each.baseline} | {each.metric} | {' | '.join(shown)} | {show_lead(each)} | {each.verdict} |")
+    return [*lines, "", *(sentence for sentence, _ in describe_verdicts(scores)), ""]

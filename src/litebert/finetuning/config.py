@@ -83,6 +83,8 @@ class FinetuneConfig:
     model: str = "default"
     #: The head is new, or goes on learning where the model has one for the same labels.
     head: Literal["new", "keep"] = "new"
+    #: Fit a linear head on features of the frozen encoder, in seconds, instead of training; optim has no effect then.
+    head_only: bool = False
     #: Where the other settings came from; they are written out below it.
     recipe: str = AUTO
     optim: FinetuneOptim = field(default_factory=FinetuneOptim)
@@ -130,9 +132,13 @@ class FinetuneConfig:
             if value is not None and not 0 <= value < 1:
                 raise ConfigError(f"{name}: must be at least 0 and below 1, got {value}")
         self.learning_rate(self.steps or max(1, self.optim.warmup_steps or 1))
+        if self.head_only and self.head == "keep":
+            raise ConfigError("head_only: fits a new head, so head must be new, not keep")
 
     def num_steps(self, num_units: int) -> int:
         """Steps of the run on so many training examples."""
+        if self.head_only:
+            return 0
         return self.steps or max(1, math.ceil(self.epochs * num_units / self.batch))
 
     def learning_rate(self, num_steps: int) -> LearningRate:

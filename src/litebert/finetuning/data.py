@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from litebert.baselines.verdict import Baseline, cheap_baselines
 from litebert.errors import ConfigError, DataError, did_you_mean
 from litebert.finetuning.config import FinetuneConfig
 from litebert.machine import usable_cpus
@@ -69,6 +70,13 @@ class Data:
     def test(self) -> list[Split]:
         """What predictions are written for."""
         return [self._split(name, examples, everything=True) for name, examples in self._examples.test.items()]
+
+    @cached_property
+    def baselines(self) -> list[Baseline]:
+        """What simple methods say about the first dev split, where it has labels; a few seconds, once for all seeds."""
+        if not self.dev or not self.dev[0].is_labelled:
+            return []
+        return cheap_baselines(self.task, self.train.examples, self.dev[0].examples)
 
     def all_notes(self) -> list[str]:
         """What was guessed, repaired or cut in training and dev data; each is told once."""

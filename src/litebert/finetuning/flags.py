@@ -32,6 +32,8 @@ def config_from(
 
 def describe(config: FinetuneConfig) -> str:
     """A config in one line: "lr 2e-05, batch 32, 3 epochs, from default"."""
+    if config.head_only:
+        return f"a linear head on the features of {config.model}"
     length = describe_length(config)
     frozen = {"none": "", "embeddings": ", embeddings frozen", "encoder": ", encoder frozen"}[config.optim.freeze]
     return f"lr {config.optim.lr:g}, batch {config.batch}, {length}{frozen}, from {config.model}"

@@ -7,6 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from litebert.baselines.verdict import Comparison
+from litebert.finetuning.baselines import describe_verdicts, next_steps, show_lead, verdict_of
 from litebert.finetuning.comparison import draw_groups, group_runs
 from litebert.finetuning.mistakes import draw_confusion, draw_worst
 from litebert.finetuning.predictions import read_predictions
@@ -55,6 +57,7 @@ def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
     task, scores = load_task(folder / "best"), read_scores(folder) or Scores()
     sections = [
         draw_section("Numbers", _headline(run, scores), hide_title=True),
+        _baselines(scores, run),
         *_curves([run]),
         *_mistakes(folder, task, scores),
         *_history([run]),
@@ -74,6 +77,7 @@ def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
     task, scores = load_task(best / "best"), read_scores(best) or Scores()
     sections = [
         draw_section("Seeds", [draw_seeds(summary), draw_study_table(summary)], hide_title=True),
+        _baselines(scores, runs[names.index(chosen)], _median(summary, chosen)),
         *_curves(runs),
         *_mistakes(best, task, scores, f"Of the best run, {best.name}."),
         *_history(runs),
@@ -209,6 +213,44 @@ def _interval(metric: Score, name: str, levels: Mapping[str, float]) -> list[Mar
             class_="ends",
         ),
     ]
+
+
+def _median(summary: Mapping[str, Any], chosen: str) -> float | None:
+    """The median over the seeds of the chosen run's learning rate."""
+    lr = next(run["lr"] for run in summary["runs"] if run["name"] == chosen)
+    return next((setting["median"] for setting in summary["settings"] if setting["lr"] == lr), None)
+
+
+def _baselines(scores: Scores, run: Run, median: float | None = None) -> Markup | None:
+    """Simple methods beside the model: which is ahead, and what may help where it is not the model."""
+    if not scores.baselines:
+        return None
+    told = describe_verdicts(scores, median)
+    words = [element("p", sentence, class_=f"verdict {verdict}") for sentence, verdict in told]
+    rows = [
+        element(
+            "tr",
+            element("th", each.baseline, element("small", each.what), scope="row"),
+            element("td", name_of(each.metric)),
+            element("td", f"{show_value(each.score.value, each.metric)} ", _near(each), class_="number"),
+            element("td", show_lead(each), class_="number"),
+            element("td", verdict_of(each, scores, median)),
+        )
+        for each in scores.baselines
+    ]
+    columns = ("Baseline", "Metric", "Score on dev", "The model's lead", "The model is")
+    head = element("thead", element("tr", [element("th", name, scope="col") for name in columns]))
+    table = element("table", head, element("tbody", rows), class_="comparison baselines")
+    scroll = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Baselines")
+    advice = None
+    if any(verdict != "ahead" for _, verdict in told):
+        steps = next_steps(int(run.facts.get("train_examples") or 0), bool(run.config.get("head_only")))
+        advice = element("div", element("p", "What may help:"), element("ul", [element("li", step) for step in steps]))
+    return draw_section("Baselines", [words, scroll, advice])
+
+
+def _near(comparison: Comparison) -> Markup:
+    return element("span", f"({show_interval(comparison.score, comparison.metric)})", class_="near")
 
 
 def _percent(value: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from litebert.baselines.verdict import Comparison
 from litebert.errors import DataError
 from litebert.files import write_atomic
 from litebert.parse import read_object
@@ -30,6 +31,8 @@ class Scores:
     step: int = 0
     splits: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
     threshold: float | None = None
+    #: Simple methods beside the model, on the first dev split.
+    baselines: tuple[Comparison, ...] = ()
 
     @property
     def deciding(self) -> Metric | None:
@@ -55,13 +58,8 @@ class Scores:
             return None
         return metric.low, metric.high
 
-    @property
-    def pessimistic(self) -> float | None:
-        """The bad end of the interval."""
-        return min(self.interval, key=lambda end: goodness(self.metric, end)) if self.interval else None
-
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Plain data for JSON; without the baselines, which are the same for all seeds."""
         splits = {
             split: {name: metric.as_dict() for name, metric in metrics.items()}
             for split, metrics in self.splits.items()
@@ -72,7 +70,8 @@ class Scores:
 
 def write_scores(folder: Path, scores: Scores) -> None:
     """Write scores.json, by which a run is known to be complete."""
-    write_atomic(folder / SCORES_FILE, json.dumps(scores.as_dict(), indent=1))
+    data = {**scores.as_dict(), "baselines": [each.as_dict() for each in scores.baselines]}
+    write_atomic(folder / SCORES_FILE, json.dumps(data, indent=1))
 
 
 def read_scores(folder: Path) -> Scores | None:
@@ -86,9 +85,18 @@ def read_scores(folder: Path) -> Scores | None:
             split: {name: Metric(**values) for name, values in metrics.items()}
             for split, metrics in data["splits"].items()
         }
-        return Scores(data["metric"], data["step"], splits, data.get("threshold"))
+        baselines = tuple(map(Comparison.from_dict, data.get("baselines", ())))
+        return Scores(data["metric"], data["step"], splits, data.get("threshold"), baselines)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}); delete it to score the run again") from None
+
+
+def num_train_examples(run: Path) -> int:
+    """How many examples a run learned from; 0 where its folder does not say."""
+    try:
+        return int(json.loads((run / "run.json").read_text(encoding="utf-8"))["train_examples"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def is_study(folder: Path) -> bool:

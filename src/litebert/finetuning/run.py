@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import shutil
 from collections.abc import Iterator, Sequence
@@ -23,11 +22,12 @@ from rich.console import Console
 from torch import Tensor
 
 from litebert.errors import ConfigError
-from litebert.files import staged_folder, write_atomic
-from litebert.finetuning.baselines import BASELINES_FILE, constant_scores
+from litebert.files import staged_folder
+from litebert.finetuning.baselines import compare_with_baselines, write_baselines
 from litebert.finetuning.card import write_card
 from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig
 from litebert.finetuning.data import Data, open_tokenizer, read_data
+from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.objective import Tensors, batch_loss, to_device
 from litebert.finetuning.order import TrainingBatches
 from litebert.finetuning.outputs import layout_for
@@ -91,15 +91,19 @@ def finetune(
     # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
     if not isinstance(data, Data):
         data = read_data(config, open_tokenizer(config.model), load_config(config.model), data)
+    if config.head_only:
+        check_kind(data.task)
     resuming = check_folder(out, config, resume, FREE_ON_RESUME)
     _ = data.train  # read now: a mistake in the files must not leave a folder either
     with alone_in(out, world, device) as stop:
         learner = Finetuning(config, data, device, world)
         with Trainer(learner, config, out, device, world, resuming, console, quiet) as trainer:
-            if world.is_main and data.dev and data.dev[0].is_labelled:
-                guesses = constant_scores(data.task, data.train.examples, data.dev[0].examples)
-                write_atomic(out / BASELINES_FILE, json.dumps(guesses, indent=1))
-            signal = trainer.fit(stop)
+            if world.is_main:
+                write_baselines(out, data)
+            if config.head_only:
+                found = fit_head(learner.model, data.task, data.train, device, config.seed)
+                trainer.event(found.describe())
+            signal = None if config.head_only else trainer.fit(stop)
             if signal is not None:
                 return FinetuneResult(out, trainer.step, completed=False, signal=signal)
             scores = learner.finish(trainer)
@@ -145,7 +149,7 @@ class Finetuning(Learner):
         attention_dropout = shape.attention_probs_dropout_prob if config.optim.freeze != "encoder" else 0.0
         self.training = TrainingBatches(data, config, layout_for(device, attention_dropout))
         self.num_steps = config.num_steps(len(self.training.units))
-        self.schedule = config.learning_rate(self.num_steps)
+        self.schedule = config.learning_rate(max(1, self.num_steps))
         self.draws = max(shape.hidden_dropout_prob, attention_dropout, shape.classifier_dropout_prob or 0.0) > 0
         self.graphs = "on" if self._records() else "off"
         self.best: dict[str, Tensor] = {}
@@ -292,7 +296,9 @@ class Finetuning(Learner):
             evaluations.append(score_split(task, split, predictions))
             splits[split.name] = evaluations[-1].scores
         scored = {name: found for name, found in splits.items() if found}
-        scores = Scores(task.metrics[0], step, scored, task.null_threshold if task.answerable_head else None)
+        baselines = compare_with_baselines(data, evaluations[0]) if self.world.is_main and data.dev else ()
+        threshold = task.null_threshold if task.answerable_head else None
+        scores = Scores(task.metrics[0], step, scored, threshold, baselines)
         if self.world.is_main:
             (folder / "predictions").mkdir(exist_ok=True)
             for evaluation in evaluations:

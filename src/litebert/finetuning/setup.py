@@ -20,6 +20,10 @@ def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
         "problem_type": kind_of(task).problem_type,
         "classifier_dropout_prob": config.classifier_dropout,
     }
+    if config.head == "new":
+        # A linear head on frozen features does better with all tokens than with a [CLS] that was trained for order.
+        averaged = config.head_only and kind_of(task).head(task) in ("classification", "multiple-choice")
+        changes["pooling"] = "mean" if averaged else "first"
     if config.dropout is not None:
         changes |= {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
     return changes

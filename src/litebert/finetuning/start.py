@@ -9,12 +9,12 @@ from pathlib import Path
 from rich.console import Console
 
 from litebert.errors import ConfigError
-from litebert.finetuning.baselines import Baselines, print_constants, read_baselines
+from litebert.finetuning.baselines import print_baselines
 from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.flags import describe
 from litebert.finetuning.page import write_run_page, write_study_page
 from litebert.finetuning.recipes import FROM_MNLI
-from litebert.finetuning.results import Scores, explain_threshold, show_interval, show_value
+from litebert.finetuning.results import Scores, explain_threshold, num_train_examples, show_interval, show_value
 from litebert.finetuning.run import finetune
 from litebert.finetuning.study import print_study, run_study
 from litebert.model.folder import find_folder
@@ -39,6 +39,8 @@ def run(
     """One run, or one per learning rate and seed; the main process prints what they came to and writes the page."""
     if seeds < 1:
         raise ConfigError(f"--seeds: must be at least 1, got {seeds}")
+    if config.head_only and (seeds > 1 or lrs):
+        raise ConfigError("--head-only: the fit has no seed and no learning rate; leave out --seeds and --lr")
     is_main = world_from_environment().is_main
     console = Console(highlight=False, soft_wrap=True, quiet=not is_main)
     console.print(f"recipe {config.recipe}: {describe(config)}")
@@ -48,7 +50,8 @@ def run(
         result = finetune(config, out, resume, console)
         if not result.completed:
             return Outcome(signal=result.signal)
-        print_scores(result.scores, console, read_baselines(out))
+        print_scores(result.scores, console)
+        print_baselines(result.scores, console, num_train_examples(out), config.head_only)
         return Outcome(result.model, write_run_page(out) if is_main else None, _predictions(config, out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:
@@ -58,8 +61,8 @@ def run(
     return Outcome(out / "best", write_study_page(out) if is_main else None, _predictions(config, best))
 
 
-def print_scores(scores: Scores, console: Console, baselines: Baselines | None = None) -> None:
-    """Every score with its interval, and what saying always the same would score on the first split."""
+def print_scores(scores: Scores, console: Console) -> None:
+    """Every score with its interval."""
     for split, metrics in scores.splits.items():
         shown = []
         for name, metric in metrics.items():
@@ -68,7 +71,6 @@ def print_scores(scores: Scores, console: Console, baselines: Baselines | None =
         console.print(f"{split}: {', '.join(shown)}", style="bold")
     if scores.threshold is not None:
         console.print(explain_threshold(scores.threshold))
-    print_constants(baselines or {}, scores.metric, scores.pessimistic, console)
 
 
 def _predictions(config: FinetuneConfig, run: Path) -> Path | None:

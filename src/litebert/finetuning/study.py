@@ -19,10 +19,17 @@ from rich.table import Table
 
 from litebert.errors import ConfigError
 from litebert.files import staged_folder, write_atomic
-from litebert.finetuning.baselines import print_constants, read_baselines
+from litebert.finetuning.baselines import print_baselines
 from litebert.finetuning.config import FinetuneConfig, with_seed
 from litebert.finetuning.data import open_tokenizer, read_data
-from litebert.finetuning.results import SUMMARY_FILE, goodness, show_interval, show_spread, show_value
+from litebert.finetuning.results import (
+    SUMMARY_FILE,
+    goodness,
+    num_train_examples,
+    show_interval,
+    show_spread,
+    show_value,
+)
 from litebert.finetuning.run import FinetuneResult, finetune
 from litebert.model.folder import load_config
 from litebert.train.distributed import world_from_environment
@@ -112,13 +119,10 @@ class Study:
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
     @property
-    def pessimistic(self) -> float | None:
-        """What the kept model may well score: the worse of its interval's bad end and the median over its seeds."""
+    def median(self) -> float | None:
+        """The median over the seeds of the best run's learning rate: what another seed may well score."""
         best = self.best
-        if best is None or best.result.scores.pessimistic is None:
-            return None
-        found = [best.result.scores.pessimistic, *(s.median for s in self.settings if best in s.members)]
-        return min((value for value in found if value is not None), key=lambda value: goodness(self.metric, value))
+        return next((s.median for s in self.settings if best in s.members), None) if best else None
 
 
 def run_study(
@@ -218,4 +222,5 @@ def print_study(study: Study, console: Console | None = None) -> None:
             "* best on dev; a median has the least and the greatest seed, ± is the standard deviation over seeds",
             style="dim",
         )
-        print_constants(read_baselines(study.folder / study.best.name), metric, study.pessimistic, console)
+        num_train = num_train_examples(study.folder / study.best.name)
+        print_baselines(study.best.result.scores, console, num_train, median=study.median)

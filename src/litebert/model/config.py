@@ -81,6 +81,8 @@ class ModelConfig:
     pad_token_id: int = 0
     bos_token_id: int | None = 2
     eos_token_id: int | None = 3
+    # What a classifier sees of a text: its [CLS] through the pooler, as released, or the mean over all its tokens.
+    pooling: Literal["first", "mean"] = "first"
     # Names of the classes, for models with a classifier.
     labels: tuple[str, ...] = ()
     problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] | None = None
@@ -149,8 +151,8 @@ class ModelConfig:
 
     @property
     def fits_hub(self) -> bool:
-        """Whether transformers has such an encoder: its sharing, its groups and its embeddings."""
-        if self.sharing not in _HUB_SHARING or self.project_words_only:
+        """Whether transformers has such a model: its sharing, its groups, its embeddings and its pooling."""
+        if self.sharing not in _HUB_SHARING or self.project_words_only or self.pooling != "first":
             return False
         return self.rounded_groups or not _rounds_differently(self.num_hidden_layers, self.num_hidden_groups)
 
@@ -325,6 +327,7 @@ def to_hub(config: ModelConfig, architecture: str, extension: bool = False) -> d
         assert config.fits_hub
         values.pop("sharing")
         values.pop("rounded_groups")
+        values.pop("pooling")
         values.pop("project_words_only")
         if values["embedding_projection"] == (config.embedding_size != config.hidden_size):
             # The file may still carry an identity projection for transformers; this says that it means nothing.

@@ -32,6 +32,16 @@ class Model(nn.Module):
         output: EncoderOutput = self.encoder(input_ids, **inputs)
         return output
 
+    def summarize(self, input_ids: Tensor, **inputs: Any) -> Tensor:
+        """One vector per text, [B or N, H], by the config's `pooling`."""
+        if self.config.pooling == "first":
+            pooled: Tensor = self.encoder(input_ids, **inputs).pooled
+            return pooled
+        # Every token counts, so none may be left out for speed.
+        inputs = {name: value for name, value in inputs.items() if name not in ("positions", "only_asked")}
+        hidden = self.encoder(input_ids, **inputs).hidden
+        return mean_tokens(hidden, inputs.get("starts"), inputs.get("attention_mask"))
+
     @property
     def num_parameters(self) -> int:
         """Numbers in the model, each counted once however often it is applied."""
@@ -110,7 +120,7 @@ class SentenceOrderModel(PretrainingModel):
 
 
 class ClassificationModel(Model):
-    """Pooled -> dropout -> one logit per label; a single output for regression."""
+    """One vector of the text -> dropout -> one logit per label; a single output for regression."""
 
     head = "classification"
 
@@ -121,8 +131,7 @@ class ClassificationModel(Model):
         initialize_heads(self)
 
     def forward(self, input_ids: Tensor, **inputs: Any) -> Tensor:
-        output: EncoderOutput = self.encoder(input_ids, **inputs)
-        return self.classifier(self.dropout(output.pooled))  # [B or N, labels]
+        return self.classifier(self.dropout(self.summarize(input_ids, **inputs)))  # [B or N, labels]
 
 
 class TokenClassificationModel(Model):
@@ -163,8 +172,7 @@ class MultipleChoiceModel(Model):
             raise InputError(
                 "multiple choice takes input ids [batch, choices, sequence], or packed ones and num_choices"
             )
-        output: EncoderOutput = self.encoder(input_ids, **inputs)
-        return self.classifier(self.dropout(output.pooled)).view(-1, num_choices)
+        return self.classifier(self.dropout(self.summarize(input_ids, **inputs))).view(-1, num_choices)
 
 
 class SpanModel(Model):
@@ -267,6 +275,17 @@ class AnswerModel(Model):
         summary = torch.einsum("bs,bsh->bh", start.softmax(-1), hidden)
         joined = torch.cat([summary, hidden[:, 0]], dim=-1)
         return self.answerable(self.dropout(torch.tanh(self.answerable_hidden(joined)))).squeeze(-1)
+
+
+def mean_tokens(hidden: Tensor, starts: Tensor | None, mask: Tensor | None) -> Tensor:
+    """The mean of each sequence's states: [B, S, H] -> [B, H], or packed [T, H] -> [N, H] (0 for an unused one)."""
+    if starts is None:
+        weights = torch.ones_like(hidden[..., :1]) if mask is None else mask[..., None].to(hidden.dtype)
+        return (hidden * weights).sum(1) / weights.sum(1)
+    rows = torch.searchsorted(starts, torch.arange(len(hidden), device=starts.device, dtype=starts.dtype), right=True)
+    sums = hidden.new_zeros(len(starts) + 1, hidden.shape[1], dtype=torch.float32)
+    sums = sums.index_add(0, rows, hidden.float())[1:-1]  # row 0 and the last hold what belongs to no sequence
+    return (sums / starts.diff().clamp(min=1)[:, None]).to(hidden.dtype)
 
 
 def pad_packed(values: Tensor, starts: Tensor, positions: Tensor, size: int, fill: float = 0) -> Tensor:

@@ -70,6 +70,32 @@ def score(
     }
 
 
+def score_difference(
+    task: Task,
+    examples: Sequence[Example],
+    predictions: Sequence[Any],
+    others: Sequence[Any],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Metric]:
+    """How much higher `predictions` score than `others`, by each metric, with a paired interval.
+
+    Both are scored on the same resamples: what makes an example hard for both does not blur their difference.
+    """
+    first, second = (
+        kind_of(task).measures(task, examples, [each.value if isinstance(each, Prediction) else each for each in side])
+        for side in (predictions, others)
+    )
+    gaps: dict[str, Measure] = {name: _less(first[name], second[name]) for name in first}
+    once = np.ones((1, len(examples)))
+    ends = intervals(list(gaps.values()), len(examples), resamples, seed)
+    return {name: Metric(float(gap(once)[0]), *pair) for (name, gap), pair in zip(gaps.items(), ends, strict=True)}
+
+
+def _less(first: Measure, second: Measure) -> Measure:
+    return lambda weights: first(weights) - second(weights)
+
+
 def intervals(
     measures: Sequence[Measure], num_examples: int, resamples: int, seed: int
 ) -> list[tuple[float | None, float | None]]:
