@@ -21,6 +21,19 @@ def folder_hint(folder: Path) -> str:
     return ""
 
 
+def holds_model(folder: Path) -> bool:
+    """Whether a folder is a model or a run, also one that has not come to its model yet."""
+    return any((folder / name).exists() for name in ("config.json", "best", "model", "run.json"))
+
+
+def models_in(folder: Path, most: int = 5) -> list[str]:
+    """Paths of models in a folder, and of the runs in it: ["my-run/model", "my-labels/best"]."""
+    found = []
+    for entry in sorted(folder.iterdir()):
+        found += [str(place) for place in (entry, entry / "best", entry / "model") if (place / "config.json").is_file()]
+    return [*found[:most], "..."] if len(found) > most else found
+
+
 def beside(folder: Path, suffix: str) -> Path:
     """The neighbour named after a folder: ("runs/a", "-onnx") -> runs/a-onnx; "." and ".." go by their real names."""
     named = folder.resolve() if folder.name in ("", "..") else folder

@@ -125,5 +125,16 @@ def test_a_network_that_swallows_everything(online, monkeypatch):
 
 
 def test_what_no_name_can_be():
-    with pytest.raises(CheckpointError, match=r"a--b: .*'a--b'"):
-        check_source("a--b")
+    with pytest.raises(CheckpointError, match=r"a/b--c: .*'a/b--c'"):
+        check_source("a/b--c")
+
+
+def test_the_hub_is_asked_for_what_is_called_its_own(hub):
+    answers, asked = hub
+    answers["someone/model"] = (200, None, ["config.json"])
+    check_source("hub:someone/model")
+    assert asked == ["/api/models/someone/model"]
+    check_source_error = pytest.raises(CheckpointError, match="someone/model: no such folder")
+    with check_source_error:
+        check_source("someone/model")
+    assert len(asked) == 1

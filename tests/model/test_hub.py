@@ -269,7 +269,18 @@ def test_saving_keeps_other_files_but_no_stale_weights(folder):
     ("name", "message"),
     [
         ("mnie/best", "mnie/best: no such folder; did you mean 'mine'?"),
-        ("mine/best", "mine/best: no such folder; is the run in mine not finished?"),
+        ("mine/best", "mine/best: no such folder; is the run in mine unfinished?"),
+        ("run/model", "run/model: no such folder; model folders here: labels/best"),
+        ("my-run", "my-run: no such folder; model folders here: labels/best"),
+        ("sites", "sites: no such folder; model folders here: labels/best"),  # "site" is no model
+        ("lables", "lables: no such folder; did you mean 'labels'?"),
+        ("~/nowhere", "~/nowhere: no such folder"),
+        ("..\\nowhere", "..\\nowhere: no such folder"),
+        (
+            "albert-base",
+            "albert-base: no such folder; albert-base is an architecture without weights; released weights: ",
+        ),
+        ("albert-tiny", "albert-tiny is an architecture without weights"),
         ("mine/models", "mine/models: no such folder; did you mean 'model'?"),
         ("nowhere/at/all", "nowhere/at/all: no such folder"),
     ],
@@ -277,6 +288,10 @@ def test_saving_keeps_other_files_but_no_stale_weights(folder):
 def test_a_path_that_is_not_there_is_not_asked_of_the_hub(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine" / "model").mkdir(parents=True)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "labels" / "best").mkdir(parents=True)
+    (tmp_path / "labels" / "best" / "config.json").write_text("{}")
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda *_, **__: pytest.fail("the Hub was asked"))
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the Hub was asked"))
     with pytest.raises(CheckpointError, match=re.escape(message)):
         load_model(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from litebert.errors import CheckpointError, did_you_mean
+from litebert.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
@@ -67,7 +67,5 @@ def _explain(name: str, error: Exception) -> str:
         why = f"HF_HUB_OFFLINE forbids asking {hub}; {offline}"
     else:
         why = f"{hub} did not give it ({reason}); {offline}"
-    # A name without an owner may be a folder's, or that of the model in the box.
-    near = [] if "/" in name else ["default", *(path.name for path in Path().iterdir() if path.is_dir())]
     cache = constants.HF_HUB_CACHE
-    return f"{name}: no such folder here, and not in the Hub's cache ({cache}); {why}{did_you_mean(name, near)}"
+    return f"{name}: no such folder here, and not in the Hub's cache ({cache}); {why}"
