@@ -6,6 +6,7 @@ import glob
 import re
 from pathlib import Path
 
+from litebert.default import NAME as DEFAULT
 from litebert.default import resolve_default
 from litebert.errors import CheckpointError, did_you_mean
 from litebert.folders import folder_hint, holds_model, models_in
@@ -118,7 +119,8 @@ def _what_exists(path: Path) -> str:
         return ""
     inside = missing.parent != Path()  # of a folder that was named, everything in it may be meant
     folders = [each for each in sorted(missing.parent.iterdir()) if each.is_dir()]
-    near = did_you_mean(missing.name, [each.name for each in folders if inside or holds_model(each)])
+    names = [each.name for each in folders if inside or holds_model(each)]
+    near = did_you_mean(missing.name, names if inside else [*names, DEFAULT])
     if near:
         return near
     found = models_in(missing.parent)
