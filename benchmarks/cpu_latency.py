@@ -36,7 +36,8 @@ from litebert.model.heads import EncoderModel
 from litebert.model.hub import load_model, save_model
 from litebert.predict.fastest import cpu_name
 from litebert.predict.onnx_runtime import OnnxRuntime
-from litebert.predict.runtime import Request, Runtime, TorchRuntime
+from litebert.predict.runtime import Request, Runtime
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.train.device import DeviceConfig, open_device
 
 BASELINE = "transformers eager fp32"

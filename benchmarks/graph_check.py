@@ -35,7 +35,8 @@ from litebert.model.heads import MODELS, EncoderModel, Model, model_class
 from litebert.model.hub import load_model
 from litebert.predict.fused import FusedEncoder
 from litebert.predict.graphs import GraphedEncoder, sample_table
-from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request, TorchRuntime
+from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device, DeviceConfig, open_device, speed_up

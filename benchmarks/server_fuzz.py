@@ -27,7 +27,8 @@ import hypothesis
 import schemathesis
 from hypothesis import strategies as st
 
-from litebert.serve.schemas import REQUESTS, example_of, path_of
+from litebert.predict.abilities import ABILITIES
+from litebert.serve.schemas import path_of
 
 QUIET = hypothesis.settings(
     deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck), phases=[hypothesis.Phase.generate]
@@ -117,8 +118,8 @@ def main() -> None:
 def fuzz(run: Run) -> None:
     """All requests, a round at a time, so that every kind is met in both halves."""
     schema = schemathesis.openapi.from_dict(run.client.get("/openapi.json").json())
-    operations = [schema[path_of(ability)]["POST"] for ability in REQUESTS]
-    paths = st.sampled_from([path_of(ability) for ability in REQUESTS])
+    operations = [schema[path_of(ability)]["POST"] for ability in ABILITIES.values()]
+    paths = st.sampled_from([path_of(ability) for ability in ABILITIES.values()])
     rounds = 10
     for number in range(rounds):
         share = (run.total - run.sent) / (rounds - number)
@@ -149,7 +150,7 @@ def send(run: Run, strategy: Any, count: int, seed: int) -> None:
         if run.sent < run.total:
             path, content = drawn
             if isinstance(content, dict) and "ability" in content:
-                path, content = path_of(content["ability"]), json.dumps(content["body"])
+                path, content = path_of(ABILITIES[content["ability"]]), json.dumps(content["body"])
             run.post(path, content)
 
     each()
@@ -160,7 +161,7 @@ def any_request() -> st.SearchStrategy[dict[str, Any]]:
     texts = st.text(max_size=200) | st.sampled_from(["[MASK] ", "A. B. C. ", "👩‍👩‍👧‍👦", "שלום", "\x00", "a" * 3000])
 
     def fill(ability: str) -> st.SearchStrategy[dict[str, Any]]:
-        example = example_of(ability)
+        example = ABILITIES[ability].examples[0]
         fields = {
             name: st.lists(texts, min_size=2, max_size=4)
             if isinstance(value, list)
@@ -169,7 +170,7 @@ def any_request() -> st.SearchStrategy[dict[str, Any]]:
         }
         return st.fixed_dictionaries({"ability": st.just(ability), "body": st.fixed_dictionaries(fields)})
 
-    return st.sampled_from(list(REQUESTS)).flatmap(fill)
+    return st.sampled_from(list(ABILITIES)).flatmap(fill)
 
 
 def any_json() -> st.SearchStrategy[str]:

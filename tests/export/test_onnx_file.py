@@ -374,5 +374,5 @@ def test_an_encoder_without_a_pooler_is_exported_without_one(tmp_path):
     english().save(tmp_path / "model")
     export_onnx(tmp_path / "model", tmp_path / "onnx")
     assert list(read_manifest(tmp_path / "onnx").outputs) == ["hidden"]
-    vectors = [Predictor(tmp_path / name, device="cpu").embed("good morning").vector for name in ("model", "onnx")]
+    vectors = [Predictor(tmp_path / name, device="cpu").embed("good morning") for name in ("model", "onnx")]
     np.testing.assert_allclose(*vectors, atol=1e-5)

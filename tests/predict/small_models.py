@@ -11,7 +11,7 @@ from small_vocabularies import english
 from litebert.model.config import ModelConfig
 from litebert.model.heads import MODELS, Model
 from litebert.predict.predictor import Predictor
-from litebert.predict.runtime import TorchRuntime
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.task import Task
 from litebert.train.device import DeviceConfig, open_device
 

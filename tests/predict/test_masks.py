@@ -11,7 +11,7 @@ from small_vocabularies import english, wordpiece
 
 from litebert.errors import InputError
 from litebert.predict.masks import MOST_CHARACTERS, _fill, _nearby
-from litebert.predict.runtime import TorchRuntime
+from litebert.predict.torch_runtime import TorchRuntime
 
 
 @torch.inference_mode()

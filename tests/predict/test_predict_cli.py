@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
 import json
 import sys
@@ -13,9 +15,10 @@ from small_vocabularies import english
 
 import litebert.default
 from litebert.cli import main
-from litebert.cli.predict_input import _read_lines
+from litebert.cli.predict_files import Source, read_rows
 from litebert.errors import InputError
 from litebert.model.hub import save_model
+from litebert.predict.abilities import ABILITIES
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import Task, save_task
 
@@ -81,7 +84,8 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_ability(ask, folder, pipe, tmp_path, command):
     head, arguments, fields, shown = COMMANDS[command]
-    expected = getattr(Predictor(folder(head), device="cpu", threads=1), command.replace("-", "_"))(**fields).as_dict()
+    predictor = Predictor(folder(head), device="cpu", threads=1)
+    expected = predictor.run([predictor.job(command.replace("-", "_"), **fields)])[0].as_dict()
 
     done = ask(head, command, *arguments)
     assert done.code == 0, done
@@ -168,7 +172,7 @@ MISTAKES = {
     "no text": (["fill-mask"], "", "stdin: holds no text"),
     "no mask": (["fill-mask", "anna"], None, "text: holds no [MASK]"),
     "empty": (["embed", ""], None, "text: is empty"),
-    "half a pair": (["sentence-order", "Anna slept."], None, "b: missing; give a, b, in this order"),
+    "half a pair": (["sentence-order", "Anna slept."], "", "b: missing; give a, b, in this order"),
     "not JSON": (["sentence-order"], "Anna slept.\n", "stdin, line 1: not JSON"),
     "not an object": (["sentence-order"], "[1]\n", 'expected {"a": "...", "b": "..."}'),
     "no field": (["sentence-order"], '\n{"a": "x"}\n', "stdin, line 2: no 'b'"),
@@ -185,6 +189,8 @@ MISTAKES = {
     "runtime": (["embed", "anna", "--runtime", "tf"], None, "runtime: 'tf' is not one of"),
     "both": (["embed", "anna", "--file", "x.txt"], None, "choose one"),
     "no file": (["embed", "--file", "no.txt"], None, "no.txt: no such file"),
+    "a column of an argument": (["embed", "anna", "--column", "x"], None, "--column x: goes with --file or a pipe"),
+    "a pair of nothing": (["attention", "--pair", "x"], None, "--pair: stands beside a text given as an argument"),
 }
 
 
@@ -209,13 +215,12 @@ def test_without_a_model_the_default_is_asked_for(cli, folder, monkeypatch, tmp_
     assert "carries no model" in done.err
 
 
-def test_lines_of_a_pipe_are_texts_or_objects():
+def test_lines_of_a_pipe_are_texts_or_objects(pipe):
     """The first line says which; a gap would move the answers away from their texts."""
 
-    def read(
-        text: str, name: str = "stdin", fields: tuple[str, ...] = ("text", "pair"), required: int = 1
-    ) -> list[dict]:
-        return [row for _, row in _read_lines(io.StringIO(text), name, fields, False, required)]
+    def read(text: str) -> list[dict]:
+        pipe(text)
+        return [row.fields for row in read_rows(ABILITIES["classify"], [], Source())]
 
     assert read('{"text": "a", "pair": "b"}\n{"text": "c"}\n') == [{"text": "a", "pair": "b"}, {"text": "c"}]
     assert read('{"other": 1}\nplain\n') == [{"text": '{"other": 1}'}, {"text": "plain"}]
@@ -224,14 +229,147 @@ def test_lines_of_a_pipe_are_texts_or_objects():
         read("a\n\nb\n")
     with pytest.raises(InputError, match="stdin: holds no text"):
         read("\n\n")
-    with pytest.raises(InputError, match=r"litebert evaluate MODEL --data x\.csv --predictions FOLDER"):
-        read("text,label\n", "x.csv")
+
+
+TABLE = 'id,review,label\n7,"anna slept, ben too",x\n8,"a\nb",y\n'
+ROWS = [{"id": "7", "review": "anna slept, ben too", "label": "x"}, {"id": "8", "review": "a\nb", "label": "y"}]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "json", "csv.gz"])
+def test_tables_in_and_out(ask, tmp_path, ending):
+    source = tmp_path / f"in.{ending}"
+    if ending == "jsonl":
+        source.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    elif ending == "json":
+        source.write_text(json.dumps(ROWS))
+    elif ending == "csv.gz":
+        source.write_bytes(gzip.compress(TABLE.encode()))
+    else:
+        with source.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ROWS[0], delimiter="\t" if ending == "tsv" else ",", quoting=csv.QUOTE_ALL)
+            writer.writeheader()
+            writer.writerows(ROWS)
+    for out in ("new/out.csv", "new/out.tsv", "new/out.jsonl"):
+        done = ask("classification", "classify", "--file", source, "--column", "review", "--out", tmp_path / out)
+        assert done.code == 0, done
+        assert done.out == f"{tmp_path / out}: 2 rows\n"
+    with open(tmp_path / "new/out.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [{name: row[name] for name in ROWS[0]} for row in found] == ROWS, "what was there stays"
+    assert list(found[0]) == ["id", "review", "label", "predicted_label", "probability"], "a label that is there stays"
+    with open(tmp_path / "new/out.tsv", newline="") as file:
+        assert list(csv.DictReader(file, delimiter="\t")) == found
+    lines = [json.loads(line) for line in (tmp_path / "new/out.jsonl").read_text().splitlines()]
+    assert [{name: row[name] for name in ROWS[0]} for row in lines] == ROWS
+    assert [row["prediction"]["label"] for row in lines] == [row["predicted_label"] for row in found]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["out.csv", "out.jsonl", "out.tsv"]
+
+
+def test_a_text_file_becomes_a_table(ask, tmp_path):
+    (tmp_path / "texts.txt").write_text("anna slept\nben, too\n")
+    done = ask("token-classification", "tag", "--file", tmp_path / "texts.txt", "--out", tmp_path / "y.csv")
+    assert done.code == 0, done
+    with open(tmp_path / "y.csv", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["text"], first["words"], len(first["tags"].split())) == ("anna slept", "anna slept", 2)
+    assert second["text"] == "ben, too"
+
+
+COLUMNS = {
+    "fill-mask": ["words", "probability"],
+    "sentence-order": ["probability"],
+    "coherence": ["score", "boundaries"],
+    "embed": ["vector"],
+    "classify": ["label", "probability"],
+    "tag": ["words", "tags", "entities"],
+    "answer": ["answer", "start", "end", "probability"],
+    "choose": ["index", "option", "probability"],
+}
+
+
+@pytest.mark.parametrize("command", COLUMNS)
+def test_every_ability_fills_a_table(ask, tmp_path, command):
+    head, _, fields, _ = COMMANDS[command]
+    (tmp_path / "x.jsonl").write_text(json.dumps(fields) + "\n")
+    done = ask(head, command, "--file", tmp_path / "x.jsonl", "--out", tmp_path / "y.csv")
+    assert done.code == 0, done
+    with open(tmp_path / "y.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert list(row) == [*fields, *COLUMNS[command]]
+    assert all(row[name] for name in COLUMNS[command] if name != "entities")
+
+
+def test_pairs_and_options_in_columns(cli, ask, scored, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("one\ttwo\nanna slept\tben slept\n")
+    arguments = ["--column", "one", "--column", "pair=two", "--out", tmp_path / "y.csv", "--device", "cpu"]
+    done = cli("predict", "classify", "--file", tmp_path / "pairs.tsv", *arguments, "--model", scored)
+    assert done.code == 0, done
+    assert (tmp_path / "y.csv").read_text().splitlines()[0] == "one,two,value"
+    (tmp_path / "quiz.csv").write_text("passage,question,A,B,C\nanna slept,who?,anna,ben,\n")
+    done = ask("multiple-choice", "choose", "--file", tmp_path / "quiz.csv", "--column", "options=A,B,C", "--json")
+    assert len(json.loads(done.out)["probabilities"]) == 2, "an empty cell at the end is no option"
+
+
+TABLE_MISTAKES = {
+    "no such column": (["--column", "revew"], "no column 'revew'; did you mean 'review'?"),
+    "no column named": ([], "no column 'text'; it has 'id', 'review', 'label'. Name it: --column text=COLUMN"),
+    "named twice": (["--column", "review", "--column", "text=id"], "--column: text is named twice"),
+    "no such input": (["--column", "txt=review"], "classify takes text, pair; did you mean 'text'?"),
+    "ending": (["--column", "review", "--out", "y.xlsx"], "--out: 'y.xlsx' must end in .csv, .tsv or .jsonl"),
+    "both": (["--column", "review", "--out", "y.csv", "--json"], "choose one"),
+    "encoding": (["--column", "review", "--encoding", "utf-9"], "--encoding: 'utf-9' is not an encoding"),
+}
+
+
+@pytest.mark.parametrize("mistake", TABLE_MISTAKES)
+def test_mistakes_about_tables(ask, tmp_path, monkeypatch, mistake):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text(TABLE)
+    arguments, message = TABLE_MISTAKES[mistake]
+    done = ask("classification", "classify", "--file", "x.csv", *arguments)
+    assert done.code == 2, done
+    assert message in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
+
+
+def test_an_empty_cell_is_told_before_a_model_is_loaded(cli, tmp_path):
+    (tmp_path / "x.csv").write_text("text,id\nanna,1\n,2\n")
+    done = cli("predict", "embed", "--file", tmp_path / "x.csv", "--model", "./none")
+    assert f"{tmp_path / 'x.csv'}:3: column 'text' is empty" in done.err
+
+
+def test_a_failing_row_leaves_no_file(ask, tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "a [MASK]"}\n{"text": "b"}\n')
+    done = ask("pretraining", "fill-mask", "--file", tmp_path / "x.jsonl", "--out", tmp_path / "y.csv")
+    assert done.code == 2
+    assert "x.jsonl, line 2: text: holds no [MASK]" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+
+
+NEAREST = {
+    "predict order a b": "no command 'order' in `litebert predict`; did you mean 'sentence-order'?",
+    "predict fillmask": "did you mean 'fill-mask'?",
+    "predict qa": "did you mean 'answer'?",
+    "predict ner": "did you mean 'tag'?",
+    "predict xyz": "no command 'xyz' in `litebert predict`; `litebert predict --help` lists them",
+    "predcit": "no command 'predcit' in `litebert`; did you mean 'predict'",
+    "fill-mask x": "did you mean 'predict fill-mask'?",
+    "build": "did you mean 'corpus build'?",
+    "corpus bulid": "did you mean 'build'?",
+}
+
+
+@pytest.mark.parametrize("line", NEAREST)
+def test_a_mistyped_command_is_answered_with_the_nearest_one(cli, line):
+    done = cli(*line.split())
+    assert done.code == 2, done
+    assert NEAREST[line] in done.err
 
 
 def test_text_of_a_language_that_the_model_does_not_know(ask):
     done = ask("pretraining", "embed", "나는 밥을 먹었다", "--json")
     assert done.code == 0, done
-    assert "tokens are unknown to the vocabulary of the model" in done.err
+    assert "tokens are unknown to the model's vocabulary" in done.err
     assert "unknown" not in ask("pretraining", "fill-mask", "anna [MASK]", "--json").err
 
 

@@ -129,11 +129,11 @@ def test_bad_questions():
         with pytest.raises(InputError, match=message):
             predictor.answer(*arguments)
     for threshold in ("0", True, float("nan")):
-        with pytest.raises(InputError, match=r"threshold: must be a number, such as 0\.0, not"):
+        with pytest.raises(InputError, match=r"threshold: must be a number, not"):
             predictor.answer(QUESTION, CONTEXT, threshold=threshold)
     predictor = predictor_of("multiple-choice")
     for options in ([], ["one"], "two", None):
-        with pytest.raises(InputError, match="options: expected a list of two or more"):
+        with pytest.raises(InputError, match="options: expected a list of 2 or more"):
             predictor.choose(CONTEXT, QUESTION, options)
     with pytest.raises(InputError, match=r"options\[1\]: is empty"):
         predictor.choose(CONTEXT, QUESTION, ["a", ""])

@@ -7,8 +7,7 @@ from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english
 
 from litebert.errors import InputError
-from litebert.predict.results import TaggedWord
-from litebert.predict.tags import merge_entities
+from litebert.predict.tags import TaggedWord, merge_entities
 from litebert.tasks.task import Task
 
 TEXT = "Anna's brother (Zoë) walked to the café, in 2010, for £5."

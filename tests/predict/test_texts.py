@@ -35,19 +35,28 @@ def test_embeddings_of_short_and_long_texts(pooling):
         hidden = model.encoder(ids, segment_ids=segments).hidden[0]
         return (hidden.mean(0) if pooling == "mean" else hidden[0]).numpy()
 
-    result = predictor.embed(TEXT, pooling=pooling)
+    (result,) = predictor.run([predictor.job("embed", text=TEXT, pooling=pooling)])
     np.testing.assert_allclose(result.vector, vector(TEXT), rtol=1e-4, atol=1e-5)
     assert (result.tokens, result.windows) == (len(english().encode(TEXT)), 1)
-    unit = predictor.embed(TEXT, pooling=pooling, normalize=True).vector
+    unit = predictor.embed(TEXT, pooling=pooling, normalize=True)
     np.testing.assert_allclose(unit, vector(TEXT) / np.linalg.norm(vector(TEXT)), rtol=1e-4, atol=1e-5)
 
     long = " ".join([TEXT] * 12)
     ids = np.array(english().encode(long))
     windows = -(-len(ids) // 46)  # 48 positions less [CLS] and [SEP]
-    result = predictor.embed(long, pooling=pooling)
+    (result,) = predictor.run([predictor.job("embed", text=long, pooling=pooling)])
     assert result.windows == windows > 2
     expected = np.mean([vector(part) for part in np.array_split(ids, windows)], axis=0)
     np.testing.assert_allclose(result.vector, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_embeddings_are_arrays():
+    predictor = predictor_of("encoder")
+    one, many = predictor.embed(TEXT), predictor.embed([TEXT, "Ben slept."])
+    assert (one.shape, one.dtype) == ((24,), np.float32)
+    assert (many.shape, many.dtype) == ((2, 24), np.float32)
+    np.testing.assert_allclose(many[0], one, rtol=1e-4, atol=1e-5)
+    assert predictor.embed([]).shape == (0, 24)
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from litebert.errors import InputError
-from litebert.predict import results
+from litebert.predict.texts import Attention, Embedding
 
 TEXT_FIELDS = ("text", "pair", "a", "b", "question", "context", "passage")
 ABILITIES = ("fill_mask", "sentence_order", "coherence", "embed", "classify", "tag", "answer", "choose", "attention")
@@ -77,5 +77,5 @@ class FakePredictor:
             return InputError("text: found out late that this cannot be")
         if job.ability == "attention":
             size = len(text.split())
-            return results.Attention(tuple(text.split()), (0,) * size, np.full((2, 2, size, size), 1 / 3, np.float32))
-        return results.Embedding(np.array([len(text), self.number], np.float32), "mean", job.tokens, 1)
+            return Attention(tuple(text.split()), (0,) * size, np.full((2, 2, size, size), 1 / 3, np.float32))
+        return Embedding(np.array([len(text), self.number], np.float32), "mean", job.tokens, 1)

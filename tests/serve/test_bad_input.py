@@ -16,11 +16,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from litebert.predict.abilities import ABILITIES
 from litebert.serve.app import create_app
-from litebert.serve.schemas import REQUESTS, example_of, path_of
+from litebert.serve.schemas import path_of
 
 JSON = {"Content-Type": "application/json"}
-ENDPOINTS = [path_of(ability) for ability in REQUESTS]
+ENDPOINTS = [path_of(ability) for ability in ABILITIES.values()]
 
 
 def check_refusal(answer, *statuses):
@@ -61,8 +62,8 @@ def test_what_is_no_request(tiny_server, path, body, status):
 
 def variants():
     """Each ability's example with one field replaced by something that it cannot be."""
-    for ability in REQUESTS:
-        example = example_of(ability)
+    for ability, entry in ABILITIES.items():
+        example = entry.examples[0]
         for field in example:
             for wrong in (
                 None,
@@ -84,11 +85,11 @@ def variants():
                 yield ability, {**example, field: wrong}
 
 
-@pytest.mark.parametrize("ability", REQUESTS)
+@pytest.mark.parametrize("ability", ABILITIES)
 def test_fields_that_cannot_be(tiny_server, ability):
     for name, body in variants():
         if name == ability:
-            check_refusal(tiny_server.post(path_of(ability), json=body), 422)
+            check_refusal(tiny_server.post(path_of(ABILITIES[ability]), json=body), 422)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +152,14 @@ def odd_requests(text):
         "choose": {"passage": text, "question": text, "options": [text, "b"]},
         "attention": {"text": text, "pair": text},
     }
-    assert set(bodies) == set(REQUESTS)
+    assert set(bodies) == set(ABILITIES)
     return bodies
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
 def test_odd_texts_are_answered_or_refused_but_never_break_anything(tiny_server, text):
     for ability, body in odd_requests(text).items():
-        answer = tiny_server.post(path_of(ability), json=body)
+        answer = tiny_server.post(path_of(ABILITIES[ability]), json=body)
         if answer.status_code != 200:
             check_refusal(answer, 422, 413)
         elif ability == "fill_mask":
@@ -210,7 +211,7 @@ def test_the_server_is_still_there_and_nothing_was_its_own_failure(tiny_predicto
     with running(tiny_predictors) as client:
         for text in ODD_TEXTS.values():
             for ability, body in odd_requests(text).items():
-                client.post(path_of(ability), json=body)
+                client.post(path_of(ABILITIES[ability]), json=body)
         for body in (b"", b"{", b"\xff", b"[" * 100_000):
             client.post("/embed", content=body, headers=JSON)
         wait_until(lambda: client.get("/ready").status_code == 200)

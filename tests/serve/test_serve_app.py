@@ -13,9 +13,12 @@ import pytest
 from fake_predictor import FakePredictor
 from running import running, wait_until
 
-from litebert.predict import results
+from litebert.predict.abilities import ABILITIES
+from litebert.predict.masks import Candidate, FilledMasks, Mask
+from litebert.predict.questions import Choice
+from litebert.predict.texts import Attention, Classification, Embedding
 from litebert.serve import schemas
-from litebert.serve.app import abilities, create_app
+from litebert.serve.app import ability_routes, create_app
 from litebert.serve.service import is_large
 
 CALLS = {
@@ -31,13 +34,18 @@ CALLS = {
 }
 
 
+def path_of(ability):
+    return schemas.path_of(ABILITIES[ability])
+
+
 @pytest.mark.parametrize("ability", CALLS)
 def test_the_server_answers_what_the_predictor_answers(tiny_server, tiny_predictors, ability):
-    answer = tiny_server.post(schemas.path_of(ability), json=CALLS[ability])
+    answer = tiny_server.post(path_of(ability), json=CALLS[ability])
     assert answer.status_code == 200, answer.text
     model = answer.json()["model"]
-    expected = getattr(tiny_predictors[model], ability)(**CALLS[ability])
-    expected = [each.as_dict() for each in (expected if isinstance(expected, list) else [expected])]
+    arguments = schemas.request_of(ABILITIES[ability]).model_validate(CALLS[ability]).inputs()
+    predictor = tiny_predictors[model]
+    expected = [each.as_dict() for each in predictor.run([predictor.job(ability, **each) for each in arguments])]
     for mine, theirs in zip(answer.json()["results"], json.loads(json.dumps(expected)), strict=True):
         assert_alike(mine, theirs, 1e-4 if ability == "attention" else 1e-5)
 
@@ -58,47 +66,23 @@ def assert_alike(mine, theirs, tolerance):
         assert mine == theirs
 
 
-PAIRS = [
-    (schemas.Candidate, results.Candidate),
-    (schemas.Mask, results.Mask),
-    (schemas.JointFill, results.JointFill),
-    (schemas.FilledMasks, results.FilledMasks),
-    (schemas.SentenceOrderResult, results.SentenceOrder),
-    (schemas.Sentence, results.Sentence),
-    (schemas.CoherenceResult, results.Coherence),
-    (schemas.Embedding, results.Embedding),
-    (schemas.Classification, results.Classification),
-    (schemas.TaggedWord, results.TaggedWord),
-    (schemas.Entity, results.Entity),
-    (schemas.Tagging, results.Tagging),
-    (schemas.AnswerSpan, results.AnswerSpan),
-    (schemas.AnswerResult, results.Answer),
-    (schemas.Choice, results.Choice),
-    (schemas.AttentionResult, results.Attention),
-]
+def test_answers_name_the_fields_of_the_results():
+    """In their order, whatever is nested in them."""
+    assert list(schemas.result_of(ABILITIES["answer"]).model_fields) == [
+        *("text", "start", "end", "probability", "no_answer", "candidates"),
+    ]
+    for ability in ABILITIES.values():
+        fields = [field.name for field in dataclasses.fields(ability.result)]
+        assert list(schemas.result_of(ability).model_fields) == fields
 
 
-@pytest.mark.parametrize(("schema", "result"), PAIRS, ids=lambda each: each.__name__)
-def test_schemas_name_the_fields_of_the_results(schema, result):
-    assert list(schema.model_fields) == [field.name for field in dataclasses.fields(result)]
-
-
-def test_every_kind_of_result_has_its_schema():
-    kinds = {each for each in vars(results).values() if dataclasses.is_dataclass(each)} - {results.Result}
-    assert kinds == {result for _, result in PAIRS}
-
-
-def test_requests_take_what_the_abilities_take():
-    """A parameter added to an ability should be reachable over HTTP."""
-    import inspect
-
-    from litebert.predict.abilities import ABILITIES
-
-    assert list(schemas.REQUESTS) == list(ABILITIES)
-    for name, ability in ABILITIES.items():
-        taken = [each for each in inspect.signature(ability.steps).parameters if each not in ("inputs", "task")]
-        offered = [each for each in schemas.REQUESTS[name].model_fields if each != "model"]
-        assert offered == taken, name
+def test_requests_have_the_defaults_of_python():
+    for ability in ABILITIES.values():
+        fields = schemas.request_of(ability).model_fields
+        assert [name for name in fields if name != "model"] == list(ability.parameters)
+        for name, parameter in ability.parameters.items():
+            assert fields[name].is_required() == parameter.required
+            assert parameter.required or fields[name].default == parameter.default
 
 
 def test_a_model_of_pairs_asks_for_pairs(tiny_pairs, tiny_server, caplog):
@@ -121,9 +105,7 @@ def test_a_model_of_pairs_asks_for_pairs(tiny_pairs, tiny_server, caplog):
 def test_several_models(tiny_server):
     models = tiny_server.get("/models").json()["models"]
     assert models[0]["name"] == "pretraining"
-    by_default = {
-        ability: tiny_server.post(schemas.path_of(ability), json=CALLS[ability]).json()["model"] for ability in CALLS
-    }
+    by_default = {ability: tiny_server.post(path_of(ability), json=CALLS[ability]).json()["model"] for ability in CALLS}
     # The first that has the ability.
     assert by_default["embed"] == by_default["fill_mask"] == "pretraining"
     assert (by_default["classify"], by_default["answer"]) == ("classification", "answer")
@@ -196,21 +178,21 @@ def test_a_few_bytes_cannot_ask_for_hours(tiny_server):
 
 def test_large_answers_are_written_beside_the_loop():
     def filled(masks, top):
-        candidates = (results.Candidate("a", "a", 0.5, "a text"),) * top
-        return results.FilledMasks("text", (results.Mask(0, 1, candidates),) * masks)
+        candidates = (Candidate("a", "a", 0.5, "a text"),) * top
+        return FilledMasks("text", (Mask(0, 1, candidates),) * masks)
 
     def embedding(size):
-        return results.Embedding(np.zeros(size, np.float32), "mean", 3, 1)
+        return Embedding(np.zeros(size, np.float32), "mean", 3, 1)
 
     assert not is_large([filled(5, 5)])
     assert is_large([filled(285, 100)])
     assert is_large([filled(5, 5)] * 50)
     assert not is_large([embedding(768)] * 2)
     assert is_large([embedding(768)] * 3)
-    assert is_large([results.Attention(("a",) * 64, (0,) * 64, np.zeros((2, 2, 64, 64), np.float32))])
-    assert is_large([results.Classification("a", {str(i): 0.5 for i in range(3000)})])
-    assert not is_large([results.Choice(0, "x" * 30_000, (0.5, 0.5))])
-    assert is_large([results.Choice(0, "x" * 300_000, (0.5, 0.5))])
+    assert is_large([Attention(("a",) * 64, (0,) * 64, np.zeros((2, 2, 64, 64), np.float32))])
+    assert is_large([Classification("a", {str(i): 0.5 for i in range(3000)})])
+    assert not is_large([Choice(0, "x" * 30_000, (0.5, 0.5))])
+    assert is_large([Choice(0, "x" * 300_000, (0.5, 0.5))])
 
 
 @pytest.mark.parametrize(
@@ -241,20 +223,20 @@ def test_large_texts_are_read_beside_the_loop(fake, path, body):
 
 def test_openapi_describes_every_endpoint(tiny_server):
     description = tiny_server.get("/openapi.json").json()
-    for ability, request in schemas.REQUESTS.items():
-        operation = description["paths"][schemas.path_of(ability)]["post"]
+    for ability, entry in ABILITIES.items():
+        operation = description["paths"][path_of(ability)]["post"]
         assert operation["description"]
         assert {"200", "401", "404", "413", "422", "429", "503"} <= set(operation["responses"])
-        example = schemas.example_of(ability)
-        assert request.model_validate(example).inputs()
+        for example in entry.examples:
+            assert schemas.request_of(entry).model_validate(example).inputs()
         reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-        assert description["components"]["schemas"][reference.split("/")[-1]]["examples"] == [example]
+        assert description["components"]["schemas"][reference.split("/")[-1]]["examples"] == list(entry.examples)
     assert "HTTPValidationError" not in description["components"]["schemas"], "FastAPI's own form of errors is not ours"
 
 
 @pytest.mark.parametrize("ability", CALLS)
 def test_the_examples_of_the_documentation_work(tiny_server, ability):
-    answer = tiny_server.post(schemas.path_of(ability), json=schemas.example_of(ability))
+    answer = tiny_server.post(path_of(ability), json=ABILITIES[ability].examples[0])
     assert answer.status_code == 200, answer.text
 
 
@@ -262,14 +244,14 @@ def test_the_documentation_needs_no_network(tiny_server):
     page = tiny_server.get("/docs").text
     assert "<script" not in page
     assert "http" not in page.replace(str(tiny_server.base_url), "")
-    for ability in schemas.REQUESTS:
-        assert f"</small> {schemas.path_of(ability)}</h2>" in page
+    for ability in ABILITIES:
+        assert f"</small> {path_of(ability)}</h2>" in page
 
 
 def test_the_commands_of_the_documentation_go_to_this_server(tiny_server, fake):
     page = tiny_server.get("/docs").text
-    for ability in schemas.REQUESTS:
-        assert f"curl -s {tiny_server.base_url}{schemas.path_of(ability)} " in page
+    for ability in ABILITIES:
+        assert f"curl -s {tiny_server.base_url}{path_of(ability)} " in page
     assert "Bearer" not in page
     with running({"fake": fake}, allowed_hosts=("*",)) as client:
         elsewhere = client.get("/docs", headers={"Host": "<b>.example"})
@@ -284,7 +266,7 @@ def test_the_commands_of_the_documentation_go_to_this_server(tiny_server, fake):
 def test_answers_have_the_promised_form(tiny_server):
     """What FastAPI would have checked, had the answer not been written by hand."""
     seen = set()
-    for route in abilities.routes:
+    for route in ability_routes().routes:
         ability = route.path.strip("/").replace("-", "_")
         answer = tiny_server.post(route.path, json=CALLS[ability])
         pydantic.TypeAdapter(route.response_model).validate_json(answer.content, strict=True)

@@ -9,11 +9,13 @@ from typing import Annotated, Any
 import typer
 
 import litebert
+from litebert.cli.groups import CommandGroup
 from litebert.cli.terminal import escape_what_stdout_lacks, visible
 from litebert.errors import LitebertError
 
 app = typer.Typer(
     name="litebert",
+    cls=CommandGroup,
     help="ALBERT, whole and exact: from raw text to a trained, scored and served model.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

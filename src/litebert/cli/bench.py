@@ -10,8 +10,9 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_out_file, check_stores
+from litebert.cli.groups import CommandGroup
 
-bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+bench = typer.Typer(cls=CommandGroup, help="Measure speed on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 

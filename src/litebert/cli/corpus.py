@@ -12,13 +12,14 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_out_folder
+from litebert.cli.groups import CommandGroup
 from litebert.cli.options import Json
 from litebert.errors import DataError
 
 if TYPE_CHECKING:
     from litebert.text.build import BuildReport, Progress
 
-corpus_app = typer.Typer(help="Build and look at token stores.", no_args_is_help=True)
+corpus_app = typer.Typer(cls=CommandGroup, help="Build and look at token stores.", no_args_is_help=True)
 app.add_typer(corpus_app, name="corpus")
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from litebert.cli.terminal import stdout_shows
 from litebert.errors import InputError
-
-if TYPE_CHECKING:
-    from litebert.predict import results
+from litebert.predict.ability import Result
+from litebert.predict.masks import FilledMasks
+from litebert.predict.order import Coherence, SentenceOrder
+from litebert.predict.questions import Answer, Choice
+from litebert.predict.tags import Tagging
+from litebert.predict.texts import Attention, Classification, Embedding
 
 BAR = 24
 _EIGHTHS = "█▏▎▍▌▋▊▉"
@@ -30,7 +37,7 @@ def bar(share: float, width: int = BAR) -> Text:
     return Text(("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width), style="cyan")
 
 
-def show_masks(row: dict[str, Any], result: results.FilledMasks) -> RenderableType:
+def show_masks(row: dict[str, Any], result: FilledMasks) -> RenderableType:
     """Each mask with its candidates, and the joint fills."""
     parts: list[RenderableType] = []
     for number, mask in enumerate(result.masks, 1):
@@ -43,12 +50,12 @@ def show_masks(row: dict[str, Any], result: results.FilledMasks) -> RenderableTy
     return Group(*parts)
 
 
-def show_order(row: dict[str, Any], result: results.SentenceOrder) -> RenderableType:
+def show_order(row: dict[str, Any], result: SentenceOrder) -> RenderableType:
     """The probability of each order."""
     return _bars([("a, then b", result.probability), ("b, then a", 1 - result.probability)])
 
 
-def show_coherence(row: dict[str, Any], result: results.Coherence) -> RenderableType:
+def show_coherence(row: dict[str, Any], result: Coherence) -> RenderableType:
     """The sentences with the score of each boundary between them."""
     parts: list[RenderableType] = []
     for number, sentence in enumerate(result.sentences):
@@ -60,7 +67,7 @@ def show_coherence(row: dict[str, Any], result: results.Coherence) -> Renderable
     return Group(*parts, Text(f"coherence {result.score:.1%}", style="bold"))
 
 
-def show_embeddings(found: list[tuple[dict[str, Any], results.Embedding]]) -> RenderableType:
+def show_embeddings(found: list[tuple[dict[str, Any], Embedding]]) -> RenderableType:
     """The size of a vector, and how similar several are to each other (cosine)."""
     import numpy as np
 
@@ -78,7 +85,7 @@ def show_embeddings(found: list[tuple[dict[str, Any], results.Embedding]]) -> Re
     return Group(table, Text(f"{vectors.shape[1]} numbers each; --json prints them", style="dim"))
 
 
-def show_labels(row: dict[str, Any], result: results.Classification) -> RenderableType:
+def show_labels(row: dict[str, Any], result: Classification) -> RenderableType:
     """The labels with their probabilities, or the number of a regression."""
     text = Text(_short(str(row["text"])), style="bold")
     if row.get("pair") is not None:
@@ -88,7 +95,7 @@ def show_labels(row: dict[str, Any], result: results.Classification) -> Renderab
     return Group(text, _bars(list(result.probabilities.items()), chosen=set(result.labels)))
 
 
-def show_tags(row: dict[str, Any], result: results.Tagging) -> RenderableType:
+def show_tags(row: dict[str, Any], result: Tagging) -> RenderableType:
     """The text with its entities marked; without entities, every word with its tag."""
     text = Text(result.text)
     labels = list(dict.fromkeys(entity.label for entity in result.entities))
@@ -104,7 +111,7 @@ def show_tags(row: dict[str, Any], result: results.Tagging) -> RenderableType:
     return Group(text, table)
 
 
-def show_answer(row: dict[str, Any], result: results.Answer) -> RenderableType:
+def show_answer(row: dict[str, Any], result: Answer) -> RenderableType:
     """The context around the answer with the answer marked, and the candidates."""
     head: Text
     if result.start is None or result.end is None:
@@ -117,15 +124,21 @@ def show_answer(row: dict[str, Any], result: results.Answer) -> RenderableType:
     return Group(Text(str(row["question"]), style="bold"), Padding(head, (0, 2)), _bars(rows))
 
 
-def show_choice(row: dict[str, Any], result: results.Choice) -> RenderableType:
+def show_choice(row: dict[str, Any], result: Choice) -> RenderableType:
     """The options with their probabilities, the chosen one marked."""
     pairs = list(zip(row["options"], result.probabilities, strict=True))
     question = [Text(_short(str(row["question"])), style="bold")] if row["question"] else []
     return Group(*question, _bars(pairs, chosen={result.option}))
 
 
-def show_attention(result: results.Attention, application: int, head: int | None) -> RenderableType:
-    """A map of one head (or the mean of all) in one application: rows look at columns."""
+def show_attention(
+    row: dict[str, Any],
+    result: Attention,
+    *,
+    application: Annotated[int, Option(help="Which application of a layer to show; -1: the last.")] = -1,
+    head: Annotated[int | None, Option(help="Which head to show; by default the mean of all.")] = None,
+) -> RenderableType:
+    """A map of one head (or the mean of all) in one application: from rows to columns."""
     layers, heads = result.weights.shape[:2]
     if not -layers <= application < layers:
         raise InputError(f"--application: {application} is not one of the {layers} (0 to {layers - 1})")
@@ -135,14 +148,53 @@ def show_attention(result: results.Attention, application: int, head: int | None
     width = max(map(len, result.pieces))
     shades = _SHADES if stdout_shows(_SHADES) else _PLAIN_SHADES
     lines = []
-    for piece, row in zip(result.pieces, weights, strict=True):
-        cells = "".join(shades[min(4, int(weight / max(row.max(), 1e-9) * 4.999))] for weight in row)
-        best = result.pieces[int(row.argmax())]
-        lines.append(Text.assemble(piece.rjust(width), " ", (cells, "cyan"), f"  {best} {row.max():.0%}"))
+    for piece, shares in zip(result.pieces, weights, strict=True):
+        cells = "".join(shades[min(4, int(share / max(shares.max(), 1e-9) * 4.999))] for share in shares)
+        best = result.pieces[int(shares.argmax())]
+        lines.append(Text.assemble(piece.rjust(width), " ", (cells, "cyan"), f"  {best} {shares.max():.0%}"))
     shown = "mean of all heads" if head is None else f"head {head}"
     title = Text(f"application {application % layers} of {layers}, {shown}", style="dim")
     left = [Text(f"{result.left_out} tokens left out", style="dim")] if result.left_out else []
     return Group(title, *lines, *left)
+
+
+def show_fields(row: dict[str, Any], result: Result) -> RenderableType:
+    """Any other result: its fields, one per line."""
+    return Group(*(Text(f"{name}: {value}") for name, value in result.as_dict().items()))
+
+
+# By ability; the keyword-only parameters of these are options of its command.
+_EACH: dict[str, Callable[..., RenderableType]] = {
+    "fill_mask": show_masks,
+    "sentence_order": show_order,
+    "coherence": show_coherence,
+    "classify": show_labels,
+    "tag": show_tags,
+    "answer": show_answer,
+    "choose": show_choice,
+    "attention": show_attention,
+}
+_TOGETHER = {"embed": show_embeddings}
+
+
+def show_each(ability: str) -> Callable[..., RenderableType]:
+    """What shows one answer of an ability."""
+    return _EACH.get(ability, show_fields)
+
+
+def show_together(ability: str) -> Callable[[list[tuple[dict[str, Any], Any]]], RenderableType] | None:
+    """What shows all answers of an ability at once, where they say more side by side."""
+    return _TOGETHER.get(ability)
+
+
+def show_options(ability: str) -> dict[str, tuple[Any, Any]]:
+    """The options of showing an ability's answers: name -> (annotation, default)."""
+    show = show_each(ability)
+    names = [each for each in inspect.signature(show).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    if not names:
+        return {}
+    hints = typing.get_type_hints(show, include_extras=True)
+    return {each.name: (hints[each.name], each.default) for each in names}
 
 
 def _score(value: float, scale: tuple[float, float] | None) -> Text:

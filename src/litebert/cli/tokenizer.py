@@ -14,6 +14,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.early import check_out_folder
+from litebert.cli.groups import CommandGroup
 from litebert.cli.options import Json
 from litebert.errors import ConfigError, DataError
 from litebert.files import hold_lock
@@ -21,7 +22,7 @@ from litebert.files import hold_lock
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Encoding, Tokenizer
 
-tokenizer_app = typer.Typer(help="Train and look at vocabularies.", no_args_is_help=True)
+tokenizer_app = typer.Typer(cls=CommandGroup, help="Train and look at vocabularies.", no_args_is_help=True)
 app.add_typer(tokenizer_app, name="tokenizer")
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue")

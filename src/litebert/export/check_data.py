@@ -15,7 +15,8 @@ import torch
 from litebert.errors import DataError
 from litebert.export.check import Check, compare
 from litebert.model.hub import load_model
-from litebert.predict.runtime import HEAD_OUTPUTS, Outputs, Request, Runtime, TorchRuntime
+from litebert.predict.runtime import HEAD_OUTPUTS, Outputs, Request, Runtime
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.decode import decode
 from litebert.tasks.examples import Example
 from litebert.tasks.features import Sequence as Feature

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
 from litebert.predict.runtime import Request
-from litebert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from litebert.text.tokenizer import Tokenizer
 
 Ids = NDArray[np.int32]
 
@@ -63,15 +64,3 @@ def check_text(text: object, name: str = "text") -> None:
             f"{name}: character {error.start} is {text[error.start]!a}, half of a surrogate pair and no character; "
             "read the text as UTF-8, or drop it with text.encode('utf-8', 'ignore').decode()"
         ) from None
-
-
-def check_count(value: object, name: str) -> None:
-    """Refuse what is not a whole number from 1 on; numpy's are."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise InputError(f"{name}: must be a whole number from 1 on, not {value!r}")
-
-
-def check_number(value: object, name: str) -> None:
-    """Refuse what is not a number; infinities are."""
-    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
-        raise InputError(f"{name}: must be a number, such as 0.0, not {value!r}")

@@ -11,11 +11,13 @@ Mistakes of the user show while a job is made (the code before the first yield),
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from litebert.model.config import ModelConfig
-from litebert.predict.results import Result
 from litebert.predict.runtime import Outputs, Request, Runtime
+
+if TYPE_CHECKING:
+    from litebert.model.config import ModelConfig
+    from litebert.predict.ability import Result
 
 MOST_NUMBERS = 64_000_000  # of outputs held at once, four bytes each
 

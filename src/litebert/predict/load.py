@@ -18,7 +18,8 @@ from litebert.predict.exported import (
     weight_files,
 )
 from litebert.predict.fastest import WithTorch, find_export, pick_fastest
-from litebert.predict.runtime import Runtime, TorchRuntime
+from litebert.predict.runtime import Runtime
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.task import Task, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, default_threads, open_device

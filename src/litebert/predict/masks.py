@@ -1,21 +1,25 @@
-"""fill_mask: what may stand where a text says [MASK]."""
+"""fill_mask: the words behind each [MASK] of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.predict.inputs import Ids, Inputs, check_count
+from litebert.predict.ability import Limits, Probability, Result, ability
+from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps
-from litebert.predict.results import Candidate, FilledMasks, JointFill, Mask
 from litebert.predict.runtime import Request
 from litebert.tasks.logits import best_of, log_softmax
-from litebert.text.tokenizer import Tokenizer
 from litebert.text.words import SPACE, readable
+
+if TYPE_CHECKING:
+    from litebert.tasks.task import Task
+    from litebert.text.tokenizer import Tokenizer
 
 MOST_MASKS = 1000
 MOST_CANDIDATES = 100_000
@@ -26,9 +30,66 @@ LEAST_BESIDE, MOST_BESIDE = 20, 200
 MOST_JOINT, MOST_BEAMS = 16, 200  # masks of a joint fill, which costs one sequence per mask and beam
 
 
-def fill_mask(inputs: Inputs, text: str, top: int = 5, joint: bool = False) -> Steps[FilledMasks]:
-    """Each [MASK] filled for itself; with `joint`, also the best fills of all of them together, by beam search."""
-    check_count(top, "top")
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate for one mask."""
+
+    word: Annotated[str, "The piece as people read it."]  # "▁paris" -> "paris"
+    piece: Annotated[str, "The piece as the vocabulary has it."]
+    probability: Probability
+    text: Annotated[str, "The text with this word in it; of a long text, what lies around the mask."]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """One mask and its candidates, the most probable first."""
+
+    start: Annotated[int, "First character."]
+    end: Annotated[int, "One past the last character."]
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class JointFill:
+    """One way to fill all masks of a text together."""
+
+    words: tuple[str, ...]
+    probability: Annotated[Probability, "Of choosing these words one after another."]
+    text: str
+
+
+@dataclass(frozen=True)
+class FilledMasks(Result):
+    """A text with the candidates for each of its masks."""
+
+    text: str
+    masks: tuple[Mask, ...]
+    joint: Annotated[tuple[JointFill, ...], "All masks filled together, where asked for."] = ()
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The best word of each mask, of a joint fill the best words together."""
+        if self.joint:
+            return {"words": "|".join(self.joint[0].words), "probability": self.joint[0].probability}
+        best = [mask.candidates[0] for mask in self.masks]
+        return {
+            "words": "|".join(each.word for each in best),
+            "probability": best[0].probability
+            if len(best) == 1
+            else "|".join(f"{each.probability:g}" for each in best),
+        }
+
+
+@ability(outputs=["masked_lm"], examples=[{"text": "the [MASK] is cold in winter."}], also=["mask", "mlm"])
+def fill_mask(
+    inputs: Inputs,
+    text: Annotated[str, "A text with one [MASK] or several."],
+    top: Annotated[int, "How many candidates per mask.", Limits(1, served=100)] = 5,
+    joint: Annotated[bool, "Also fill several masks together."] = False,
+) -> Steps[FilledMasks]:
+    """Predict the words behind each [MASK].
+
+    Each mask is filled on its own; `joint` also searches the best fills of all masks together, with a beam of `top`.
+    """
     tokenizer = inputs.tokenizer
     top = min(top, tokenizer.vocab_size)
     mask = tokenizer.specials.mask  # as the vocabulary spells it

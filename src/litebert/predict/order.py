@@ -1,4 +1,4 @@
-"""sentence_order and coherence: what the sentence head says of two stretches of text and their order.
+"""sentence_order and coherence: the order of two texts, and of the sentences of one, by the sentence head.
 
 A model trained with next-sentence prediction answers too: there 0 means that the second stretch follows the first.
 """
@@ -6,29 +6,75 @@ A model trained with next-sentence prediction answers too: there 0 means that th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.predict.inputs import Ids, Inputs, check_count, check_text
+from litebert.predict.ability import Limits, Probability, Result, ability
+from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps
-from litebert.predict.results import Coherence, Sentence, SentenceOrder
 from litebert.predict.runtime import Request
 from litebert.tasks.features import cut_pair
 from litebert.tasks.logits import sigmoid
+from litebert.tasks.task import Task
 from litebert.text.sentences import sentence_spans, split_sentences
 
 WANT = frozenset({"sentence"})
 
 
-def sentence_order(inputs: Inputs, a: str, b: str, symmetric: bool = False) -> Steps[SentenceOrder]:
-    """The probability that `a` comes before `b`; `symmetric` also scores (b, a) and gives what both readings support.
+@dataclass(frozen=True)
+class SentenceOrder(Result):
+    """How probable an order is."""
 
-    Of texts too long for the model, the sentences nearest to the place where they meet are read.
+    probability: Annotated[Probability, "That `a` comes before `b`."]
+    forward: Annotated[Probability, "What the model says when it reads (a, b)."]
+    backward: Annotated[Probability | None, "What it says when it reads (b, a): that `b` comes before `a`."] = None
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The probability alone."""
+        return {"probability": self.probability}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence and its place."""
+
+    start: Annotated[int, "First character."]
+    end: Annotated[int, "One past the last character."]
+    text: str
+
+
+@dataclass(frozen=True)
+class Coherence(Result):
+    """How well the sentences of a text follow each other."""
+
+    score: Annotated[Probability, "The mean of the boundaries."]
+    sentences: tuple[Sentence, ...]
+    boundaries: Annotated[tuple[Probability, ...], "That sentences i and i + 1 are in the right order."]
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The score, and that of each boundary."""
+        return {"score": self.score, "boundaries": "|".join(f"{each:g}" for each in self.boundaries)}
+
+
+@ability(
+    outputs=["sentence"],
+    also=["order", "sop", "nsp"],
+    examples=[{"a": "she put on her coat.", "b": "then she left the house."}],
+)
+def sentence_order(
+    inputs: Inputs,
+    a: Annotated[str, "The text that should come first."],
+    b: Annotated[str, "The text that should follow."],
+    symmetric: Annotated[bool, "Also read (b, a), and weigh both answers."] = False,
+) -> Steps[SentenceOrder]:
+    """Tell how probable it is that text A comes before text B.
+
+    Of texts too long for the model, it reads the sentences nearest to the place where they meet.
     """
-    check_text(a, "a")
-    check_text(b, "b")
     first, second = split_sentences(a), split_sentences(b)
     requests = [_meeting(inputs, first, second)]
     if symmetric:
@@ -41,13 +87,19 @@ def sentence_order(inputs: Inputs, a: str, b: str, symmetric: bool = False) -> S
     return SentenceOrder(sigmoid((margins[0] - margins[1]) / 2), forward, sigmoid(margins[1]))
 
 
-def coherence(inputs: Inputs, text: str, group: int = 2) -> Steps[Coherence]:
-    """How well a text hangs together: at each boundary, `group` sentences before it against `group` after it.
+@ability(
+    outputs=["sentence"],
+    examples=[{"text": "It began to rain. We opened our umbrellas. The street was soon empty."}],
+)
+def coherence(
+    inputs: Inputs,
+    text: Annotated[str, "Two sentences or more."],
+    group: Annotated[int, "How many sentences to read on each side of a boundary.", Limits(1, served=16)] = 2,
+) -> Steps[Coherence]:
+    """Score how well the sentences of a text follow each other, at every boundary between two of them.
 
     Both orders are scored, so that what the model thinks of such sentences in any order cancels out.
     """
-    check_text(text)
-    check_count(group, "group")
     spans = sentence_spans(text)
     encoded = inputs.tokenizer.encode_batch([text[begin:end] for begin, end in spans])
     kept = [number for number, ids in enumerate(encoded) if len(ids)]

@@ -11,36 +11,31 @@ Every method takes one input or a list of them, of any length, and answers in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
-from litebert.errors import ConfigError, InputError
-from litebert.predict.abilities import ABILITIES, abilities_of, begin, infer_task, refuse
+import numpy as np
+
+from litebert.errors import ConfigError, InputError, did_you_mean
+from litebert.predict.abilities import ABILITIES, abilities_of, infer_task, refuse
+from litebert.predict.ability import Ability, Parameter, Result
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Job, run_jobs, run_pass
 from litebert.predict.load import load_parts
-from litebert.predict.results import (
-    Answer,
-    Attention,
-    Choice,
-    Classification,
-    Coherence,
-    Embedding,
-    FilledMasks,
-    Result,
-    SentenceOrder,
-    Tagging,
-)
 from litebert.predict.runtime import Runtime
 from litebert.tasks.task import Task, check_outputs
 from litebert.text.tokenizer import Tokenizer
 
-Texts = list[str] | tuple[str, ...]
+if TYPE_CHECKING:
+    from litebert.predict.methods import AbilityMethods
+else:
+    AbilityMethods = object
 
 
-class Predictor:
+class Predictor(AbilityMethods):
     """Answers from raw text by one model."""
 
     def __init__(
@@ -94,8 +89,9 @@ class Predictor:
         """One piece of work, checked and encoded, for `run`: job("fill_mask", text="a [MASK]", top=3)."""
         if ability not in self.abilities:
             raise refuse(ability, self.name, self.runtime.head, self.abilities)
-        inputs = self._task_inputs if ABILITIES[ability].takes_task else self._inputs
-        return Job(ability, begin(ability, inputs, self.task, arguments), self.runtime.config)
+        entry = ABILITIES[ability]
+        inputs = self._task_inputs if entry.takes_task else self._inputs
+        return Job(ability, entry.begin(inputs, self.task, arguments), self.runtime.config)
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:
         """Run jobs together, whatever their abilities; each gets its result, or the error that is its own."""
@@ -106,120 +102,28 @@ class Predictor:
         run_pass(self.runtime, parts)
 
     # -----------------------------------------------------------------------------------------------------------------
-    # One method per ability
+    # One method per ability of the table, made below; `methods.pyi` has their types.
 
-    @overload
-    def fill_mask(self, text: str, top: int = ..., joint: bool = ...) -> FilledMasks: ...
-    @overload
-    def fill_mask(self, text: Texts, top: int = ..., joint: bool = ...) -> list[FilledMasks]: ...
-    def fill_mask(self, text: str | Texts, top: int = 5, joint: bool = False) -> FilledMasks | list[FilledMasks]:
-        """The `top` likeliest pieces for each [MASK]; `joint` also fills several masks together."""
-        return self._each("fill_mask", {"text": text}, top=top, joint=joint)
-
-    @overload
-    def sentence_order(self, a: str, b: str, symmetric: bool = ...) -> SentenceOrder: ...
-    @overload
-    def sentence_order(self, a: Texts, b: str | Texts, symmetric: bool = ...) -> list[SentenceOrder]: ...
-    @overload
-    def sentence_order(self, a: str, b: Texts, symmetric: bool = ...) -> list[SentenceOrder]: ...
-    def sentence_order(
-        self, a: str | Texts, b: str | Texts, symmetric: bool = False
-    ) -> SentenceOrder | list[SentenceOrder]:
-        """The probability that `a` comes before `b`; `symmetric` asks for both orders and weighs the answers."""
-        return self._each("sentence_order", {"a": a, "b": b}, symmetric=symmetric)
-
-    @overload
-    def coherence(self, text: str, group: int = ...) -> Coherence: ...
-    @overload
-    def coherence(self, text: Texts, group: int = ...) -> list[Coherence]: ...
-    def coherence(self, text: str | Texts, group: int = 2) -> Coherence | list[Coherence]:
-        """How well a text hangs together, boundary by boundary of its sentences, `group` of them on either side."""
-        return self._each("coherence", {"text": text}, group=group)
-
-    @overload
-    def embed(self, text: str, pooling: str = ..., normalize: bool = ...) -> Embedding: ...
-    @overload
-    def embed(self, text: Texts, pooling: str = ..., normalize: bool = ...) -> list[Embedding]: ...
-    def embed(self, text: str | Texts, pooling: str = "mean", normalize: bool = False) -> Embedding | list[Embedding]:
-        """A text as a vector: `pooling` "mean" over its tokens or "cls"; `normalize` to length 1."""
-        return self._each("embed", {"text": text}, pooling=pooling, normalize=normalize)
-
-    @overload
-    def classify(self, text: str, pair: str | None = ...) -> Classification: ...
-    @overload
-    def classify(self, text: Texts, pair: str | Texts | None = ...) -> list[Classification]: ...
-    def classify(self, text: str | Texts, pair: str | Texts | None = None) -> Classification | list[Classification]:
-        """The label of a text, or of a text and its `pair`, with the probability of every label."""
-        return self._each("classify", {"text": text, "pair": pair})
-
-    @overload
-    def tag(self, text: str, split: str = ...) -> Tagging: ...
-    @overload
-    def tag(self, text: Texts, split: str = ...) -> list[Tagging]: ...
-    def tag(self, text: str | Texts, split: str = "words") -> Tagging | list[Tagging]:
-        """A tag for every word, and the entities that they make; `split` "spaces" if the words are already apart."""
-        return self._each("tag", {"text": text}, split=split)
-
-    @overload
-    def answer(self, question: str, context: str, top: int = ..., threshold: float | None = ...) -> Answer: ...
-    @overload
-    def answer(
-        self, question: Texts, context: str | Texts, top: int = ..., threshold: float | None = ...
-    ) -> list[Answer]: ...
-    @overload
-    def answer(self, question: str, context: Texts, top: int = ..., threshold: float | None = ...) -> list[Answer]: ...
-    def answer(
-        self, question: str | Texts, context: str | Texts, top: int = 3, threshold: float | None = None
-    ) -> Answer | list[Answer]:
-        """The stretch of the context that answers the question, or none; `threshold` moves the line between them."""
-        return self._each("answer", {"question": question, "context": context}, top=top, threshold=threshold)
-
-    @overload
-    def choose(self, passage: str, question: str, options: Texts) -> Choice: ...
-    @overload
-    def choose(self, passage: Texts, question: str | Texts, options: Texts | Sequence[Texts]) -> list[Choice]: ...
-    @overload
-    def choose(self, passage: str, question: Texts, options: Texts | Sequence[Texts]) -> list[Choice]: ...
-    def choose(
-        self, passage: str | Texts, question: str | Texts, options: Texts | Sequence[Texts]
-    ) -> Choice | list[Choice]:
-        """Which option fits; many questions take many lists of options, or one list for all."""
-        # The options of one question are a list themselves.
-        nested = isinstance(options, (list, tuple)) and len(options) > 0 and not isinstance(options[0], str)
-        inputs = {"passage": passage, "question": question}
-        return self._each("choose", {**inputs, "options": options}, whole=() if nested else ("options",))
-
-    @overload
-    def attention(self, text: str, pair: str | None = ..., max_tokens: int = ...) -> Attention: ...
-    @overload
-    def attention(self, text: Texts, pair: str | Texts | None = ..., max_tokens: int = ...) -> list[Attention]: ...
-    def attention(
-        self, text: str | Texts, pair: str | Texts | None = None, max_tokens: int = 128
-    ) -> Attention | list[Attention]:
-        """Who looks at whom in every head of every application of a layer, for the first `max_tokens` tokens."""
-        return self._each("attention", {"text": text, "pair": pair}, max_tokens=max_tokens)
-
-    def _each(self, ability: str, inputs: dict[str, Any], whole: tuple[str, ...] = (), **options: Any) -> Any:
+    def _ask(self, ability: Ability, arguments: dict[str, Any]) -> Any:
         """One result for plain inputs; for lists a list, where a plain input stands beside each of theirs."""
-        plain = (str, bytes, bytearray)  # sequences too, but one input each
-        lists = {
-            n: v for n, v in inputs.items() if n not in whole and isinstance(v, Sequence) and not isinstance(v, plain)
-        }
+        lists = {each.name: arguments[each.name] for each in ability.inputs if _is_list(each, arguments.get(each.name))}
         if not lists:
-            return self._finish([self.job(ability, **inputs, **options)])[0]
+            return _value(ability, self._finish([self.job(ability.name, **arguments)])[0])
         sizes = {name: len(value) for name, value in lists.items()}
-        count = next(iter(sizes.values()))
         if len(set(sizes.values())) > 1:
             given = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            raise InputError(f"{ability}: lists of different lengths: {given}")
+            raise InputError(f"{ability.name}: lists of different lengths: {given}")
         jobs = []
-        for number in range(count):
-            arguments = {name: lists[name][number] if name in lists else value for name, value in inputs.items()}
+        for number in range(next(iter(sizes.values()))):
+            one = {name: lists[name][number] if name in lists else value for name, value in arguments.items()}
             try:
-                jobs.append(self.job(ability, **arguments, **options))
+                jobs.append(self.job(ability.name, **one))
             except InputError as error:
                 raise InputError(f"input {number}: {error}") from None
-        return self._finish(jobs)
+        values = [_value(ability, result) for result in self._finish(jobs)]
+        if not ability.array:
+            return values
+        return np.stack(values) if values else np.zeros((0, self.runtime.config.hidden_size), np.float32)
 
     def _finish(self, jobs: Sequence[Job]) -> list[Result]:
         results = self.run(jobs)
@@ -227,3 +131,42 @@ class Predictor:
             if isinstance(result, Exception):
                 raise result
         return cast(list[Result], results)
+
+    if not TYPE_CHECKING:  # where `methods.pyi` knows better
+
+        def __getattr__(self, name: str) -> Any:
+            """An ability that was added to the table after this module was loaded."""
+            if name in ABILITIES:
+                return method_of(ABILITIES[name]).__get__(self)
+            raise AttributeError(f"a Predictor has no {name!r}{did_you_mean(name, ABILITIES)}")
+
+
+def method_of(ability: Ability) -> Callable[..., Any]:
+    """An ability as a method: fill_mask(text, top=5, joint=False)."""
+
+    def method(self: Predictor, *arguments: Any, **named: Any) -> Any:
+        return self._ask(ability, ability.bind(arguments, named))
+
+    method.__name__, method.__qualname__ = ability.name, f"Predictor.{ability.name}"
+    lines = [f"{each.name}: {each.about}" for each in ability.parameters.values()]
+    method.__doc__ = "\n".join([ability.about, "", *lines])
+    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(each.name, place, default=each.default) for each in ability.parameters.values()]
+    method.__signature__ = inspect.Signature([inspect.Parameter("self", place), *parameters])  # type: ignore[attr-defined]
+    return method
+
+
+for _ability in ABILITIES.values():
+    setattr(Predictor, _ability.name, method_of(_ability))
+
+
+def _is_list(parameter: Parameter, value: Any) -> bool:
+    """Whether an argument holds many inputs; the options of one question are a list themselves."""
+    if isinstance(value, (str, bytes, bytearray)) or not isinstance(value, Sequence):
+        return False
+    return parameter.kind == "text" or (len(value) > 0 and not isinstance(value[0], str))
+
+
+def _value(ability: Ability, result: Result) -> Any:
+    """What a method returns of a result."""
+    return getattr(result, ability.array) if ability.array else result

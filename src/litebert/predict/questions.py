@@ -1,35 +1,89 @@
-"""answer: the stretch of a context that answers a question, or the word that there is none."""
+"""answer and choose: a question about a text, answered by a span of it or by one of several options."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import numpy as np
 
 from litebert.errors import InputError
-from litebert.predict.inputs import Inputs, check_count, check_number, check_text
+from litebert.predict.ability import Limits, Probability, Result, ability
+from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
-from litebert.predict.results import Answer, AnswerSpan
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
+from litebert.tasks.kinds.multiple_choice import choice_sequences
 from litebert.tasks.kinds.question_answering import question_windows
-from litebert.tasks.logits import sigmoid
+from litebert.tasks.logits import sigmoid, softmax
 from litebert.tasks.spans import best_spans
 from litebert.tasks.task import Task, kind_of
 
 N_BEST = 20  # spans that probabilities are over, as in the published scripts
 
 
-def answer(
-    inputs: Inputs, task: Task, question: str, context: str, top: int = 3, threshold: float | None = None
-) -> Steps[Answer]:
-    """The best span over all windows of the context; none where the no-answer score is above the threshold.
+@dataclass(frozen=True)
+class AnswerSpan:
+    """A span of the context that may be the answer."""
 
-    A plain span head is taken to always answer, unless a threshold is given: then the score of [CLS] over that of the
+    text: str
+    start: Annotated[int, "First character in the context."]
+    end: Annotated[int, "One past the last character."]
+    probability: Annotated[Probability, "Among the candidates."]
+    score: Annotated[float, "As the model scores it; comparable within one question only."]
+
+
+@dataclass(frozen=True)
+class Answer(Result):
+    """The best answer, or none, with the candidates."""
+
+    text: Annotated[str, "Empty if there is no answer."]
+    start: int | None
+    end: int | None
+    probability: Probability
+    no_answer: Annotated[Probability | None, "That the context holds no answer; null: this model always answers."]
+    candidates: Annotated[tuple[AnswerSpan, ...], "The best spans, the highest score first."]
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The answer without the other candidates."""
+        return {"answer": self.text, "start": self.start, "end": self.end, "probability": self.probability}
+
+
+@dataclass(frozen=True)
+class Choice(Result):
+    """The chosen option, and the probability of each."""
+
+    index: int
+    option: str
+    probabilities: tuple[Probability, ...]
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The chosen option."""
+        return {"index": self.index, "option": self.option, "probability": self.probabilities[self.index]}
+
+
+@ability(
+    outputs=[],
+    heads=["span", "answer"],
+    makes="litebert finetune --task question-answering --train FILE",
+    examples=[{"question": "who lives in oslo?", "context": "anna lives in oslo. her brother lives in rome."}],
+    also=["qa", "question", "question-answering", "squad"],
+)
+def answer(
+    inputs: Inputs,
+    task: Task,
+    question: Annotated[str, "The question."],
+    context: Annotated[str, "The text that holds the answer; of any length."],
+    top: Annotated[int, "How many candidates to return.", Limits(1, served=20)] = 3,
+    threshold: Annotated[
+        float | None, "Answer nothing if the no-answer score is above this; by default the model's own threshold."
+    ] = None,
+) -> Steps[Answer]:
+    """Find the answer to a question in a text.
+
+    A model with a plain span head always answers, unless a threshold is given: then the score of [CLS] over that of the
     best span counts, as in the scripts of SQuAD 2.0.
     """
-    check_text(question, "question")
-    check_text(context, "context")
-    check_count(top, "top")
-    if threshold is not None:
-        check_number(threshold, "threshold")
     windows = question_windows(replace(task, max_length=inputs.max_length), inputs.tokenizer, question, context)
     if not any(window.inside is not None and window.inside.any() for window in windows):
         raise InputError("context: holds nothing that the vocabulary can read")
@@ -48,3 +102,31 @@ def answer(
             return Answer("", None, None, no_answer, no_answer, candidates[:top])
     best = candidates[0]
     return Answer(best.text, best.start, best.end, best.probability, no_answer, candidates[:top])
+
+
+@ability(
+    outputs=["logits"],
+    heads=["multiple-choice"],
+    makes="litebert finetune --task multiple-choice --train FILE",
+    examples=[{"passage": "anna moved in may.", "question": "when did anna move?", "options": ["in may", "in june"]}],
+    also=["choice", "multiple-choice", "mcq", "race"],
+    one_by_one=True,
+)
+def choose(
+    inputs: Inputs,
+    task: Task,
+    passage: Annotated[str, "The passage."],
+    question: Annotated[str, 'The question, perhaps with a gap "_"; may be empty.', Limits(0)],
+    options: Annotated[Sequence[str], "Two or more options.", Limits(2, served=16)],
+) -> Steps[Choice]:
+    """Pick the option that best answers a question about a passage.
+
+    Each option is read beside the passage, as in training: a passage too long for the model loses its end.
+    """
+    fitting = replace(task, max_length=inputs.max_length)
+    sequences = choice_sequences(fitting, inputs.tokenizer, passage, question, list(options))
+    outputs = yield [Request(sequence.ids, sequence.segments, frozenset({"logits"})) for sequence in sequences]
+    scores = np.array([float(output["logits"]) for output in outputs], np.float64)
+    probabilities = softmax(scores)
+    best = int(probabilities.argmax())
+    return Choice(best, options[best], tuple(probabilities.tolist()))

@@ -1,15 +1,17 @@
-"""tag: a label for every word of a text, and the entities that the labels spell."""
+"""tag: a tag for every word of a text, and the entities that the tags form."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from litebert.errors import InputError, check_choice
-from litebert.predict.inputs import Inputs, check_text
+from litebert.errors import InputError
+from litebert.predict.ability import Probability, Result, ability
+from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
-from litebert.predict.results import Entity, TaggedWord, Tagging
 from litebert.predict.runtime import Request
 from litebert.tasks.kinds.token_classification import tag_windows, word_probabilities
 from litebert.tasks.task import Task
@@ -30,13 +32,65 @@ def _word() -> re.Pattern[str]:
     return re.compile(rf"{letters}(?:[-'’.&]{letters})*+|(?:[{_HAN}]|[^\w\s])[{MARKS}]*+")
 
 
-def tag(inputs: Inputs, task: Task, text: str, split: str = "words") -> Steps[Tagging]:
-    """The tag of each word; `split` "spaces" takes the text for words that are already apart.
+@dataclass(frozen=True)
+class TaggedWord:
+    """A word and its tag."""
 
-    Those all come back: one that the vocabulary reads nothing of (a zero-width space) is "O", or has the first tag.
+    text: str
+    start: Annotated[int, "First character."]
+    end: Annotated[int, "One past the last character."]
+    tag: str
+    probability: Probability
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Words that form one entity: B-PER I-PER is one PER."""
+
+    label: str
+    text: str
+    start: Annotated[int, "First character."]
+    end: Annotated[int, "One past the last character."]
+    probability: Annotated[Probability, "Of its least certain word."]
+
+
+@dataclass(frozen=True)
+class Tagging(Result):
+    """The words of a text with their tags, and the entities that these form."""
+
+    text: str
+    words: tuple[TaggedWord, ...]
+    entities: tuple[Entity, ...]
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """Words and tags with spaces between them, and the entities: "PER Anna Berg|LOC Oslo"."""
+        return {
+            "words": " ".join(word.text for word in self.words),
+            "tags": " ".join(word.tag for word in self.words),
+            "entities": "|".join(f"{entity.label} {entity.text}" for entity in self.entities),
+        }
+
+
+@ability(
+    outputs=["logits"],
+    heads=["token-classification"],
+    makes="litebert finetune --task token-classification --train FILE",
+    examples=[{"text": "anna lives in oslo."}],
+    also=["ner", "entities", "pos", "token-classification"],
+)
+def tag(
+    inputs: Inputs,
+    task: Task,
+    text: Annotated[str, "The text to tag."],
+    split: Annotated[
+        Literal["words", "spaces"], "How to split the text: into words and punctuation, or at spaces only."
+    ] = "words",
+) -> Steps[Tagging]:
+    """Tag every word, and join tags to entities.
+
+    With `split="spaces"` every word comes back: one that the vocabulary cannot read (a zero-width space) is tagged "O",
+    or with the first tag.
     """
-    check_text(text)
-    check_choice("split", split, ("words", "spaces"), InputError)
     spans = [match.span() for match in (_word() if split == "words" else _SPACED).finditer(text)]
     windows = tag_windows(inputs.tokenizer, [text[begin:end] for begin, end in spans], inputs.max_length)
     read = {int(word) for window in windows if window.words is not None for word in window.words if word >= 0}

@@ -1,30 +1,92 @@
-"""embed, classify and attention: one text, or two, as a whole."""
+"""embed, classify and attention: a text, or two, read as a whole."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from litebert.errors import InputError, check_choice
-from litebert.predict.inputs import Inputs, check_count
+from litebert.errors import InputError
+from litebert.predict.ability import Array, Limits, Probability, Result, ability
+from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
-from litebert.predict.results import Attention, Classification, Embedding
 from litebert.predict.runtime import Request
 from litebert.tasks.features import cut_pair
+from litebert.tasks.kinds.multi_label import MultiLabel
 from litebert.tasks.kinds.texts import TextKind
 from litebert.tasks.task import Task, kind_of
 
 POOLINGS = {"mean": "mean", "cls": "first"}  # as users say it -> the raw output
-MOST_ATTENTION = 128  # tokens; the maps grow with the square
 
 
-def embed(inputs: Inputs, text: str, pooling: str = "mean", normalize: bool = False) -> Steps[Embedding]:
-    """A text as one vector: the mean of its tokens' last states, or the state of [CLS].
+@dataclass(frozen=True, eq=False)
+class Embedding(Result):
+    """A text as a vector."""
 
-    A text longer than the model takes is read in windows of even size, and the vector is their mean.
+    vector: Annotated[NDArray[np.float32], Array(1)]  # [H]
+    pooling: str
+    tokens: int
+    windows: Annotated[int, "How many; a text longer than the model takes is read in several."]
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The vector as JSON."""
+        return {"vector": json.dumps(self.as_dict()["vector"])}
+
+
+@dataclass(frozen=True)
+class Classification(Result):
+    """The label of a text with the probability of every label; for regression, a score."""
+
+    label: Annotated[str | None, "The most probable; null for regression."]
+    probabilities: dict[str, Probability]
+    labels: Annotated[tuple[str, ...], "Multi-label models: all labels from 0.5 on, perhaps none."] = ()
+    value: Annotated[float | None, "Regression: the score."] = None
+    scale: Annotated[tuple[float, float] | None, "Regression: the lowest and highest score, where known."] = None
+    windows: int = 1
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The label and its probability, all labels of a multi-label model, or the score of a regression."""
+        if self.value is not None:
+            return {"value": self.value}
+        if self.label is None or (task is not None and isinstance(kind_of(task), MultiLabel)):
+            return {"labels": "|".join(self.labels)}
+        return {"label": self.label, "probability": self.probabilities[self.label]}
+
+
+@dataclass(frozen=True, eq=False)
+class Attention(Result):
+    """The pieces of a text, and how much attention each pays to the others."""
+
+    pieces: tuple[str, ...]
+    segments: tuple[int, ...]
+    weights: Annotated[NDArray[np.float32], "[application][head][from][to]; each row sums to 1.", Array(4, digits=4)]
+    left_out: Annotated[int, "Tokens beyond `max_tokens`, which are not read."] = 0
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """Maps do not fit a table."""
+        raise InputError("attention maps do not fit a table; write them to a .jsonl file")
+
+
+@ability(
+    outputs=["mean", "first"],
+    examples=[{"text": ["a cat sleeps.", "a dog barks."]}],
+    also=["similarity", "encode", "vectors"],
+    array="vector",
+)
+def embed(
+    inputs: Inputs,
+    text: Annotated[str, "The text to embed."],
+    pooling: Annotated[Literal["mean", "cls"], "The mean of all tokens, or the state of [CLS]."] = "mean",
+    normalize: Annotated[bool, "Scale vectors to length 1."] = False,
+) -> Steps[Embedding]:
+    """Turn texts into vectors.
+
+    A text longer than the model takes is read in windows of even size, and its vector is their mean.
     """
-    check_choice("pooling", pooling, POOLINGS, InputError)
     name = POOLINGS[pooling]
     ids = inputs.encode(text)
     requests = [inputs.request(window, want=(name,)) for window in inputs.windows(ids)]
@@ -35,8 +97,28 @@ def embed(inputs: Inputs, text: str, pooling: str = "mean", normalize: bool = Fa
     return Embedding(vector.astype(np.float32), pooling, len(ids), len(requests))
 
 
-def classify(inputs: Inputs, task: Task, text: str, pair: str | None = None) -> Steps[Classification]:
-    """The label of a text or pair; the logits of a long one are the mean over its windows."""
+@ability(
+    outputs=["logits"],
+    heads=["classification"],
+    makes="litebert finetune --task classification --train FILE",
+    examples=[
+        {"text": "a warm and funny film."},
+        {"text": "a man plays the guitar.", "pair": "someone makes music."},
+    ],
+    also=["sentiment", "label", "score", "regression", "multi-label", "nli"],
+)
+def classify(
+    inputs: Inputs,
+    task: Task,
+    text: Annotated[str, "The text to classify."],
+    pair: Annotated[
+        str | None, "The second text: required by models of pairs, refused by models of single texts."
+    ] = None,
+) -> Steps[Classification]:
+    """Label a text or a pair of texts, or score it with a regression model.
+
+    The logits of a long text are the mean over its windows.
+    """
     if task.pair and pair is None:
         raise InputError(
             f"pair: missing; this model ({task.name}) compares two texts, so give the second one as `pair`"
@@ -58,11 +140,20 @@ def classify(inputs: Inputs, task: Task, text: str, pair: str | None = None) -> 
     return Classification(ranked[0][0] if several else labels[0], dict(ranked), labels, windows=windows)
 
 
-def attention(inputs: Inputs, text: str, pair: str | None = None, max_tokens: int = MOST_ATTENTION) -> Steps[Attention]:
-    """Who looks at whom in every head of every application, for the first `max_tokens` tokens."""
-    check_count(max_tokens, "max_tokens")
-    if max_tokens < 8:
-        raise InputError(f"max_tokens: must be at least 8, not {max_tokens}")
+@ability(
+    outputs=["attentions"],
+    makes="the same model with the torch runtime",
+    examples=[{"text": "the cat sat on the mat."}],
+    one_by_one=True,
+)
+def attention(
+    inputs: Inputs,
+    text: Annotated[str, "The text to read."],
+    pair: Annotated[str | None, "A second text, read as segment B."] = None,
+    # The maps grow with the square: 64 tokens are 4 MB of JSON for a base model.
+    max_tokens: Annotated[int, "How many tokens to read; the rest is left out.", Limits(8, served=128)] = 64,
+) -> Steps[Attention]:
+    """Show the attention weights of every head in every application of a layer."""
     first = inputs.encode(text)
     second = None if pair is None else inputs.encode(pair, "pair")
     room = min(max_tokens, inputs.max_length) - (2 if second is None else 3)

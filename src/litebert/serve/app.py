@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
@@ -12,6 +13,8 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 import litebert
+from litebert.predict.abilities import ABILITIES
+from litebert.predict.ability import Ability
 from litebert.serve import schemas
 from litebert.serve.batcher import Predictor, language_of_model, runtime_of
 from litebert.serve.config import ServeConfig
@@ -20,7 +23,7 @@ from litebert.serve.log import log_event
 from litebert.serve.metrics import CONTENT_TYPE, Metrics
 from litebert.serve.page import PAGE_FILES, docs_page, page_response
 from litebert.serve.refusals import Refusal, describe_mistakes
-from litebert.serve.schemas import MistakeResponse, Results, path_of
+from litebert.serve.schemas import MistakeResponse, Results, path_of, request_of, result_of
 from litebert.serve.service import Service
 
 ABOUT = """Answers from raw text by the models that are loaded here.
@@ -42,69 +45,33 @@ REFUSALS: dict[int | str, dict[str, object]] = {
     504: {"description": "The model did not finish in time.", "model": MistakeResponse},
 }
 
-abilities = APIRouter(tags=["abilities"], responses=REFUSALS)
 operations = APIRouter(tags=["operations"])
 
 
-async def _serve(request: HttpRequest, ability: str, body: schemas.Request) -> Response:
-    service: Service = request.app.state.service
-    content = await service.answer(ability, body, request.scope["litebert"])
-    # A finished response: FastAPI would build and check every float of it once more.
-    return Response(content, media_type="application/json")
+def ability_routes() -> APIRouter:
+    """One endpoint per ability of the table."""
+    router = APIRouter(tags=["abilities"], responses=REFUSALS)
+    for ability in ABILITIES.values():
+        router.add_api_route(
+            path_of(ability),
+            _endpoint(ability),
+            methods=["POST"],
+            name=ability.name,
+            description=ability.about,
+            response_model=Results[result_of(ability)],  # type: ignore[misc]
+        )
+    return router
 
 
-@abilities.post(path_of("fill_mask"), response_model=Results[schemas.FilledMasks])
-async def fill_mask(request: HttpRequest, body: schemas.FillMask) -> Response:
-    """What may stand where a text says [MASK]."""
-    return await _serve(request, "fill_mask", body)
+def _endpoint(ability: Ability) -> Callable[..., Awaitable[Response]]:
+    async def serve(request: HttpRequest, body: Any) -> Response:
+        service: Service = request.app.state.service
+        content = await service.answer(body, request.scope["litebert"])
+        # A finished response: FastAPI would build and check every float of it once more.
+        return Response(content, media_type="application/json")
 
-
-@abilities.post(path_of("sentence_order"), response_model=Results[schemas.SentenceOrderResult])
-async def sentence_order(request: HttpRequest, body: schemas.SentenceOrder) -> Response:
-    """How likely it is that `a` comes before `b`."""
-    return await _serve(request, "sentence_order", body)
-
-
-@abilities.post(path_of("coherence"), response_model=Results[schemas.CoherenceResult])
-async def coherence(request: HttpRequest, body: schemas.Coherence) -> Response:
-    """How well the sentences of a text follow one another."""
-    return await _serve(request, "coherence", body)
-
-
-@abilities.post(path_of("embed"), response_model=Results[schemas.Embedding])
-async def embed(request: HttpRequest, body: schemas.Embed) -> Response:
-    """A text as a vector."""
-    return await _serve(request, "embed", body)
-
-
-@abilities.post(path_of("classify"), response_model=Results[schemas.Classification])
-async def classify(request: HttpRequest, body: schemas.Classify) -> Response:
-    """The label, labels or value of a text or a pair of texts."""
-    return await _serve(request, "classify", body)
-
-
-@abilities.post(path_of("tag"), response_model=Results[schemas.Tagging])
-async def tag(request: HttpRequest, body: schemas.Tag) -> Response:
-    """A tag for every word, and the entities that they make."""
-    return await _serve(request, "tag", body)
-
-
-@abilities.post(path_of("answer"), response_model=Results[schemas.AnswerResult])
-async def answer(request: HttpRequest, body: schemas.Answer) -> Response:
-    """Where a text answers a question, if it does."""
-    return await _serve(request, "answer", body)
-
-
-@abilities.post(path_of("choose"), response_model=Results[schemas.Choice])
-async def choose(request: HttpRequest, body: schemas.Choose) -> Response:
-    """Which of some options answers a question about a passage."""
-    return await _serve(request, "choose", body)
-
-
-@abilities.post(path_of("attention"), response_model=Results[schemas.AttentionResult])
-async def attention(request: HttpRequest, body: schemas.Attention) -> Response:
-    """Which token looks at which, in every head of every application of the layer."""
-    return await _serve(request, "attention", body)
+    serve.__annotations__ = {"request": HttpRequest, "body": request_of(ability), "return": Response}
+    return serve
 
 
 @operations.get("/models", response_model=schemas.Models, responses={401: REFUSALS[401]})
@@ -174,7 +141,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
         redirect_slashes=False,
     )
     app.state.service = service
-    app.include_router(abilities)
+    app.include_router(ability_routes())
     app.include_router(operations)
 
     async def docs(request: HttpRequest) -> Response:
@@ -187,7 +154,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
     app.add_exception_handler(Refusal, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_fields)
     app.add_exception_handler(HTTPException, _refuse_http)
-    paths = {path_of(ability) for ability in schemas.REQUESTS}
+    paths = {path_of(ability) for ability in ABILITIES.values()}
     public = {*PAGE_FILES, "/docs", "/openapi.json", "/health", "/ready"}
     endpoints = {*paths, *public, "/models", "/metrics"}
     app.add_middleware(Gate, settings=settings, metrics=service.metrics, endpoints=endpoints, open_paths=public)

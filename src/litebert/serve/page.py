@@ -60,7 +60,8 @@ def docs_page(openapi: dict[str, Any], origin: str, wants_key: bool = False) -> 
 
 
 def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], origin: str, key: str) -> str:
-    parts = [f"<h2><small>{method}</small> {escape(path)}</h2><p>{_code(operation.get('description', ''))}</p>"]
+    about = "".join(f"<p>{_code(part)}</p>" for part in operation.get("description", "").split("\n\n"))
+    parts = [f"<h2><small>{method}</small> {escape(path)}</h2>{about}"]
     if "requestBody" in operation:
         reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         schema = schemas[reference.rsplit("/", 1)[1]]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 import logging
 import time
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -14,6 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from litebert.errors import ConfigError, InputError, did_you_mean
+from litebert.predict.abilities import ABILITIES
+from litebert.predict.ability import Ability, Array, split_annotated
 from litebert.serve.batcher import Batcher, FailedJob, Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Exchange
@@ -21,7 +25,7 @@ from litebert.serve.log import log_event
 from litebert.serve.metrics import Metrics
 from litebert.serve.queue import Job
 from litebert.serve.refusals import Refusal
-from litebert.serve.schemas import REQUESTS, FillMask, Request, example_of
+from litebert.serve.schemas import Request, request_of
 
 T = TypeVar("T")
 
@@ -69,8 +73,9 @@ class Service:
             found = "; ".join(f"{model}: {', '.join(failed)}" for model, failed in sorted(self._unusable.items()))
             raise Refusal(503, "unusable", f"these failed when they were tried ({found}); the server's log says why")
 
-    async def answer(self, ability: str, body: Request, exchange: Exchange) -> bytes:
+    async def answer(self, body: Request, exchange: Exchange) -> bytes:
         """The JSON answer to a request."""
+        ability = body.ability.name
         batcher = self._pick(body.model, ability)
         exchange.model = batcher.name
         inputs = self._inputs(body)
@@ -81,7 +86,7 @@ class Service:
             limit = self.settings.request_tokens
             if exchange.tokens > limit:
                 message = f"{exchange.tokens:,} tokens, but a request may have at most {limit:,}; send less text"
-                if isinstance(body, FillMask) and body.joint:  # which reads the text once for each guess and mask
+                if getattr(body, "joint", False):  # which reads the text once for each candidate and mask
                     message += " or fewer masks, or ask for a smaller `top`"
                 raise Refusal(413, "too_many_tokens", message)
             self._check_candidates(jobs, body)
@@ -96,8 +101,8 @@ class Service:
                 raise self._mistake(result, index, len(results))
         try:
             if is_large(results):
-                return await self._aside(lambda: encode(ability, batcher.name, results))
-            return encode(ability, batcher.name, results)
+                return await self._aside(lambda: encode(batcher.name, results))
+            return encode(batcher.name, results)
         except NotFinite as error:
             log_event("failed", logging.ERROR, error, model=batcher.name, ability=ability)
             message = (
@@ -152,12 +157,11 @@ class Service:
             raise Refusal(503, "overloaded", "the server had no time to read the text; try again later") from None
 
     def _check_candidates(self, jobs: Sequence[Job], body: Request) -> None:
-        """Refuse what a few bytes could ask for: megabytes of guesses."""
-        if isinstance(body, FillMask):
-            masks, limit = sum(job.masks for job in jobs), self.settings.request_candidates
-            if masks * body.top > limit:
-                message = f"{masks:,} masks with {body.top} candidates each, but an answer may have at most {limit:,}"
-                raise Refusal(413, "too_many_candidates", f"{message}; ask for a smaller `top`, or send less text")
+        """Refuse what a few bytes could ask for: megabytes of candidates."""
+        masks, top, limit = sum(job.masks for job in jobs), getattr(body, "top", 1), self.settings.request_candidates
+        if masks * top > limit:
+            message = f"{masks:,} masks with {top} candidates each, but an answer may have at most {limit:,}"
+            raise Refusal(413, "too_many_candidates", f"{message}; ask for a smaller `top`, or send less text")
 
     @staticmethod
     def _mistake(error: InputError, index: int, count: int) -> Refusal:
@@ -176,14 +180,11 @@ class Service:
         failed = []
         for ability in batcher.predictor.abilities:
             try:
-                task = getattr(batcher.predictor, "task", None)
-                example = example_of(ability, bool(getattr(task, "pair", False)))
-                arguments = REQUESTS[ability].model_validate(example).inputs()
-                results = batcher.predictor.run([batcher.predictor.job(ability, **each) for each in arguments])
+                results = batcher.predictor.run(_example_jobs(batcher.predictor, ABILITIES[ability]))
                 for result in results:
                     if isinstance(result, Exception):
                         raise result
-                encode(ability, batcher.name, results)
+                encode(batcher.name, results)
             except InputError as error:  # a vocabulary or a length that the example does not fit
                 log_event("warm_up_skipped", logging.WARNING, error, model=batcher.name, ability=ability)
             except Exception as error:
@@ -193,6 +194,18 @@ class Service:
             self._unusable[batcher.name] = failed
         self._cold.discard(batcher.name)
         log_event("warm", model=batcher.name, ms=round((time.perf_counter() - began) * 1000))
+
+
+def _example_jobs(predictor: Predictor, ability: Ability) -> list[Any]:
+    """The first example that the model takes: a model of pairs refuses a single text."""
+    for number, example in enumerate(ability.examples, start=1):
+        arguments = request_of(ability).model_validate(dict(example)).inputs()
+        try:
+            return [predictor.job(ability.name, **each) for each in arguments]
+        except InputError:
+            if number == len(ability.examples):
+                raise
+    return []
 
 
 def count_characters(value: Any) -> int:
@@ -224,12 +237,25 @@ def is_large(results: Sequence[Any]) -> bool:
     return room <= 0
 
 
-def encode(ability: str, model: str, results: Sequence[Any]) -> bytes:
+def encode(model: str, results: Sequence[Any]) -> bytes:
     """Results as JSON."""
-    if ability == "attention":  # four digits are more than anybody sees, and a third of the bytes
-        results = [dataclasses.replace(result, weights=result.weights.round(4)) for result in results]
-    answer = {"model": model, "results": [result.as_dict() for result in results]}
+    answer = {"model": model, "results": [_rounded(result).as_dict() for result in results]}
     try:
         return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
         raise NotFinite from None
+
+
+def _rounded(result: Any) -> Any:
+    """A result with its arrays cut to the digits that it names: four of a weight are a third of the bytes."""
+    kind: Any = type(result)
+    changes = {name: getattr(result, name).round(digits) for name, digits in _digits(kind).items()}
+    return dataclasses.replace(result, **changes) if changes else result
+
+
+@functools.cache
+def _digits(kind: Any) -> dict[str, int]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    marks = {each.name: split_annotated(hints[each.name])[2] for each in dataclasses.fields(kind)}
+    arrays = {name: mark for name, found in marks.items() for mark in found if isinstance(mark, Array)}
+    return {name: mark.digits for name, mark in arrays.items() if mark.digits is not None}
