@@ -1,4 +1,4 @@
-"""MkDocs hooks: pages of the repository's root and the examples join the site; a page that needs the network fails."""
+"""MkDocs hooks: the root's pages, the examples and our colours join the site; a page that needs the network fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ def on_files(files: Files, config: Any) -> Files:
             text = text.replace(f"]({other}", f"]({its_page}")
         files.append(File.generated(config, page, content=text))
     files.append(File.generated(config, "examples.md", content=examples_page()))
+    files.append(File.generated(config, "site/colors.css", content=colors()))
     return files
+
+
+def colors() -> str:
+    """The colours of our own pages, light and dark, under the names by which the theme's button switches."""
+    source = (ROOT / "src/litebert/colors.css").read_text(encoding="utf-8")
+    light, dark = re.findall(r":root \{\n(.*?)\}", source, flags=re.S)
+    return f'[data-md-color-scheme="default"] {{\n{light}}}\n[data-md-color-scheme="slate"] {{\n{dark}}}\n'
 
 
 def examples_page() -> str:

@@ -45,8 +45,11 @@ def main() -> None:
             page.screenshot(path=IMAGES / "report.png")
             page.set_viewport_size({"width": 1100, "height": 760})
             wait_for_server()
-            ask(page, "fill_mask", text="he studied law at the [MASK] of oxford and moved to [MASK] in 1920.")
-            page.screenshot(path=IMAGES / "page-fill-mask.png")
+            for scheme, name in (("dark", "page-fill-mask-dark.png"), ("light", "page-fill-mask.png")):
+                page.emulate_media(color_scheme=scheme)
+                ask(page, "fill_mask", text="he studied law at the [MASK] of oxford and moved to [MASK] in 1920.")
+                page.evaluate("scrollTo(0, 0)")
+                page.screenshot(path=IMAGES / name)
             page.set_viewport_size({"width": 1100, "height": 900})
             ask(page, "coherence")
             page.screenshot(path=IMAGES / "page-coherence.png")

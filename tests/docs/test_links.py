@@ -26,7 +26,7 @@ def test_links_lead_somewhere(page):
         file, _, anchor = link.partition("#")
         target = (page.parent / file).resolve() if file else page
         assert target.exists(), f"{page_name(page)}: no file {link}"
-        if anchor:
+        if anchor and target.suffix == ".md":  # the site's theme reads picture.png#only-light
             assert anchor in anchors(target), f"{page_name(page)}: no heading {link}"
 
 
