@@ -22,9 +22,10 @@ from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.results import Scores, show_interval, show_spread, show_value
 from litebert.finetuning.study import Setting, run_study
-from litebert.model.folder import find_folder, load_config
+from litebert.model.folder import load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
+from litebert.remote import find_folder
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
 from litebert.train.random_state import seed_everything

@@ -31,9 +31,10 @@ from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.data import Data, open_tokenizer, read_data
 from litebert.finetuning.run import Finetuning
 from litebert.model.config import PRESETS, preset, vary
-from litebert.model.folder import find_folder, load_config
+from litebert.model.folder import load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
+from litebert.remote import find_folder
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, open_device
 from litebert.train.distributed import World

@@ -12,7 +12,7 @@ import pytest
 import litebert
 
 ROOT = Path(litebert.__file__).parent
-GROUND = {"errors", "files", "parse", "folders", "config", "default", "extras", "machine", "litebert"}
+GROUND = {"errors", "files", "parse", "folders", "config", "default", "extras", "machine", "remote", "litebert"}
 # Which parts each part may import from; every part may import from itself.
 ALLOWED = {
     "ground": set(),

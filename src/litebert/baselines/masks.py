@@ -18,10 +18,10 @@ import numpy.typing as npt
 from litebert.baselines.ngram import ConnectiveOrder, NgramModel
 from litebert.baselines.table import BaselineTable, Method
 from litebert.errors import ConfigError
-from litebert.model.folder import find_folder
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.recipes import Recipe
+from litebert.remote import find_folder
 from litebert.tasks.metrics import Metric
 from litebert.text.build import build_store
 from litebert.text.store import TokenStore

@@ -48,7 +48,7 @@ def check_data(data: str | None) -> None:
 
 def check_models(*sources: str) -> None:
     """Every model is there, or may be the Hub's."""
-    from litebert.model.folder import check_source
+    from litebert.remote import check_source
 
     for source in sources:
         check_source(source)

@@ -13,11 +13,10 @@ import torch
 import litebert
 from litebert.errors import CheckpointError
 from litebert.export.check import Check
-from litebert.model.download import CONFIG_FILE
-from litebert.model.folder import find_folder, is_google
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, TORCH_FILE
+from litebert.remote import CONFIG_FILE, find_folder, is_google
 from litebert.tasks.task import TASK_FILE
 from litebert.text.tokenizer_files import FILES
 

@@ -38,11 +38,11 @@ from litebert.export.smooth import input_peaks
 from litebert.extras import require
 from litebert.files import file_sha256, staged_folder
 from litebert.model.config import ModelConfig
-from litebert.model.download import CONFIG_FILE
 from litebert.model.heads import Model
 from litebert.predict.exported import Manifest, source_checksums
 from litebert.predict.onnx_runtime import open_session
 from litebert.predict.runtime import Outputs, Request, fit_segments
+from litebert.remote import CONFIG_FILE
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import CONFIG as TOKENIZER_CONFIG
 from litebert.text.tokenizer_files import TOKENIZER

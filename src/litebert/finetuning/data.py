@@ -14,7 +14,7 @@ from litebert.errors import ConfigError, DataError, did_you_mean
 from litebert.finetuning.config import FinetuneConfig
 from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig
-from litebert.model.folder import find_folder
+from litebert.remote import find_folder
 from litebert.tasks.examples import Example
 from litebert.tasks.features import Sequence, make_features
 from litebert.tasks.read import read_task

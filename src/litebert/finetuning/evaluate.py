@@ -18,9 +18,10 @@ from litebert.finetuning.data import Data, Split
 from litebert.finetuning.predictions import write_predictions
 from litebert.finetuning.scoring import Evaluation, predict_split, score_split
 from litebert.folders import folder_hint
-from litebert.model.folder import find_folder, load_config
+from litebert.model.folder import load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
+from litebert.remote import find_folder
 from litebert.tasks.decode import Prediction, average, write_submission
 from litebert.tasks.read import data_form, find_task, named_tasks, read_task
 from litebert.tasks.task import Task, TaskData, kind_of, load_task

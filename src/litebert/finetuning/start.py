@@ -17,7 +17,7 @@ from litebert.finetuning.recipes import FROM_MNLI
 from litebert.finetuning.results import Scores, explain_threshold, num_train_examples, show_interval, show_value
 from litebert.finetuning.run import finetune
 from litebert.finetuning.study import print_study, run_study
-from litebert.model.folder import find_folder
+from litebert.remote import find_folder
 from litebert.tasks.task import load_task
 from litebert.train.distributed import world_from_environment
 from litebert.train.folder import Resume

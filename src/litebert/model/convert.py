@@ -11,9 +11,8 @@ import torch
 
 from litebert.errors import CheckpointError, check_choice
 from litebert.files import staged_folder
-from litebert.model.download import CONFIG_FILE
-from litebert.model.folder import find_folder, is_google
 from litebert.model.hub import LoadReport, load_model_and_report, save_model
+from litebert.remote import CONFIG_FILE, find_folder, is_google
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 

@@ -27,12 +27,11 @@ from litebert.errors import CheckpointError
 from litebert.files import staged_folder
 from litebert.folders import folder_hint
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
-from litebert.model.download import CONFIG_FILE
-from litebert.model.folder import find_folder, is_google
 from litebert.model.heads import MODELS, Model, model_class
 from litebert.model.names import clean_hub_name, hub_names
 from litebert.model.weights import is_weights_file, open_weights, save_weights
 from litebert.parse import read_object
+from litebert.remote import CONFIG_FILE, find_folder, is_google
 
 M = TypeVar("M", bound=Model)
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from litebert.errors import CheckpointError, InputError
 from litebert.extras import require
-from litebert.model.folder import find_folder, is_google
 from litebert.model.heads import Model
 from litebert.model.hub import ARCHITECTURES, load_model
+from litebert.remote import find_folder, is_google
 
 
 class Difference(NamedTuple):

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from litebert.errors import CheckpointError, show_value
 from litebert.files import file_sha256
-from litebert.model.download import INDEX_FILE, SUMS_FILE
 from litebert.parse import read_object
+from litebert.remote import INDEX_FILE, SUMS_FILE
 
 WEIGHTS_FILE = "model.safetensors"
 PICKLE_FILE = "pytorch_model.bin"

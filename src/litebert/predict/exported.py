@@ -11,9 +11,9 @@ from typing import Any
 from litebert.errors import CheckpointError
 from litebert.files import file_sha256
 from litebert.folders import beside
-from litebert.model.download import CONFIG_FILE
 from litebert.model.heads import MODELS
 from litebert.parse import read_object
+from litebert.remote import CONFIG_FILE
 
 MANIFEST_FILE = "export.json"
 FORMAT = "litebert export"

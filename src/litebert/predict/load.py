@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.errors import LitebertError, check_choice
-from litebert.model.folder import find_folder, load_config
+from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.predict.exported import (
     MANIFEST_FILE,
@@ -20,6 +20,7 @@ from litebert.predict.exported import (
 from litebert.predict.fastest import WithTorch, find_export, pick_fastest
 from litebert.predict.runtime import Runtime
 from litebert.predict.torch_runtime import TorchRuntime
+from litebert.remote import find_folder
 from litebert.tasks.task import Task, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, default_threads, open_device

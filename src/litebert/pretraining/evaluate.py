@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from litebert.errors import ConfigError
-from litebert.model.folder import find_folder
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import load_model
 from litebert.pretraining.assembly import Batch
@@ -20,6 +19,7 @@ from litebert.pretraining.chapters import Store
 from litebert.pretraining.masking import Vocabulary
 from litebert.pretraining.objective import run_model, score, to_device
 from litebert.pretraining.recipes import Objective, Recipe
+from litebert.remote import find_folder
 from litebert.text.build import build_store
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer

@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 
 from litebert.errors import ConfigError, InputError
-from litebert.model.folder import find_folder
 from litebert.model.heads import PretrainingModel
 from litebert.pretraining.evaluate import load_pretrained
+from litebert.remote import find_folder
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, DeviceConfig, open_device
 

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from huggingface_hub import constants
 
+from litebert import remote
 from litebert.errors import CheckpointError
-from litebert.model import download
-from litebert.model.download import check_hub, fetch_model
-from litebert.model.folder import check_source
+from litebert.model.config import PRESETS
+from litebert.remote import check_hub, check_source, fetch_model
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_no_network(online):
 
 
 def test_a_network_that_swallows_everything(online, monkeypatch):
-    monkeypatch.setattr(download, "PATIENCE", 0.1)
+    monkeypatch.setattr(remote, "PATIENCE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         online(silent.getsockname()[1])
         with pytest.raises(CheckpointError, match=r"did not give it \(.*timed out"):
@@ -138,3 +138,13 @@ def test_the_hub_is_asked_for_what_is_called_its_own(hub):
     with check_source_error:
         check_source("someone/model")
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_no_model_but_a_released_name_is_the_hubs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if name in remote.WITHOUT_OWNER:  # albert-base-v2 and its like: the Hub has these
+        assert remote.find_local(name) is None
+        return
+    with pytest.raises(CheckpointError, match=rf"{name}: no such folder; {name} is an architecture without weights"):
+        remote.find_local(name)

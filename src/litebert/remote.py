@@ -1,0 +1,162 @@
+"""What a model's name stands for: a folder, Google's files, the package's own model, or one of the Hub's. No torch.
+
+A name that is nowhere is told at once: the Hub is asked once and for a moment only.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+
+from litebert.default import NAME as DEFAULT
+from litebert.default import resolve_default
+from litebert.errors import CheckpointError, did_you_mean
+from litebert.folders import holds_model, models_in
+
+CONFIG_FILE = "config.json"
+INDEX_FILE = "model.safetensors.index.json"
+SUMS_FILE = "SHA256SUMS"
+GOOGLE_CONFIGS = ("albert_config.json", "bert_config.json")
+PATIENCE = 5.0  # seconds for a first answer of the Hub
+HUB = "hub:"  # before a name that is the Hub's, whatever lies in this folder
+# Names of the Hub that people know without their owner; any other name without one is a folder's.
+WITHOUT_OWNER = (
+    *(f"albert-{size}-v{version}" for size in ("base", "large", "xlarge", "xxlarge") for version in (1, 2)),
+    *(f"bert-{size}-{case}" for size in ("base", "large") for case in ("cased", "uncased")),
+    *(f"bert-base-{language}" for language in ("chinese", "multilingual-cased", "multilingual-uncased")),
+)
+# What `litebert.preset` takes, which has no weights.
+_ARCHITECTURE = re.compile(r"albert-(tiny|small|base|large|xlarge|xxlarge)|bert-(base|large)")
+
+
+def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
+    """A local folder as it is; a Hub name is fetched (or found in the cache when offline)."""
+    folder = find_local(source)
+    if folder is not None:
+        return folder
+    return fetch_model(str(source).removeprefix(HUB), revision, weights)
+
+
+def find_local(source: Path | str) -> Path | None:
+    """A local folder as it is, None for a Hub name; a path that leads nowhere is an error, without a network."""
+    source = resolve_default(source)
+    name, path = str(source), Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise CheckpointError(f"{path}: a file; a model is a folder with {CONFIG_FILE} in it")
+    if _ARCHITECTURE.fullmatch(name):
+        raise CheckpointError(f"{name}: no such folder; {name} is an architecture without weights{_released(name)}")
+    if not name.startswith(HUB) and is_path(name):
+        raise CheckpointError(f"{name}: no such folder{_what_exists(path)}")
+    return None
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a path rather than the Hub's owner/name; "hub:owner/name" is never one."""
+    owner, slash, rest = name.partition("/")
+    if not slash:
+        return name not in WITHOUT_OWNER
+    is_owner = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not Path(owner).is_dir()
+    return not is_owner or rest in ("best", "model") or rest.endswith((".json", ".safetensors"))
+
+
+def check_source(source: Path | str) -> None:
+    """Say at once that a model is not there, neither here nor on the Hub, before anything slow is loaded."""
+    if not is_google(source) and find_local(source) is None:
+        check_hub(str(source).removeprefix(HUB))
+
+
+def is_google(source: Path | str) -> bool:
+    """Whether this is a TensorFlow checkpoint: its folder, a TF-Hub module, its prefix or one of its files."""
+    path = Path(source)
+    if path.is_dir():
+        checkpoint = any(any(place.glob("*.index")) for place in (path, path / "variables"))
+        if (path / CONFIG_FILE).is_file():  # a model folder, unless the checkpoint is all that it has
+            return checkpoint and not any(any(path.glob(f"*{suffix}")) for suffix in (".safetensors", ".bin", ".onnx"))
+        return checkpoint or any((path / name).is_file() for name in GOOGLE_CONFIGS)
+    prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
+    return bool(prefix) and path.parent.is_dir() and any(path.parent.glob(f"{glob.escape(prefix)}.index"))
+
+
+def _what_exists(path: Path) -> str:
+    """What may be meant instead of a folder that is not there."""
+    if path.name == "best" and path.parent.is_dir():
+        return f"; is the run in {path.parent} unfinished? Rerun the same command to resume it"
+    missing = next((place for place in reversed(path.parents) if not place.exists()), path)
+    if not missing.parent.is_dir():
+        return ""
+    inside = missing.parent != Path()  # of a folder that was named, everything in it may be meant
+    folders = [each for each in sorted(missing.parent.iterdir()) if each.is_dir()]
+    names = [each.name for each in folders if inside or holds_model(each)]
+    near = did_you_mean(missing.name, names if inside else [*names, DEFAULT])
+    if near:
+        return near
+    found = models_in(missing.parent)
+    return f"; model folders here: {', '.join(found)}" if found else f"; no model folders in {missing.parent.resolve()}"
+
+
+def _released(name: str) -> str:
+    """Where the weights of a preset are, if the authors released some."""
+    released = f"{name}-v2"
+    return f"; released weights: albert/{released}" if released in WITHOUT_OWNER else ""
+
+
+def check_hub(name: str, revision: str | None = None) -> None:
+    """Refuse a name that is neither in the Hub's cache nor on the Hub, which is asked once and for a moment only."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        if isinstance(try_to_load_from_cache(name, CONFIG_FILE, revision=revision), str):
+            return
+        # hf_hub_download would try six times in half a minute.
+        files = HfApi().model_info(name, revision=revision, timeout=PATIENCE).siblings or []
+        if CONFIG_FILE not in {file.rfilename for file in files}:
+            raise EntryNotFoundError(CONFIG_FILE)
+    except Exception as error:  # of whatever library it speaks HTTP with
+        raise CheckpointError(_explain(name, error)) from None
+
+
+def fetch_model(name: str, revision: str | None = None, weights: bool = True) -> Path:
+    """The folder in the Hub's cache that holds a model, fetched where it does not yet."""
+    check_hub(name, revision)
+    from huggingface_hub import snapshot_download
+
+    patterns = [CONFIG_FILE, "*.model", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", "task.json"]
+    if weights:
+        patterns += ["model*.safetensors", INDEX_FILE, SUMS_FILE]
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+        if weights and not list(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns, "pytorch_model*.bin*"]))
+    except Exception as error:
+        raise CheckpointError(_explain(name, error)) from None
+    return folder
+
+
+def _explain(name: str, error: Exception) -> str:
+    """What was looked for, where, why it was not found, and what to do."""
+    from huggingface_hub import constants, errors
+
+    hub = constants.ENDPOINT
+    offline = f"fetch it where there is a network (`hf download {name} --local-dir FOLDER`) and name that folder"
+    cause = error.__cause__ or error
+    reason = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
+    if isinstance(error, errors.GatedRepoError):
+        why = f"{hub} gives it only to those who accepted its terms there; then `hf auth login`"
+    elif isinstance(error, errors.RepositoryNotFoundError):
+        why = f"{hub} has no such model; check the spelling (or, where it is private, `hf auth login`)"
+    elif isinstance(error, errors.RevisionNotFoundError):
+        why = f"{hub} has the model, but no such revision"
+    elif isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
+        why = f"what {hub} has under that name holds no {CONFIG_FILE}, so it is no model that litebert reads"
+    elif isinstance(error, errors.HFValidationError):
+        why = reason
+    elif constants.HF_HUB_OFFLINE:
+        why = f"HF_HUB_OFFLINE forbids asking {hub}; {offline}"
+    else:
+        why = f"{hub} did not give it ({reason}); {offline}"
+    cache = constants.HF_HUB_CACHE
+    return f"{name}: no such folder here, and not in the Hub's cache ({cache}); {why}"
