@@ -49,6 +49,7 @@ from litebert.cli import (  # noqa: E402, F401
     pretrain,
     plan,
     finetune,
+    adapter,
     evaluate,
     baseline,
     predict,

@@ -37,6 +37,10 @@ def finetune(
     head_only: Annotated[
         bool, typer.Option("--head-only", help="Fit a linear head on the frozen encoder: a first answer in seconds.")
     ] = False,
+    adapter: Annotated[
+        int | None,
+        typer.Option(help="Train a LoRA adapter of this rank instead of the whole model.", metavar="RANK"),
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="A recipe by name; --list shows them.")] = None,
     lr: Annotated[str | None, typer.Option(help="Learning rates to try, for example 1e-5,2e-5,5e-5.")] = None,
     seeds: Annotated[int, typer.Option(help="Train so many times with different seeds.")] = 1,
@@ -57,6 +61,8 @@ def finetune(
             f"--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: {', '.join(KINDS)}"
         )
     flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe, "head_only": head_only or None}
+    if adapter is not None:
+        flags["adapter"] = {"rank": adapter}
     flags["data"] = {
         "predict_test": predict_test or None,
         "folder": data,

@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
-from litebert.finetuning.recipes import AUTO, find_recipe
+from litebert.finetuning.recipes import ADAPTER, AUTO, find_recipe
+from litebert.model.config import AdapterConfig
 from litebert.tasks.read import canonical_name
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
 from litebert.train.guard import GuardConfig
@@ -85,6 +86,8 @@ class FinetuneConfig:
     head: Literal["new", "keep"] = "new"
     #: Fit a linear head on features of the frozen encoder, in seconds, instead of training; optim has no effect then.
     head_only: bool = False
+    #: Train a low-rank adapter and the head instead of the whole model: {rank: 8}; null = the whole model.
+    adapter: AdapterConfig | None = None
     #: Where the other settings came from; they are written out below it.
     recipe: str = AUTO
     optim: FinetuneOptim = field(default_factory=FinetuneOptim)
@@ -131,9 +134,13 @@ class FinetuneConfig:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ConfigError(f"{name}: must be at least 0 and below 1, got {value}")
+        if self.adapter is not None and (self.optim.freeze != "none" or self.optim.block_decay != 1):
+            raise ConfigError("adapter: freezes the encoder itself; leave out optim.freeze and optim.block_decay")
         self.learning_rate(self.steps or max(1, self.optim.warmup_steps or 1))
         if self.head_only and self.head == "keep":
             raise ConfigError("head_only: fits a new head, so head must be new, not keep")
+        if self.head_only and self.adapter is not None:
+            raise ConfigError("adapter: head_only trains a head alone; leave out one of the two")
 
     def num_steps(self, num_units: int) -> int:
         """Steps of the run on so many training examples."""
@@ -170,6 +177,8 @@ def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = ""
         recipe = {key: value for key, value in recipe.items() if key != "steps"}  # the user's own measure counts
         if recipe.get("optim", {}).get("warmup_steps") is not None:
             recipe = merge(recipe, {"optim": {"warmup_steps": None}})
+    if data.get("adapter") is not None:
+        recipe = merge(recipe, ADAPTER)
     return build(FinetuneConfig, {**merge(recipe, data), "recipe": name}, where)
 
 

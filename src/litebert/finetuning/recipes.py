@@ -76,6 +76,10 @@ _GENERAL: dict[str, dict[str, Any]] = {
 }
 
 
+# On top of any recipe where an adapter is trained: it starts at zero and has few parameters, so it takes larger steps.
+ADAPTER: dict[str, Any] = {"optim": {"lr": 5e-4}}
+
+
 def _recipes() -> dict[str, dict[str, Any]]:
     recipes = dict(_GENERAL)
     for task in _TABLE_14:

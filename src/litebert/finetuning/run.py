@@ -3,6 +3,7 @@
 RUN/
   config.yaml, run.json, metrics.jsonl, checkpoints/    as every run has them (train/trainer.py)
   best/          the model folder that was chosen       scores.json    its scores on dev, with intervals
+  adapter/       of a run with an adapter: it and the head alone, in PEFT's format (best/ has it merged)
   predictions/   what it says about dev (and test)      report.html    all of it to look at
 """
 
@@ -35,6 +36,7 @@ from litebert.finetuning.predictions import write_predictions
 from litebert.finetuning.results import Scores, goodness, read_scores, write_scores
 from litebert.finetuning.scoring import predict_split, score_split
 from litebert.finetuning.setup import make_model
+from litebert.model.adapter import add_adapter, merge_adapter, save_adapter
 from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
 from litebert.model.hub import save_model
@@ -143,8 +145,16 @@ class Finetuning(Learner):
         self.notes = [(note, "") for note in data.all_notes()] + [(warning, "yellow") for warning in data.warnings()]
         seed_everything(config.seed)
         self.model, new = make_model(config, data.task)
+        optim = config.optim
+        if config.adapter is not None:
+            if any(name.startswith("encoder.") for name in new):
+                raise ConfigError(
+                    f"adapter: {config.model} has no pooler, which this task reads; fine-tune the whole model"
+                )
+            add_adapter(self.model, config.adapter)
+            optim = dataclasses.replace(optim, freeze="encoder")
         self.model.to(device.device)
-        self.optimizer = make_optimizer(self.model, config.optim, config.optim.lr, new)
+        self.optimizer = make_optimizer(self.model, optim, optim.lr, new)
         shape = self.model.config
         attention_dropout = shape.attention_probs_dropout_prob if config.optim.freeze != "encoder" else 0.0
         self.training = TrainingBatches(data, config, layout_for(device, attention_dropout))
@@ -305,6 +315,12 @@ class Finetuning(Learner):
                 write_predictions(folder / "predictions" / f"{evaluation.split.name}.jsonl", evaluation)
             for test in evaluations[len(data.dev) :]:
                 write_submission(task, test.split.name, test.split.examples, test.predictions, folder / "predictions")
+            if self.config.adapter is not None:
+                with staged_folder(folder / "adapter", keep=lambda name: False) as staging:
+                    save_adapter(self.model, staging, base=self.config.model)
+                    save_task(task, staging)
+                    write_card(staging, self.config, task, self.model, scores, trainer.facts())
+                merge_adapter(self.model)
             with staged_folder(folder / "best", keep=lambda name: False) as staging:
                 save_model(self.model, staging)
                 data.tokenizer.save(staging, max_length=max(task.max_length, data.tokenizer.max_length or 0))

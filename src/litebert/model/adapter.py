@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,13 @@ from torch import Tensor, nn
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
+from litebert.model.config import AdapterConfig as AdapterConfig
 from litebert.model.config import ModelConfig
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
-# Our modules that may have an adapter, by the last part of their path.
-TARGETS = ("query", "key", "value", "attention_output", "ffn_input", "ffn_output", "pooler")
 # What PEFT calls the task of a head; it decides nothing here but which class of transformers fits.
 TASK_TYPES = {
     "classification": "SEQ_CLS",
@@ -43,35 +41,6 @@ TASK_TYPES = {
     "span": "QUESTION_ANS",
     "encoder": "FEATURE_EXTRACTION",
 }
-
-
-@dataclass(frozen=True)
-class AdapterConfig:
-    """The size and the place of an adapter."""
-
-    rank: int = 8
-    #: The adapter's output is multiplied by alpha / rank; null = 2 * rank.
-    alpha: float | None = None
-    #: Of the adapter's input, in training.
-    dropout: float = 0.0
-    #: Matrices of the encoder that are adapted; a pooler only where the model has one.
-    targets: tuple[str, ...] = ("query", "value", "ffn_input", "ffn_output", "pooler")
-
-    def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ConfigError(f"rank: must be >= 1, got {self.rank}")
-        if self.alpha is not None and not (math.isfinite(self.alpha) and self.alpha > 0):
-            raise ConfigError(f"alpha: must be > 0, got {self.alpha}")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout: must be in [0, 1), got {self.dropout}")
-        unknown = [name for name in self.targets if name not in TARGETS]
-        if unknown or not self.targets:
-            raise ConfigError(f"targets: must name some of {', '.join(TARGETS)}; got {', '.join(self.targets) or '-'}")
-
-    @property
-    def scale(self) -> float:
-        """What the adapter's output is multiplied by."""
-        return (2 * self.rank if self.alpha is None else self.alpha) / self.rank
 
 
 class AdaptedLinear(nn.Linear):

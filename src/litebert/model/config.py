@@ -6,6 +6,7 @@ Field names are the Hub's, so that a config reads the same here, in `config.json
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -385,3 +386,38 @@ def _ordered_labels(id2label: Mapping[Any, Any], where: str) -> tuple[str, ...]:
     if sorted(by_id) != list(range(len(by_id))):
         raise ConfigError(f"{where}: id2label: ids must run from 0 to {len(by_id) - 1} without gaps")
     return tuple(by_id[i] for i in range(len(by_id)))
+
+
+# The matrices of the encoder that may have an adapter.
+ADAPTER_TARGETS = ("query", "key", "value", "attention_output", "ffn_input", "ffn_output", "pooler")
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """The size and the place of an adapter."""
+
+    rank: int = 8
+    #: The adapter's output is multiplied by alpha / rank; null = 2 * rank.
+    alpha: float | None = None
+    #: Of the adapter's input, in training.
+    dropout: float = 0.0
+    #: Matrices of the encoder that are adapted; a pooler only where the model has one.
+    targets: tuple[str, ...] = ("query", "value", "ffn_input", "ffn_output", "pooler")
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ConfigError(f"rank: must be >= 1, got {self.rank}")
+        if self.alpha is not None and not (math.isfinite(self.alpha) and self.alpha > 0):
+            raise ConfigError(f"alpha: must be > 0, got {self.alpha}")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout: must be in [0, 1), got {self.dropout}")
+        unknown = [name for name in self.targets if name not in ADAPTER_TARGETS]
+        if unknown or not self.targets:
+            raise ConfigError(
+                f"targets: must name some of {', '.join(ADAPTER_TARGETS)}; got {', '.join(self.targets) or '-'}"
+            )
+
+    @property
+    def scale(self) -> float:
+        """What the adapter's output is multiplied by."""
+        return (2 * self.rank if self.alpha is None else self.alpha) / self.rank

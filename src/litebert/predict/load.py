@@ -9,6 +9,7 @@ from typing import Literal
 from litebert.errors import LitebertError, check_choice
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
+from litebert.predict.adapted import is_adapter, load_adapted
 from litebert.predict.exported import (
     MANIFEST_FILE,
     ONNX_FILES,
@@ -39,6 +40,11 @@ def load_parts(
 ) -> tuple[Runtime, Tokenizer, Task | None]:
     """The runtime, the tokenizer and the task of a model folder, a Hub name or "default"."""
     folder = find_folder(model)
+    if is_adapter(folder):
+        check_choice("runtime", runtime, ("auto", "torch"))  # merge it for others
+        adapted, its_task, base = load_adapted(folder)
+        hardware = open_device(DeviceConfig(device=device, threads=threads))
+        return TorchRuntime(adapted, hardware, max_tokens), Tokenizer.load(base), its_task
     tokenizer, task = Tokenizer.load(folder), load_task(folder)
     if runtime == "auto":
         return open_fastest(folder, device, threads, max_tokens), tokenizer, task

@@ -231,10 +231,13 @@ def _is_hidden(path: str) -> bool:
 
 
 def freeze(model: Model, what: Freeze, new: Iterable[str] = ()) -> None:
-    """Stop parts of the encoder from learning; what is `new` (a pooler that no file brought) always learns."""
+    """Stop parts of the encoder from learning.
+
+    Adapters and what is `new` (a pooler that no file brought) always learn.
+    """
     new = set(new)
     for name, parameter in model.named_parameters():
-        frozen = name.startswith("encoder.") and what == "encoder"
+        frozen = name.startswith("encoder.") and what == "encoder" and ".lora_" not in name
         frozen |= name.startswith(("encoder.embeddings.", "encoder.projection.")) and what == "embeddings"
         parameter.requires_grad_(not frozen or name in new)
 

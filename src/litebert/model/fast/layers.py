@@ -187,8 +187,10 @@ class FastLayers:
 
     @staticmethod
     def fits(encoder: Encoder) -> bool:
-        """Whether this model's layers can be run here: a GELU, and heads of a width that the kernels know."""
+        """Whether this model's layers can be run here: a GELU, heads of a width that the kernels know, no adapter."""
         config = encoder.config
+        if any(type(module).__name__ == "AdaptedLinear" for module in encoder.modules()):
+            return False  # its branch is not in the matrices that the kernels read
         width = config.hidden_size // config.num_attention_heads
         return config.hidden_act != "relu" and width in HEAD_WIDTHS
 

@@ -1,0 +1,127 @@
+"""Runs that train an adapter: small, equal to their merged model, resumable, opened by PEFT."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from toy_tasks import KINDS, make_files, make_model, tiny_config
+
+from litebert.errors import CheckpointError, ConfigError
+from litebert.finetuning.evaluate import evaluate_task
+from litebert.finetuning.run import finetune
+from litebert.model.hub import load_model
+from litebert.predict.adapted import load_adapted, merge_folder
+from litebert.predict.predictor import Predictor
+from litebert.train.log import read_metrics
+from litebert.train.trainer import Trainer
+
+ADAPTER = {"adapter": {"rank": 2}, "optim": {"lr": 0.02}}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return make_files(tmp_path_factory.mktemp("files"), "classification", train=40, dev=20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_trains_an_adapter(toy_model, tmp_path, kind):
+    files = make_files(tmp_path / "files", kind, train=30, dev=15)
+    config = tiny_config(toy_model, files, task=kind, steps=20, **ADAPTER)
+    result = finetune(config, tmp_path / "run", quiet=True)
+    adapter = tmp_path / "run" / "adapter"
+    assert {"adapter_config.json", "adapter_model.safetensors", "task.json", "README.md"} == {
+        path.name for path in adapter.iterdir()
+    }
+    merged, task, base = load_adapted(adapter)
+    assert (task.kind, base) == (kind, toy_model)
+    best = load_model(tmp_path / "run" / "best").state_dict()
+    start = load_model(toy_model).state_dict()
+    for name, tensor in merged.state_dict().items():
+        torch.testing.assert_close(tensor, best[name], atol=1e-6, rtol=1e-5, msg=name)
+    changed = {name for name in best if name.startswith("encoder.") and not torch.equal(best[name], start[name])}
+    assert changed
+    assert all(name.endswith((".weight",)) and "embeddings" not in name and "norm" not in name for name in changed)
+    scored = evaluate_task([str(tmp_path / "run" / "best")], data=files["dev"])
+    metric = result.scores.metric
+    assert scored[0].evaluations[0].scores[metric].value == pytest.approx(result.scores.value, abs=1e-3)
+
+
+def test_it_learns_what_a_head_alone_does_not(toy_model, files, tmp_path):
+    common = dict(steps=120, dropout=0.0, classifier_dropout=0.0)
+    finetune(tiny_config(toy_model, files, **common, **ADAPTER), tmp_path / "adapter", quiet=True)
+    frozen = {"lr": 0.02, "freeze": "encoder"}
+    finetune(tiny_config(toy_model, files, **common, optim=frozen), tmp_path / "head", quiet=True)
+    losses = {}
+    for run in ("adapter", "head"):
+        train = [line["loss"] for line in read_metrics(tmp_path / run / "metrics.jsonl") if line["kind"] == "train"]
+        losses[run] = sum(train[-10:]) / 10
+    assert losses["adapter"] < 0.5 * losses["head"]
+
+
+def test_a_killed_run_goes_on_bit_for_bit(toy_model, files, tmp_path, monkeypatch):
+    config = tiny_config(toy_model, files, steps=12, **ADAPTER)
+    finetune(config, tmp_path / "whole", quiet=True)
+    taken = Trainer.forward_backward
+
+    def cut(self, *arguments):
+        if self.step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return taken(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "forward_backward", cut)
+    assert not finetune(config, tmp_path / "cut", quiet=True).completed
+    monkeypatch.undo()
+    assert finetune(config, tmp_path / "cut", quiet=True).completed
+    whole, again = (load_file(tmp_path / run / "adapter" / "adapter_model.safetensors") for run in ("whole", "cut"))
+    assert whole.keys() == again.keys()
+    assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
+
+
+def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
+    finetune(tiny_config(toy_model, files, steps=20, **ADAPTER), tmp_path / "run", quiet=True)
+    adapter, text = tmp_path / "run" / "adapter", "the film was great"
+    expected = Predictor(tmp_path / "run" / "best", runtime="torch", device="cpu").classify(text).probabilities
+    assert Predictor(adapter, device="cpu").classify(text).probabilities == pytest.approx(expected, abs=1e-5)
+    shown = cli("adapter", "merge", adapter, "--out", tmp_path / "merged")
+    assert shown.code == 0, shown
+    merged = Predictor(tmp_path / "merged", device="cpu")
+    assert merged.classify(text).probabilities == pytest.approx(expected, abs=1e-5)
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(toy_model, num_labels=2)
+    opened = peft.PeftModel.from_pretrained(base, adapter).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(toy_model)
+    with torch.no_grad():
+        found = opened(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0].tolist()
+    assert found == pytest.approx([expected["neg"], expected["pos"]], abs=1e-5)
+
+
+def test_mistakes_are_named(cli, toy_model, files, tmp_path):
+    with pytest.raises(ConfigError, match="rank: must be >= 1, got 0"):
+        tiny_config(toy_model, files, adapter={"rank": 0})
+    with pytest.raises(ConfigError, match="adapter: freezes the encoder itself"):
+        tiny_config(toy_model, files, adapter={"rank": 2}, optim={"freeze": "embeddings"})
+    refused = cli("finetune", "--task", "classification", "--train", files["train"], "--adapter", "0")
+    assert refused.code == 2
+    assert "rank: must be >= 1" in refused.err
+    finetune(tiny_config(toy_model, files, steps=2, **ADAPTER), tmp_path / "run", quiet=True)
+    other = make_model(tmp_path / "other", hidden_size=32)
+    with pytest.raises(CheckpointError, match="an adapter for another base model"):
+        merge_folder(tmp_path / "run" / "adapter", tmp_path / "out", base=str(other))
+    with pytest.raises(CheckpointError, match="not empty; name another folder"):
+        merge_folder(tmp_path / "run" / "adapter", toy_model)
+    (tmp_path / "run" / "adapter" / "task.json").unlink()
+    with pytest.raises(CheckpointError, match=r"has no task\.json"):
+        Predictor(tmp_path / "run" / "adapter")
+
+
+def test_an_adapter_takes_larger_steps_unless_told():
+    from litebert.finetuning.config import finetune_config
+
+    assert finetune_config({"adapter": {"rank": 8}}).optim.lr == 5e-4
+    assert finetune_config({"adapter": {"rank": 8}, "optim": {"lr": 1e-4}}).optim.lr == 1e-4
+    assert finetune_config({}).optim.lr == 2e-5
