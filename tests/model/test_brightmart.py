@@ -22,7 +22,8 @@ from litebert.model.fast.layers import FastLayers
 from litebert.model.google import load_google
 from litebert.model.heads import ClassificationModel, EncoderModel, PretrainingModel
 from litebert.model.hub import load_model, load_model_and_report, save_model
-from litebert.predict.runtime import Request, TorchRuntime
+from litebert.predict.runtime import Request
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.train.device import DeviceConfig, open_device
 
 FOLDER = Path(__file__).parent / "fixtures" / "tf" / "brightmart"
