@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+
+import pytest
 
 from litebert import machine
-from litebert.machine import usable_cores, usable_cpus
+from litebert.machine import share_cores, usable_cores, usable_cpus
 
 
 def test_usable_cpus_reads_affinity_and_quota(monkeypatch):
@@ -24,3 +28,31 @@ def test_two_cpus_of_one_core_count_once(monkeypatch, tmp_path):
     assert usable_cores() == 3
     monkeypatch.setattr(machine, "usable_cpus", lambda: 2)  # a quota
     assert usable_cores() == 2
+
+
+SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+def test_commands_set_how_openmp_waits_before_torch_is_loaded():
+    code = (
+        "import os, sys; import litebert.cli; assert 'torch' not in sys.modules\n"
+        "litebert.cli.app = lambda **_: None\n"
+        "try: litebert.cli.main([])\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules; import torch"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    environment["OMP_DISPLAY_ENV"] = "verbose"
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    if "GOMP_" not in told.stderr:
+        pytest.skip("torch has another OpenMP here")
+    assert "GOMP_SPINCOUNT = '1000'" in told.stderr
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_a_user_says_about_waiting_wins(monkeypatch, name):
+    for other in SETTINGS:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "7")
+    share_cores()
+    assert {other: os.environ.get(other) for other in SETTINGS} == {**dict.fromkeys(SETTINGS), name: "7"}

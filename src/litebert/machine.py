@@ -30,3 +30,14 @@ def usable_cores() -> int:
         return min(count, len({file.read_text() for file in files}))
     except OSError:  # the system does not tell
         return count
+
+
+def share_cores() -> None:
+    """Let OpenMP's threads sleep soon when they wait for each other; before torch is loaded, which starts OpenMP.
+
+    By default they spin for milliseconds. If another program has taken the core of one of them, the others burn theirs
+    until it comes back: two threads on two busy cores are several times slower than one (benchmarks/busy_machine.py).
+    A thousand rounds are some ten microseconds, as much as lies between two operations of torch. What a user says wins.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
+        os.environ |= {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}  # GNU's, and LLVM's and Intel's (milliseconds)

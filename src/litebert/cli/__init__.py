@@ -12,6 +12,7 @@ import litebert
 from litebert.cli.groups import CommandGroup
 from litebert.cli.terminal import escape_what_stdout_lacks, visible
 from litebert.errors import LitebertError
+from litebert.machine import share_cores
 
 app = typer.Typer(
     name="litebert",
@@ -72,6 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         arguments.remove("--debug")
         debug = True
     escape_what_stdout_lacks()
+    share_cores()
     try:
         status = app(args=arguments, prog_name="litebert", standalone_mode=True)
     except LitebertError as error:
