@@ -18,8 +18,7 @@ import httpx
 
 from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig
-from litebert.serve.connections import Server
-from litebert.serve.server import open_socket
+from litebert.serve.server import Server, open_socket
 
 
 def stacks():

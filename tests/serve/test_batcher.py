@@ -292,7 +292,7 @@ def test_a_model_that_fails_when_it_is_tried_is_not_ready(fake):
     fake._result = lambda job: RuntimeError("broken") if job.ability == "tag" else FakePredictor._result(fake, job)
     with running({"fake": fake}) as client:
         wait_until(lambda: client.get("/ready").json()["error"]["code"] != "warming_up")
-        assert "(fake: tag)" in client.get("/ready").json()["error"]["message"]
+        assert "fake: tag;" in client.get("/ready").json()["error"]["message"]
 
 
 def test_an_example_that_does_not_fit_a_model_does_not_make_it_unusable(fake):
@@ -306,6 +306,7 @@ def test_closing_finishes_what_waits(fake):
     with running({"fake": fake}, batch_tokens=4) as client:
         wait_until(lambda: client.get("/ready").status_code == 200)
         fake.go.clear()
+        fake.entered.clear()
         url = client.base_url.join("/embed")
         threads = [
             threading.Thread(target=lambda i=i: answers.append(httpx.post(url, json={"text": f"text {i}"}, timeout=60)))
@@ -313,6 +314,7 @@ def test_closing_finishes_what_waits(fake):
         ]
         for thread in threads:
             thread.start()
+        wait_until(fake.entered.is_set)
         wait_until(lambda: client.app.state.service.batchers["fake"]._queue.waiting == 5)
         assert not answers
     for thread in threads:

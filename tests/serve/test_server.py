@@ -38,6 +38,7 @@ def test_sigterm_lets_accepted_requests_finish(tmp_path):
         ]
         for thread in threads:
             thread.start()
+        wait_until(lambda: figure(address, "litebert_connections ") == 7)  # with the one that asks for the figure
         wait_until(lambda: queued(address) == 5)  # and one is in the model
         child.send_signal(signal.SIGTERM)
         wait_until(lambda: not takes_connections(address))
@@ -84,8 +85,12 @@ def takes_connections(address):
 
 
 def queued(address):
+    return figure(address, "litebert_queue_requests{")
+
+
+def figure(address, name):
     lines = httpx.get(f"{address}/metrics", timeout=60).text.splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith("litebert_queue_requests{"))
+    return next(float(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path):

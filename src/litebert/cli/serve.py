@@ -22,15 +22,15 @@ def serve(
         list[str] | None,
         typer.Argument(help="Model folders, or NAME=FOLDER; the first is the default. None: the package's own model."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 allows other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = 8000,
     api_key: Annotated[
-        str | None, typer.Option(envvar="LITEBERT_API_KEY", help="Key that requests must carry.", show_default=False)
+        str | None, typer.Option(envvar="LITEBERT_API_KEY", help="Key that requests must send.", show_default=False)
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name by which clients may call this server, beside localhost and its address; * allows any."
+            help="Further host name of this server (besides localhost and its address); * allows any. Repeatable."
         ),
     ] = None,
     runtime: Annotated[str, typer.Option(help="auto, torch, onnx, onnx-fp32 or onnx-int8.")] = "auto",

@@ -1,4 +1,4 @@
-"""The app: one endpoint per ability, what operators ask for, and the page."""
+"""The ASGI app: one endpoint per ability, endpoints for operators, and the page."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ from litebert.serve.refusals import Refusal, describe_mistakes
 from litebert.serve.schemas import MistakeResponse, Results, path_of, request_of, result_of
 from litebert.serve.service import Service
 
-ABOUT = """Answers from raw text by the models that are loaded here.
+ABOUT = """Predictions from raw text by the models loaded here.
 
-A text may be sent alone or as a list; `results` is always a list, in the order of the inputs. Whatever goes wrong is
-told as `{"error": {"code": ..., "message": ...}}`: 4xx where the request must change, 429 and 503 where it may be sent
-again later.
+Send one text or a list of texts; `results` is always a list, in the order of the inputs. Every error has the form
+`{"error": {"code": ..., "message": ...}}`: 4xx if the request must change, 429 or 503 if you can send it again later.
 """
 REFUSALS: dict[int | str, dict[str, object]] = {
-    400: {"description": "The body is no JSON, or the model lacks this ability.", "model": MistakeResponse},
-    401: {"description": "The server wants a key.", "model": MistakeResponse},
+    400: {
+        "description": "The body is not valid JSON, or the model does not have this ability.",
+        "model": MistakeResponse,
+    },
+    401: {"description": "The API key is missing or wrong.", "model": MistakeResponse},
     404: {"description": "No such model.", "model": MistakeResponse},
-    408: {"description": "The request came too slowly.", "model": MistakeResponse},
+    408: {"description": "The request arrived too slowly.", "model": MistakeResponse},
     413: {"description": "Too many bytes, inputs, tokens or candidates.", "model": MistakeResponse},
     415: {"description": "Not sent as application/json.", "model": MistakeResponse},
-    422: {"description": "A field that cannot be used; the message names it.", "model": MistakeResponse},
-    429: {"description": "The queue is full; Retry-After says when to come back.", "model": MistakeResponse},
-    503: {"description": "Not ready, shutting down, or the request waited too long.", "model": MistakeResponse},
+    422: {"description": "A field is invalid; the message names it.", "model": MistakeResponse},
+    429: {"description": "The queue is full; retry after the seconds in Retry-After.", "model": MistakeResponse},
+    503: {"description": "Not ready, overloaded, or shutting down.", "model": MistakeResponse},
     504: {"description": "The model did not finish in time.", "model": MistakeResponse},
 }
 
@@ -67,7 +69,7 @@ def _endpoint(ability: Ability) -> Callable[..., Awaitable[Response]]:
     async def serve(request: HttpRequest, body: Any) -> Response:
         service: Service = request.app.state.service
         content = await service.answer(body, request.scope["litebert"])
-        # A finished response: FastAPI would build and check every float of it once more.
+        # A finished response: otherwise FastAPI would validate and serialise every float again.
         return Response(content, media_type="application/json")
 
     serve.__annotations__ = {"request": HttpRequest, "body": request_of(ability), "return": Response}
@@ -76,7 +78,7 @@ def _endpoint(ability: Ability) -> Callable[..., Awaitable[Response]]:
 
 @operations.get("/models", response_model=schemas.Models, responses={401: REFUSALS[401]})
 async def models(request: HttpRequest) -> schemas.Models:
-    """The models that are loaded, with their abilities and languages; the first is the default."""
+    """The loaded models with their abilities and languages; the first is the default."""
     batchers = request.app.state.service.batchers
     loaded = [
         schemas.Loaded(
@@ -102,13 +104,13 @@ def _task_of(predictor: Predictor) -> schemas.LoadedTask | None:
 
 @operations.get("/health", response_model=schemas.Status)
 async def health() -> schemas.Status:
-    """Whether the process answers at all."""
+    """Whether the process is alive."""
     return schemas.Status(status="ok")
 
 
 @operations.get("/ready", response_model=schemas.Status, responses={503: REFUSALS[503]})
 async def ready(request: HttpRequest) -> schemas.Status:
-    """Whether every model has been warmed up, so that requests may be sent here."""
+    """Whether every model is warmed up and works."""
     request.app.state.service.check_ready()
     return schemas.Status(status="ready")
 
@@ -120,7 +122,7 @@ async def metrics(request: HttpRequest) -> Response:
 
 
 def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None = None) -> FastAPI:
-    """The ASGI app that serves some predictors by name: create_app({"default": Predictor()})."""
+    """An ASGI app that serves predictors by name: create_app({"default": Predictor()})."""
     settings = settings or ServeConfig()
     service = Service(predictors, settings, Metrics())
 
@@ -136,7 +138,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
         version=litebert.__version__,
         description=ABOUT,
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own page loads its code from elsewhere
+        docs_url=None,  # FastAPI's own page loads scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -172,7 +174,7 @@ async def _refuse_fields(request: HttpRequest, error: Exception) -> Response:
     if mistakes and mistakes[0]["type"] == "json_invalid":
         where = mistakes[0]["loc"][-1]
         reason = mistakes[0].get("ctx", {}).get("error", "")
-        return Refusal(400, "invalid_json", f"the body is no valid JSON at character {where}: {reason}").response()
+        return Refusal(400, "invalid_json", f"the body is not valid JSON at character {where}: {reason}").response()
     return Refusal(422, "invalid_input", describe_mistakes(mistakes)).response()
 
 
@@ -180,9 +182,9 @@ async def _refuse_http(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json"}
     messages = {
-        400: "the body cannot be read as JSON: it must be UTF-8, not too deep, and without huge numbers",
-        404: "nothing is served under this path; GET /docs lists what is",
-        405: "this path does not take that method; GET /docs lists what it takes",
+        400: "the body is not valid JSON: it must be UTF-8, without deep nesting or huge numbers",
+        404: "no such path; GET /docs lists the endpoints",
+        405: "this path does not allow that method; GET /docs lists the endpoints",
     }
     code, message = codes.get(error.status_code, "refused"), messages.get(error.status_code, str(error.detail))
     return Refusal(error.status_code, code, message, error.headers).response()

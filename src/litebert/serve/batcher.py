@@ -1,9 +1,9 @@
-"""Requests that arrive at the same time go through the model together.
+"""Dynamic batching: requests that arrive at the same time share forward passes.
 
-One thread per model: it runs pass after pass over what the queue gives it, and waits a moment for more only where a
-pass is not full and nothing has begun. What waits is bounded by what the device can do in the time that a request has;
-beyond that a request is refused at once, with a guess at when to come back. Nothing that was accepted is dropped,
-unless its own time is over or its client went away.
+Each model has one thread, which runs pass after pass over the sequences that the queue selects. If nothing is in
+progress and a pass is not full, it waits a moment for more requests. The queue is limited to what the device can
+compute within a request's timeout; a request beyond that is refused immediately, with an estimate of when to retry. An
+accepted request is dropped only if it times out or its client disconnects.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from litebert.serve.queue import OLDEST_SHARE, Job, Part, Queue, Ticket
 from litebert.serve.refusals import ClientGone, Refusal
 from litebert.text.language import Language
 
-# A pass should not take longer: whoever comes while it runs waits for its end. One sequence is the least, however long.
+# Target duration of a pass, since a new request waits for the current pass to end. A pass has at least one sequence.
 PASS_S = 0.25
-LEAST_TOKENS = 64  # of a pass, however slow the device
+LEAST_TOKENS = 64  # per pass, however slow the device
 
 
 class Predictor(Protocol):
-    """What the server needs of a `litebert.Predictor`."""
+    """The part of `litebert.Predictor` that the server uses."""
 
     @property
     def name(self) -> str: ...
@@ -43,17 +43,17 @@ class Predictor(Protocol):
 
 
 class FailedJob(Exception):
-    """A job on which the model itself failed: a bug of ours, already logged."""
+    """The model failed on a job: a bug, already logged."""
 
 
 class Speed:
-    """Tokens per second of a device, as the last passes went; those with many tokens count for more."""
+    """Measured speed of a device: an average over recent passes, weighted by their tokens."""
 
     def __init__(self) -> None:
         self._tokens = self._seconds = 0.0
 
     def note(self, tokens: int, seconds: float) -> None:
-        """Take a pass into account."""
+        """Record a pass."""
         self._tokens = 0.8 * self._tokens + tokens
         self._seconds = 0.8 * self._seconds + seconds
 
@@ -64,31 +64,31 @@ class Speed:
 
 
 def fitting_batch(predictor: Predictor) -> int:
-    """Tokens per batch at which a device is busy: a few hundred for a CPU, thousands for a GPU."""
+    """Tokens per pass that keep a device busy: a few hundred on a CPU, thousands on a GPU."""
     device = getattr(getattr(predictor, "runtime", None), "device", None)
     return 8192 if getattr(device, "is_cuda", False) else 512
 
 
 def runtime_of(predictor: Predictor) -> str:
-    """What runs a model, and on what: "onnx fp32, CPU, 2 threads"."""
+    """The runtime and device of a model: "onnx fp32, CPU, 2 threads"."""
     return str(getattr(getattr(predictor, "runtime", None), "name", "unknown"))
 
 
 def language_of_model(predictor: Predictor) -> Language:
-    """What a model's vocabulary is mostly made for; "en" where that is not known."""
+    """The main language of a model's vocabulary; "en" if unknown."""
     tokenizer = getattr(predictor, "tokenizer", None)
     return "en" if tokenizer is None else tokenizer.language
 
 
 class Batcher:
-    """The queue of one model and the thread that empties it."""
+    """The queue of one model, and the thread that works through it."""
 
     def __init__(self, name: str, predictor: Predictor, settings: ServeConfig, metrics: Metrics):
         self.name, self.predictor = name, predictor
         self._settings, self._metrics = settings, metrics
         self._queue = Queue()
         self._speed = Speed()
-        self._preparing = 0  # requests that have a place but are not in the queue yet
+        self._preparing = 0  # requests that have a place but are still being encoded
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name=f"batcher {name}", daemon=True)
@@ -97,13 +97,13 @@ class Batcher:
         metrics.queue_tokens.labels(model=name).set_function(lambda: self._queue.tokens)
 
     def start(self, warm_up: Callable[[], object] = lambda: None) -> None:
-        """Start the thread; the first thing it does is to warm up."""
+        """Start the thread, which warms up first."""
         self._loop = asyncio.get_running_loop()
         self._warm_up = warm_up
         self._thread.start()
 
     async def close(self) -> None:
-        """Finish what waits, then end the thread."""
+        """Finish the queue, then end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -111,7 +111,7 @@ class Batcher:
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
-        """A place in the queue while a request's jobs are made: one that would not fit is refused before the work."""
+        """Reserve a place in the queue while a request is encoded, so that a full queue refuses it before that work."""
         with self._changed:
             if self._queue.waiting + self._preparing >= self._settings.queue_requests:
                 raise self._full(self._queue.tokens)
@@ -123,12 +123,12 @@ class Batcher:
                 self._preparing -= 1
 
     def accept(self, jobs: Sequence[Job], client_is_gone: Callable[[], bool] = lambda: False) -> Ticket:
-        """Put the jobs of a request into the queue, or refuse them."""
+        """Add a request to the queue, or refuse it."""
         assert self._loop is not None, "start() comes first"
         ticket = Ticket(jobs, self._loop.create_future(), client_is_gone)
         with self._changed:
             ahead = self._queue.ahead(ticket.tokens)
-            # With nothing ahead any request is tried: its own size was checked before, and speeds are guesses.
+            # If nothing is ahead, try the request whatever its size: the measured speed is only an estimate.
             if ahead and ahead + ticket.tokens > self._room():
                 raise self._full(ahead)
             self._queue.add(ticket)
@@ -136,23 +136,23 @@ class Batcher:
         return ticket
 
     def _room(self) -> float:
-        """Tokens that may wait: what the device can do in the time of a request, less the share of the oldest one."""
+        """Tokens that may wait: what the device computes within timeout_s, minus the share of the oldest request."""
         rate = self._speed.rate
         most = self._settings.queue_tokens
         return most if rate is None else min(most, rate * self._settings.timeout_s * (1 - OLDEST_SHARE))
 
     def _budget(self) -> int:
-        """Tokens of a pass."""
+        """Tokens per pass."""
         if self._settings.batch_tokens:
             return self._settings.batch_tokens
         rate, most = self._speed.rate, fitting_batch(self.predictor)
         return most if rate is None else min(most, max(LEAST_TOKENS, int(rate * PASS_S)))
 
     async def wait(self, ticket: Ticket, seconds: float) -> Sequence[Any]:
-        """The results of a ticket, or a refusal when its time is over."""
+        """Wait for the results of a ticket; raises a Refusal on timeout."""
         try:
             return await asyncio.wait_for(ticket.promise, max(seconds, 0))
-        except asyncio.CancelledError:  # nobody waits any more: the end of the server's patience at its shutdown
+        except asyncio.CancelledError:  # uvicorn cancels handlers that are still waiting after shutdown_s
             ticket.given_up = True
             raise
         except TimeoutError:
@@ -160,12 +160,12 @@ class Batcher:
             limit = f"{self._settings.timeout_s:g} s"
             if ticket.started:
                 raise Refusal(504, "timeout", f"the model did not finish within {limit}; send less text") from None
-            message = f"the request waited longer than {limit} for its turn; try again later"
+            message = f"the request waited in the queue for more than {limit}; try again later"
             raise Refusal(503, "overloaded", message, self._retry_after(self._queue.ahead(ticket.tokens))) from None
 
     def _full(self, ahead: int) -> Refusal:
         self._metrics.refused.labels(model=self.name, reason="queue_full").inc()
-        message = f"model {self.name!r} has a full queue; try again later"
+        message = f"the queue of model {self.name!r} is full; try again later"
         return Refusal(429, "queue_full", message, self._retry_after(ahead))
 
     def _retry_after(self, ahead: int) -> dict[str, str]:
@@ -173,7 +173,7 @@ class Batcher:
         seconds = ahead / rate if rate else 1.0
         return {"Retry-After": str(min(max(math.ceil(seconds), 1), 60))}
 
-    # The thread's side.
+    # Below: run by the thread.
 
     def _work(self) -> None:
         self._warm_up()
@@ -186,7 +186,7 @@ class Batcher:
             self._deliver([(ticket, self._outcome(ticket)) for ticket in finished])
 
     def _next_pass(self) -> list[Part]:
-        """The next pass; empty when the server is closing and nothing waits."""
+        """Wait for the next pass; empty when the server is closing and the queue is empty."""
         deadline = math.inf
         with self._changed:
             while True:
@@ -201,7 +201,7 @@ class Batcher:
                 budget = self._budget()
                 begun = self._queue.waiting < len(self._queue)
                 if not begun and not self._closing and self._queue.tokens < budget and deadline > time.monotonic():
-                    self._changed.wait(deadline - time.monotonic())  # for more to share the pass
+                    self._changed.wait(deadline - time.monotonic())  # more requests may join this pass
                     continue
                 return self._queue.take(budget)
 
@@ -213,7 +213,7 @@ class Batcher:
                 part.job.result = error
 
     def _outcome(self, ticket: Ticket) -> Sequence[Any] | FailedJob:
-        """The results of a finished request; a job that failed by our fault fails its own request, no other."""
+        """The results of a finished request, or FailedJob if the model failed on one of its jobs."""
         results = [job.result for job in ticket.jobs]
         failures = [each for each in results if isinstance(each, Exception) and not isinstance(each, InputError)]
         for failure in failures:
@@ -233,8 +233,8 @@ class Batcher:
 
         assert self._loop is not None
         if outcomes:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                self._loop.call_soon_threadsafe(settle)  # one wake-up for all of them
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                self._loop.call_soon_threadsafe(settle)  # one wake-up for all
 
     def _count(self, parts: Sequence[Part], seconds: float) -> None:
         tokens = sum(part.tokens for part in parts)

@@ -1,4 +1,4 @@
-"""The settings of a server: where it listens, how much it takes in, and how long anybody waits."""
+"""The settings of the server: address, limits and timeouts."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ class ServeConfig:
 
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any free port
-    api_key: str | None = None  # where set, every request but the page's own files, /health and /ready must carry it
-    allowed_hosts: tuple[str, ...] = ()  # names that clients use for this server, beside its own; "*": any name
+    api_key: str | None = None  # required of every request, except for the page's files, /health and /ready
+    allowed_hosts: tuple[str, ...] = ()  # further names of this server in the Host header; "*": any
 
-    # Batching: a pass begins when it has batch_tokens, or batch_wait_ms after its first request.
-    # More tokens than this make a CPU no faster, only later; a GPU wants many. 0 chooses by the device and its speed.
+    # Batching: a pass starts when it has batch_tokens, or batch_wait_ms after its first request. Larger passes help a
+    # GPU; on a CPU they only add latency. 0: chosen by device and measured speed.
     batch_tokens: int = 0
     batch_wait_ms: float = 2.0
 
-    # Bounds: what is beyond them is refused at once (429 where waiting helps, 413 where it does not).
+    # Limits: a request beyond them is refused immediately (429 if it may be sent again later, 413 if it is too large).
     queue_requests: int = 256  # waiting, per model
-    queue_tokens: int = 65_536  # waiting, per model; less where the device could not do them within timeout_s
+    queue_tokens: int = 65_536  # waiting, per model; fewer if the device is too slow to run them within timeout_s
     request_bytes: int = 1_048_576
     request_tokens: int = 16_384
     request_inputs: int = 256  # texts in one request
     request_candidates: int = 20_000  # guesses in one answer: masks times `top`
-    connections: int = 1024  # beyond them only /health and /ready are answered
-    client_connections: int = 0  # of one address; 0: half of `connections`
+    connections: int = 1024  # beyond this, only /health and /ready are answered
+    client_connections: int = 0  # per client address; 0: half of `connections`
 
-    timeout_s: float = 30.0  # from arrival to answer
-    header_s: float = 10.0  # for the header of a request
+    timeout_s: float = 30.0  # from the arrival of a request to its answer
+    header_s: float = 10.0  # to receive the header of a request
     idle_s: float = 5.0  # between requests on one connection
-    shutdown_s: float = 60.0  # for what was accepted before SIGTERM
-    last_call_s: float = 1.0  # then, for the next request on an open connection
+    shutdown_s: float = 60.0  # after SIGTERM, to finish accepted requests
+    last_call_s: float = 1.0  # after SIGTERM, for one more request on an open connection
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -50,12 +50,12 @@ class ServeConfig:
                 else 1
             )
             if isinstance(value, int | float) and not value >= least:
-                raise ConfigError(f"{field.name}: must be at least {least:g}, not {value}")
+                raise ConfigError(f"{field.name}: must be >= {least:g}, not {value}")
         if self.port > 65_535:
-            raise ConfigError(f"port: must be at most 65535, not {self.port}")
+            raise ConfigError(f"port: must be <= 65535, not {self.port}")
         if self.request_tokens > self.queue_tokens:
             raise ConfigError(
-                f"request_tokens: {self.request_tokens} tokens would never fit a queue of {self.queue_tokens}"
+                f"request_tokens: must be <= queue_tokens ({self.queue_tokens}), not {self.request_tokens}"
             )
         if self.api_key is not None and (
             not self.api_key or not self.api_key.isascii() or not self.api_key.isprintable()
@@ -71,12 +71,13 @@ class ServeConfig:
         return is_loopback(self.host)
 
     def answers_to(self, host: str, arrived_at: str | None = None) -> bool:
-        """Whether a client may call this server by `host`, on a connection that arrived at the address `arrived_at`.
+        """Whether `host` is a known name of this server; `arrived_at` is the local address of the connection.
 
-        DNS rebinding: a page on another site points its own name at our address and thereby gets to read our answers,
-        but its requests still carry that name. So names must be known: loopback's, the one we listen on, and
-        `allowed_hosts`. A server that listens on all addresses does not know how others reach it (through a forwarded
-        port, say): it answers to any address, which no page can rebind, and to the name of this machine.
+        This stops DNS rebinding: a malicious site points its own domain at our address, so that its page may read our
+        answers, but the requests of that page still carry the domain in their Host header. Known names are the loopback
+        names, the address we listen on, and `allowed_hosts`. A server that listens on all addresses cannot know how
+        clients reach it (a port may be forwarded, for example). It accepts any IP address, because only names can be
+        rebound, and the host name of this machine.
         """
         name = host_name(host)
         known = {self.host.lower(), arrived_at if arrived_at and is_address(arrived_at) else None}
@@ -103,7 +104,7 @@ def is_address(name: str) -> bool:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name can only mean this machine: "localhost", "page.localhost", "127.0.0.2", "::1"."""
+    """Whether a name always means this machine: "localhost", "page.localhost", "127.0.0.2", "::1"."""
     if is_address(name):
         return ipaddress.ip_address(name).is_loopback
     return name == "localhost" or name.endswith(".localhost")

@@ -1,27 +1,20 @@
-"""Connections to clients: how many there may be, for how long, and how they end.
+"""Client connections: timeouts, limits, and a clean end.
 
-uvicorn waits for ever for a client that sends nothing, half a header, or does not read its answer, and counts all
-connections alike. Here every wait for a client has a deadline; a client that holds too many connections loses the one
-that has kept us waiting longest; and a few places are kept, so that /health and /ready answer when the rest is taken.
+uvicorn waits forever for a client that sends nothing, sends half a header, or does not read its answer, and it limits
+only the total number of connections. Here every wait for a client has a timeout. A client with too many connections
+loses the one that has been waiting for it the longest. A few connections are reserved, so that /health and /ready
+answer even when the server is full.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import http
 import ipaddress
-import math
-import signal
-import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import h11
-import uvicorn
-from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from litebert.serve.config import ServeConfig
@@ -29,9 +22,9 @@ from litebert.serve.gate import GUARDS, Line
 from litebert.serve.metrics import Metrics
 from litebert.serve.refusals import Refusal
 
-SPARE = 64  # connections beyond the limit: each gets one answer, which is a 503 unless it asks for /health or /ready
-# A connection that waits this long for its client may be closed for another. The requests of a sudden crowd are read
-# within that time, and get an answer.
+SPARE = 64  # connections beyond the limit; each gets one answer: /health and /ready as usual, anything else a 503
+# A connection may be closed in favour of a new one only after it has waited this long for its client. In a burst of new
+# connections, requests arrive sooner than that, so each gets an answer.
 PATIENCE_S = 0.5
 
 
@@ -48,7 +41,7 @@ class Door:
         metrics.connections.set_function(lambda: len(self._open))
 
     def enter(self, connection: Connection) -> None:
-        """Let a connection in, if need be in the place of another."""
+        """Add a connection, closing another one if there are too many."""
         self._open.add(connection)
         self._counts[connection.owner] += 1
         while self._counts[connection.owner] > self.most_of_one and self._replace(connection.owner):
@@ -65,14 +58,14 @@ class Door:
             self._look_around(connection.loop)
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         if connection in self._open:
             self._open.remove(connection)
             self._counts[connection.owner] -= 1
-            self._counts += Counter()  # without those that are at 0
+            self._counts += Counter()  # drops the zeros
 
     def _replace(self, owner: str | None = None) -> bool:
-        """Close the connection, of one client or of all, that has waited longest for its client; False: none has."""
+        """Close the connection (of `owner`, if given) that has waited longest for its client; False if none has."""
         of_owner = [each for each in self._open if owner in (None, each.owner) and each.waits]
         longest = max(of_owner, key=lambda each: each.age, default=None)
         if longest is None or longest.age < PATIENCE_S:
@@ -83,7 +76,7 @@ class Door:
         return True
 
     def _look_around(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what is overdue, now and every so often, as long as there are connections."""
+        """Enforce the timeouts, now and regularly while there are connections."""
         for connection in list(self._open):
             connection.keep_deadlines()
         self._round = None
@@ -93,7 +86,7 @@ class Door:
 
 
 class Connection(H11Protocol):  # type: ignore[misc]
-    """uvicorn's connection, which knows how long it has waited for its client and speaks of errors as we do."""
+    """uvicorn's connection with our timeouts, limits and form of errors."""
 
     def __init__(self, *arguments: Any, door: Door, **named: Any):
         super().__init__(*arguments, **named)
@@ -104,42 +97,44 @@ class Connection(H11Protocol):  # type: ignore[misc]
             "litebert": self.line,
         }  # the gate finds it in scope["state"]
         self.owner = ""
-        self._since = self.loop.time()  # that we wait for the client
-        self._begun = False  # some bytes of the next request have come
+        self._since = self.loop.time()  # start of the current wait for the client
+        self._begun = False  # some bytes of the next request have arrived
         self._unsent = 0
 
     @property
     def waits(self) -> bool:
-        """Whether the next thing must come from the client: a request, the rest of one, or taking its answer."""
+        """Whether it is the client's turn: to send a request, to send the rest of one, or to read its answer."""
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return True
         return bool(self.transport.get_write_buffer_size())
 
     @property
     def age(self) -> float:
-        """Seconds that the current wait has lasted."""
+        """Seconds since the current wait began."""
         return float(self.loop.time() - self._since)
 
     def keep_deadlines(self) -> None:
-        """Close a connection whose client has taken too long."""
+        """Close the connection if its client is too slow."""
         unsent = self.transport.get_write_buffer_size()
-        if unsent != self._unsent:  # the client reads
+        if unsent != self._unsent:  # the client is reading
             self._unsent, self._since = unsent, self.loop.time()
         if unsent:
             if self.age > self.door.settings.timeout_s:
                 self.door.metrics.closed.labels(reason="unread").inc()
                 self.transport.abort()
-        elif self.cycle is None or (self.cycle.response_complete and self._begun):  # uvicorn ends what has not begun
+        elif self.cycle is None or (
+            self.cycle.response_complete and self._begun
+        ):  # otherwise uvicorn's own timer applies
             limit = self.door.settings.header_s
             if self.age > limit:
                 self.door.metrics.closed.labels(reason="slow_header").inc()
                 if self._begun:
-                    self._refuse(Refusal(408, "too_slow", f"the request's header took longer than {limit:g} s"))
+                    self._refuse(Refusal(408, "too_slow", f"the request header took longer than {limit:g} s"))
                 else:
                     self.close()
 
     def close(self) -> None:
-        """End the connection; what the client has not read by now is lost."""
+        """Close now; data that the client has not read is lost."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
@@ -165,11 +160,11 @@ class Connection(H11Protocol):  # type: ignore[misc]
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP is refused in the same form as everything else."""
-        self._refuse(Refusal(400, "invalid_http", "this is not a valid HTTP/1.1 request"))
+        """Refuse invalid HTTP in the same form as every other error."""
+        self._refuse(Refusal(400, "invalid_http", "not a valid HTTP/1.1 request"))
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer a request that is not whole, and close."""
+        """Refuse an incomplete request, and close."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = refusal.response()
             headers = [*self.server_state.default_headers, *response.raw_headers, *GUARDS, (b"connection", b"close")]
@@ -178,13 +173,13 @@ class Connection(H11Protocol):  # type: ignore[misc]
             for event in (begin, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event))
             self.door.metrics.requests.labels(endpoint="other", status=str(refusal.status)).inc()
-        if self.cycle is not None and not self.cycle.response_complete:  # its body is not HTTP
+        if self.cycle is not None and not self.cycle.response_complete:  # an error in its body
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
 
     def shutdown(self) -> None:
-        """The server is closing: the client learns it from its next answer, and has a moment to ask for that one."""
+        """Called when the server shuts down: the next answer says `Connection: close`; idle clients get a last call."""
         self.line.closing = True
         if self.cycle is None or self.cycle.response_complete:
             self.loop.call_later(self.door.settings.last_call_s, self._end_idle)
@@ -194,47 +189,8 @@ class Connection(H11Protocol):  # type: ignore[misc]
             self.close()
 
 
-class Server(uvicorn.Server):  # type: ignore[misc]
-    """uvicorn's server with our connections, where a finished drain is a success."""
-
-    def __init__(self, app: FastAPI, settings: ServeConfig):
-        self._service = app.state.service
-        door = Door(settings, self._service.metrics)
-        config = uvicorn.Config(
-            app,
-            http=functools.partial(Connection, door=door),
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            timeout_keep_alive=settings.idle_s,
-            timeout_graceful_shutdown=math.ceil(settings.shutdown_s),
-        )
-        super().__init__(config)
-
-    async def shutdown(self, *arguments: Any, **named: Any) -> None:
-        """Finish what was accepted; from here on /ready says no."""
-        self._service.closing = True
-        await super().shutdown(*arguments, **named)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C begin the drain; uvicorn's own would raise the signal once more at the end."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
 def owner_of(address: str) -> str:
-    """Whom an address counts for: "10.0.0.7" itself; an IPv6 client has a whole network, "2001:db8::/64"."""
+    """The client that an address belongs to: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

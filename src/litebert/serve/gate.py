@@ -1,7 +1,7 @@
-"""What every request passes, whatever it asks for: the host, the key, the size, the clock, the log.
+"""Middleware for every request: host, API key, size, timeout, security headers, log.
 
-No request gets past here with a body that is too large, and no exception gets out: a failure of ours is a 503 that was
-logged, never a broken connection.
+Nothing behind it sees a body that is too large, and no exception leaves it: an internal error is logged and answered
+with a 503, never with a broken connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from litebert.serve.refusals import ClientGone, Refusal
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Nothing from outside, no inline code, nobody may frame the page.
+# Nothing from other sites, no inline code, no framing.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -35,24 +35,24 @@ GUARDS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
-PROBES = {"/health", "/ready"}  # answered even where there is no room for other requests
+PROBES = {"/health", "/ready"}  # answered even when there is no room for other requests
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-# A refused body is still read up to here, so that the client can read our answer instead of a broken pipe.
+# A refused body is still read up to this limit, so that the client gets our answer and not a broken pipe.
 DRAIN_BYTES, DRAIN_SECONDS = 64 * 2**20, 5.0
 
 
 @dataclass
 class Line:
-    """What our own server knows of the connection of a request, in scope["state"]; other ASGI servers bring none."""
+    """State of a connection, in scope["state"]; set by our own server, absent with other ASGI servers."""
 
     crowded: bool = False  # there are too many connections
     closing: bool = False  # the server is shutting down
-    gone: bool = False  # the client went away
+    gone: bool = False  # the client has disconnected
 
 
 @dataclass
 class Exchange:
-    """What is known of one request and its answer, for the log and the metrics: no text."""
+    """Facts about one request for the log and the metrics; never text of a user."""
 
     began: float
     method: str
@@ -78,12 +78,12 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Paths and methods that we do not know may hold anything, so they are not written down.
+        # Unknown paths and methods may contain anything, so they are not logged.
         path = scope["path"] if scope["path"] in self._endpoints else "other"
         method = scope["method"] if scope["method"] in METHODS else "other"
         line: Line = scope.get("state", {}).get("litebert") or Line()
         exchange = scope["litebert"] = Exchange(time.perf_counter(), method, path, line)
-        number = f"{random.getrandbits(64):016x}"  # no secret, and a system call would cost a switch of threads
+        number = f"{random.getrandbits(64):016x}"  # not a secret, so no system call for it
         extra = [*GUARDS, (b"x-request-id", number.encode())]
 
         async def answer(message: Message) -> None:
@@ -113,41 +113,41 @@ class Gate:
         except ClientGone:
             return
         except asyncio.CancelledError:
-            if not exchange.status:  # the end of the server's patience at its shutdown
-                await Refusal(503, "closing", "the server was stopped before it could answer").response()(
+            if not exchange.status:  # uvicorn cancels what is still running after shutdown_s
+                await Refusal(503, "closing", "the server was shut down before it could answer").response()(
                     scope, receive, answer
                 )
             raise
         except Exception as error:
             log_event("failed", logging.ERROR, error, id=number, endpoint=path)
-            if exchange.status:  # too late for another answer
+            if exchange.status:  # the answer has begun
                 raise
-            message = f"the server failed on this request; its log has the reason under {number}"
+            message = f"internal error; see the server's log, id {number}"
             await Refusal(503, "failed", message).response()(scope, receive, answer)
         finally:
-            self._write_down(exchange, number)
+            self._record(exchange, number)
 
     async def _pass(self, scope: Scope, receive: Receive, answer: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host, server = headers.get(b"host"), scope.get("server") or (None, None)
-        # HTTP/1.0 has no Host; a browser, which rebinding needs, always sends one.
+        # HTTP/1.0 needs no Host. Rebinding needs a browser, and browsers always send it.
         if host is not None and not self._settings.answers_to(host.decode("latin-1"), server[0]):
             name = host_name(host.decode("latin-1"))[:80]
-            message = f"this server does not answer to the name {name!r}; --allowed-host makes it do so"
+            message = f"unknown host {name!r}: start the server with --allowed-host NAME to accept another name"
             await self._drain(headers, receive)
             self._metrics.refused.labels(model="", reason="unknown_host").inc()
             raise Refusal(421, "unknown_host", message)
         if self._key is not None and scope["path"] not in self._open_paths and not self._has_key(headers):
-            message = "this server wants a key: send it as 'Authorization: Bearer KEY'"
+            message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'"
             await self._drain(headers, receive)
             raise Refusal(401, "key_needed", message, {"WWW-Authenticate": "Bearer"})
         body = await self._read(headers, receive)
         if body is None:
-            return  # the client went away
-        # A page on another site can post a form or plain text here without asking, but not JSON.
+            return  # the client has disconnected
+        # Without asking us first, a page on another site can post forms and plain text here, but not JSON.
         known = scope["path"] in self._endpoints
         if known and scope["method"] == "POST" and body and not _is_json(headers.get(b"content-type", b"")):
-            raise Refusal(415, "not_json", "send JSON, with the header 'Content-Type: application/json'")
+            raise Refusal(415, "not_json", "send JSON with the header 'Content-Type: application/json'")
         messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -164,7 +164,7 @@ class Gate:
         return hmac.compare_digest(sent, self._key)
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
-        """The body, which must be small enough and come in time; None if the client went away."""
+        """Read the body within the limits of size and time; None if the client disconnects."""
         limit = self._settings.request_bytes
         length = headers.get(b"content-length", b"0")
         size = int(length) if length.isdigit() and int(length) > limit else 0
@@ -185,12 +185,12 @@ class Gate:
             if more:
                 await self._drain(headers, receive)
             self._metrics.refused.labels(model="", reason="too_large").inc()
-            raise Refusal(413, "too_large", f"a request may have at most {limit:,} bytes; cut the text or send parts")
+            raise Refusal(413, "too_large", f"the request is larger than {limit:,} bytes; send shorter or fewer texts")
         return b"".join(chunks)
 
     async def _drain(self, headers: dict[bytes, bytes], receive: Receive) -> None:
         if b"expect" in headers:
-            return  # the client waits for our word before it sends anything
+            return  # the client waits for our answer before it sends the body
         left = DRAIN_BYTES
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -202,7 +202,7 @@ class Gate:
         except TimeoutError:
             return
 
-    def _write_down(self, exchange: Exchange, number: str) -> None:
+    def _record(self, exchange: Exchange, number: str) -> None:
         seconds = time.perf_counter() - exchange.began
         self._metrics.requests.labels(endpoint=exchange.endpoint, status=str(exchange.status)).inc()
         self._metrics.seconds.labels(endpoint=exchange.endpoint).observe(seconds)
@@ -212,7 +212,7 @@ class Gate:
             id=number,
             method=exchange.method,
             endpoint=exchange.endpoint,
-            status=exchange.status,  # 0: the client went away before an answer
+            status=exchange.status,  # 0: the client disconnected before the answer
             ms=round(seconds * 1000, 2),
             **{name: value for name, value in known.items() if value is not None},
         )

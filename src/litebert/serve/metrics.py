@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOKENS = (16, 64, 256, 1024, 4096, 16384)
 
 
 class Metrics:
-    """Everything the server counts; labels come from closed sets, never from what a client sent."""
+    """All metrics of the server; labels come from fixed sets, never from clients."""
 
     def __init__(self) -> None:
         self._registry = to = CollectorRegistry()
@@ -19,26 +19,26 @@ class Metrics:
 
         about = "Requests answered, by endpoint and status."
         self.requests = Counter("litebert_requests_total", about, ["endpoint", "status"], registry=to)
-        about = "From the first byte in to the last byte out."
+        about = "Seconds from the arrival of a request to its answer."
         self.seconds = Histogram("litebert_request_seconds", about, ["endpoint"], buckets=SECONDS, registry=to)
-        about = "Requests that were not accepted, by model and reason."
+        about = "Requests refused, by model and reason."
         self.refused = Counter("litebert_refused_total", about, ["model", "reason"], registry=to)
-        about = "Tokens that went through a model."
+        about = "Tokens processed, by model."
         self.tokens = Counter("litebert_tokens_total", about, ["model"], registry=to)
-        about = "Jobs that failed by our own fault, each one logged."
+        about = "Jobs that failed because of a bug; each is logged."
         self.failures = Counter("litebert_failures_total", about, ["model"], registry=to)
-        about = "Requests in a pass."
+        about = "Requests per pass."
         self.batch_requests = Histogram("litebert_batch_requests", about, ["model"], buckets=COUNTS, registry=to)
-        about = "Tokens in a pass."
+        about = "Tokens per pass."
         self.batch_tokens = Histogram("litebert_batch_tokens", about, ["model"], buckets=TOKENS, registry=to)
-        about = "Seconds that a pass took."
+        about = "Seconds per pass."
         self.batch_seconds = Histogram("litebert_batch_seconds", about, ["model"], buckets=SECONDS, registry=to)
         about = "Requests waiting."
         self.queue_requests = Gauge("litebert_queue_requests", about, ["model"], registry=to)
         about = "Tokens waiting."
         self.queue_tokens = Gauge("litebert_queue_tokens", about, ["model"], registry=to)
         self.connections = Gauge("litebert_connections", "Open connections.", registry=to)
-        about = "Connections that were closed on slow or idle clients, by reason."
+        about = "Connections of slow or idle clients that were closed, by reason."
         self.closed = Counter("litebert_closed_total", about, ["reason"], registry=to)
 
     def expose(self) -> bytes:

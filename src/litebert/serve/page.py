@@ -1,4 +1,4 @@
-"""The page's files, and the documentation of the endpoints as a page of its own."""
+"""The files of the page, and the page that documents the endpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def page_response(name: str, content: str | None = None) -> Callable[[HttpReques
     """A handler that serves one file of the package, or content made by code, with an ETag."""
     data = read_page(name) if content is None else content.encode()
     tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # asked for each time, sent only when changed
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # revalidated each time, sent only when changed
 
     async def respond(request: HttpRequest) -> Response:
         if request.headers.get("if-none-match") == tag:
@@ -31,7 +31,7 @@ def page_response(name: str, content: str | None = None) -> Callable[[HttpReques
 
 
 def read_page(name: str) -> bytes:
-    """One file of the page; a style begins with the colours that it shares with the reports."""
+    """One file of the page; the stylesheet starts with the colours that it shares with the reports."""
     package = files("litebert")
     colors = package.joinpath("colors.css").read_bytes() if name.endswith(".css") else b""
     return colors + package.joinpath("serve", "page", name).read_bytes()
@@ -70,7 +70,7 @@ def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[s
             f'<pre tabindex="0">curl -s {escape(origin + path)} -H "Content-Type: application/json"{escape(key)} \\\n'
             f"  -d {escape(repr(example))}</pre>"
         )
-        fields = sorted(schema["properties"].items(), key=lambda item: item[0] == "model")  # last: it is seldom given
+        fields = sorted(schema["properties"].items(), key=lambda item: item[0] == "model")  # last: rarely given
         rows = "".join(_field(name, field, schema.get("required", [])) for name, field in fields)
         parts.append(f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>')
     return f'<section class="card">{"".join(parts)}</section>'

@@ -1,9 +1,9 @@
-"""What waits for a model, and which sequences of it the next pass takes.
+"""The queue of a model: which sequences run in the next pass.
 
-A request may need many sequences: it may hold many texts, and a long text is read in windows. A pass takes sequences,
-not requests, so a large request is spread over many passes, and small ones pass it by. The request with the fewest
-tokens left goes first, those of equal size in order of arrival; but a share of the tokens goes to the one that came
-first, whatever its size, so that none waits for ever.
+A request can have many sequences: it may contain many texts, and a long text is split into windows. A pass is made of
+sequences, not of requests, so a large request is spread over many passes and small ones overtake it. The request with
+the fewest tokens left goes first; requests of equal size go in order of arrival. To prevent starvation, the oldest
+request gets a fixed share of all tokens, whatever its size.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-OLDEST_SHARE = 0.25  # of all tokens, for the request that came first
-# A request is held up by those up to this many times its size, and goes before those that are larger.
+OLDEST_SHARE = 0.25  # share of the tokens for the oldest request
+# For admission, requests up to this many times larger count as ahead of a new one.
 FAR_LARGER = 4
-MOST_NUMBERS = 64_000_000  # of outputs of one pass, and of what requests hold between passes; four bytes each
+MOST_NUMBERS = 64_000_000  # outputs of one pass, and outputs kept between passes; four bytes each
 
 
 class Job(Protocol):
@@ -37,16 +37,16 @@ class Job(Protocol):
 
 @dataclass(eq=False)
 class Ticket:
-    """The jobs of one request, and the promise to its handler."""
+    """The jobs of one request, and the future that its handler awaits."""
 
     jobs: Sequence[Job]
     promise: asyncio.Future[Sequence[Any]]
     client_is_gone: Callable[[], bool] = lambda: False
     started: bool = False
     given_up: bool = False
-    left: int = field(init=False)  # tokens that no pass has taken
-    credit: float = 0.0  # tokens that it may have before smaller ones
-    split: Job | None = None  # the one job that keeps outputs from pass to pass
+    left: int = field(init=False)  # tokens not yet run
+    credit: float = 0.0  # tokens it may run ahead of smaller requests
+    split: Job | None = None  # the job that is partly run and keeps its outputs; at most one
     unfinished: list[Job] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,11 +62,11 @@ class Part:
     job: Job
     count: int = 0
     tokens: int = 0
-    whole: bool = False  # all that the job waits for
+    whole: bool = False  # these are all the sequences that the job waits for
 
 
 class Queue:
-    """The requests of one model that are not finished, in order of arrival."""
+    """The unfinished requests of one model, in order of arrival."""
 
     def __init__(self) -> None:
         self._tickets: list[Ticket] = []
@@ -76,31 +76,31 @@ class Queue:
 
     @property
     def tokens(self) -> int:
-        """Tokens that no pass has taken."""
+        """Tokens not yet run."""
         return sum(ticket.left for ticket in self._tickets)
 
     @property
     def waiting(self) -> int:
-        """Requests of which no pass has taken anything."""
+        """Requests not yet started."""
         return sum(not ticket.started for ticket in self._tickets)
 
     def ahead(self, tokens: int) -> int:
-        """Tokens that may go before a request of so many: those of far larger ones do not."""
+        """Tokens ahead of a new request with `tokens` tokens; much larger requests do not count."""
         return sum(ticket.left for ticket in self._tickets if ticket.left <= FAR_LARGER * tokens)
 
     def add(self, ticket: Ticket) -> None:
-        """Put a request at the end."""
+        """Add a request."""
         self._tickets.append(ticket)
 
     def drop(self) -> list[Ticket]:
-        """Take out the requests that nobody waits for."""
+        """Remove and return the requests that nobody waits for."""
         dropped = [each for each in self._tickets if each.given_up or each.promise.cancelled() or each.client_is_gone()]
         if dropped:
             self._tickets = [ticket for ticket in self._tickets if ticket not in dropped]
         return dropped
 
     def take(self, budget: int) -> list[Part]:
-        """The sequences of the next pass: as many as fit into `budget` tokens, and at least one."""
+        """Select the next pass: as many sequences as fit into `budget` tokens, at least one."""
         selection = _Selection(budget, held=sum(each.split.numbers for each in self._tickets if each.split))
         if self._tickets:
             selection.add(self._tickets[0], most=self._tickets[0].credit)
@@ -117,7 +117,7 @@ class Queue:
         return parts
 
     def _share(self, parts: Sequence[Part]) -> None:
-        """What went to others earns the oldest a share; what it got is paid from that."""
+        """The oldest request earns credit for every token of the pass, and pays for its own."""
         if self._tickets:
             oldest = self._tickets[0]
             own = sum(part.tokens for part in parts if part.ticket is oldest)
@@ -125,7 +125,7 @@ class Queue:
             oldest.credit = max(oldest.credit + OLDEST_SHARE * total - own, 0.0)
 
     def settle(self, parts: Sequence[Part]) -> list[Ticket]:
-        """Note what a pass has done; returns the requests that are finished."""
+        """Update the queue after a pass; returns the requests that are finished."""
         touched = list(dict.fromkeys(part.ticket for part in parts))
         for part in parts:
             if not part.whole:
@@ -142,16 +142,16 @@ class Queue:
 
 
 class _Selection:
-    """The sequences of a pass while they are chosen."""
+    """A pass while its sequences are being selected."""
 
     def __init__(self, budget: int, held: int):
         self.parts: dict[int, Part] = {}  # by the identity of the job
         self.room = budget  # tokens
-        self._numbers = 0  # of jobs that this pass completes
-        self._held = held  # by jobs that are spread over passes
+        self._numbers = 0  # outputs of jobs that this pass completes
+        self._held = held  # outputs of partly run jobs
 
     def add(self, ticket: Ticket, most: float = math.inf) -> None:
-        """Take what fits of a request, at most so many tokens, its jobs in order."""
+        """Add what fits of a request, at most `most` tokens, its jobs in order."""
         for job in sorted(ticket.unfinished, key=lambda each: each is not ticket.split):
             part = self.parts.get(id(job)) or Part(ticket, job)
             count, tokens, lengths = part.count, 0, job.lengths
@@ -171,9 +171,9 @@ class _Selection:
                 return
 
     def _has_memory(self, part: Part) -> bool:
-        """Whether there is room for the outputs of a job, which a pass completes or leaves to be held."""
+        """Whether the outputs of a job fit in memory."""
         if part.ticket.split is part.job or id(part.job) in self.parts:
-            return True  # counted already
+            return True  # already counted
         numbers = part.job.numbers
         if part.whole:
             fits = not self.parts or self._numbers + numbers <= MOST_NUMBERS

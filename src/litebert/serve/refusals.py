@@ -1,4 +1,4 @@
-"""What a client is told when something goes wrong: {"error": {"code", "message"}} and the right status."""
+"""Errors as clients see them: a status and {"error": {"code", "message"}}."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 
 class Refusal(Exception):
-    """A request that gets no answer, and why."""
+    """Why a request is refused."""
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None):
         super().__init__(message)
@@ -19,23 +19,23 @@ class Refusal(Exception):
     def response(self) -> Response:
         """The refusal as a response."""
         body = {"error": {"code": self.code, "message": self.message}}
-        # In ASCII, since a message may quote a field's name, and that may be half of a surrogate pair.
+        # ASCII, because a message may quote a field name that contains a lone surrogate.
         return Response(json.dumps(body), self.status, headers=self.headers, media_type="application/json")
 
 
 class ClientGone(Exception):
-    """A request whose client went away before its answer."""
+    """The client disconnected before the answer."""
 
 
 def describe_mistakes(errors: Sequence[Mapping[str, Any]], limit: int = 3) -> str:
-    """Pydantic's errors as one sentence: 'top: Input should be a valid integer'; what was sent is not repeated."""
+    """Pydantic's errors as one sentence, without the values sent: 'top: should be a valid integer'."""
     found: dict[str, list[str]] = {}
-    # Of a union, the branch that the value belongs to is of interest: "not a list" says nothing about a bad text.
+    # For a union, report only the branch that fits the value: "not a list" does not help with a bad text.
     matched = {error["loc"][:2] for error in errors if error["type"] not in ("string_type", "list_type")}
     for error in errors:
         if error["loc"][:2] in matched and error["type"] in ("string_type", "list_type"):
             continue
-        # ("body", "text", "list[str]", 3): the body itself and the branches of a union are no fields.
+        # ("body", "text", "list[str]", 3): the body and the branches of a union are not fields.
         path = [str(part) for part in error["loc"] if part != "body" and not _is_branch(part)]
         where = ".".join(path)[:80] or "body"
         message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")

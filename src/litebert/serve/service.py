@@ -1,4 +1,4 @@
-"""From a request's fields to the bytes of its answer: pick the model, make the jobs, wait for the batch."""
+"""From the fields of a request to the bytes of its answer: pick the model, encode the texts, await the results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from litebert.serve.schemas import Request, request_of
 
 T = TypeVar("T")
 
-# Texts up to this size are encoded at once; a longer one would keep every other request waiting.
+# Longer texts are encoded in another thread, so as not to block the event loop.
 INLINE_CHARACTERS = 4096
-# So many numbers are written at once.
+# Answers with more values than this are serialised in another thread.
 INLINE_VALUES = 2048
 
 
@@ -53,25 +53,25 @@ class Service:
         self._helpers = ThreadPoolExecutor(2, "prepare")
 
     def start(self) -> None:
-        """Start the models' threads, which warm up first."""
+        """Start the threads of the models, which warm up first."""
         for batcher in self.batchers.values():
             batcher.start(lambda batcher=batcher: self._warm_up(batcher))  # type: ignore[misc]
 
     async def close(self) -> None:
-        """Finish what was accepted."""
+        """Finish accepted requests."""
         self.closing = True
         await asyncio.gather(*(batcher.close() for batcher in self.batchers.values()))
         self._helpers.shutdown(wait=False)
 
     def check_ready(self) -> None:
-        """Refuse until every model has answered once, in all that it can do."""
+        """Raise a Refusal unless every model is warmed up and works."""
         if self._cold:
             raise Refusal(503, "warming_up", f"warming up: {', '.join(sorted(self._cold))}", {"Retry-After": "1"})
         if self.closing:
             raise Refusal(503, "closing", "the server is shutting down")
         if self._unusable:
             found = "; ".join(f"{model}: {', '.join(failed)}" for model, failed in sorted(self._unusable.items()))
-            raise Refusal(503, "unusable", f"these failed when they were tried ({found}); the server's log says why")
+            raise Refusal(503, "unusable", f"failed in the warm-up: {found}; see the server's log")
 
     async def answer(self, body: Request, exchange: Exchange) -> bytes:
         """The JSON answer to a request."""
@@ -85,8 +85,8 @@ class Service:
             exchange.tokens = sum(job.tokens for job in jobs)
             limit = self.settings.request_tokens
             if exchange.tokens > limit:
-                message = f"{exchange.tokens:,} tokens, but a request may have at most {limit:,}; send less text"
-                if getattr(body, "joint", False):  # which reads the text once for each candidate and mask
+                message = f"the request has {exchange.tokens:,} tokens, the limit is {limit:,}; send less text"
+                if getattr(body, "joint", False):  # it reads the text once per candidate and mask
                     message += " or fewer masks, or ask for a smaller `top`"
                 raise Refusal(413, "too_many_tokens", message)
             self._check_candidates(jobs, body)
@@ -94,7 +94,7 @@ class Service:
         try:
             results = await batcher.wait(ticket, self._time_left(exchange))
         except FailedJob:
-            message = f"model {batcher.name!r} failed on this input; the server's log says where"
+            message = f"model {batcher.name!r} failed on this input; see the server's log"
             raise Refusal(503, "failed", message) from None
         for index, result in enumerate(results):
             if isinstance(result, InputError):
@@ -114,7 +114,7 @@ class Service:
         if name is None:
             able = [batcher for batcher in self.batchers.values() if ability in batcher.predictor.abilities]
             if not able and len(self.batchers) > 1:
-                raise Refusal(400, "no_such_ability", f"none of the loaded models can {ability.replace('_', ' ')}")
+                raise Refusal(400, "no_such_ability", f"no loaded model can {ability.replace('_', ' ')}")
             return (able or list(self.batchers.values()))[0]
         if name not in self.batchers:
             hint = did_you_mean(name, self.batchers) or "."
@@ -130,7 +130,7 @@ class Service:
             raise Refusal(422, "invalid_input", "the list of inputs is empty")
         limit = self.settings.request_inputs
         if len(inputs) > limit:
-            raise Refusal(413, "too_many_inputs", f"{len(inputs)} inputs, but a request may have at most {limit}")
+            raise Refusal(413, "too_many_inputs", f"the request has {len(inputs)} inputs, the limit is {limit}")
         return inputs
 
     async def _make_jobs(
@@ -143,7 +143,7 @@ class Service:
                     jobs.append(batcher.predictor.job(ability, **arguments))
                 except InputError as error:
                     if ability not in batcher.predictor.abilities:
-                        # Clients know the model by the name it is served under, and not where its folder lies.
+                        # Clients know the model by its served name, not by its folder.
                         reason = str(error).removeprefix(f"{batcher.predictor.name}: ")
                         raise Refusal(400, "no_such_ability", f"{batcher.name}: {reason}") from None
                     raise self._mistake(error, index, len(inputs)) from None
@@ -154,13 +154,13 @@ class Service:
         try:
             return await asyncio.wait_for(self._aside(make), seconds)
         except TimeoutError:
-            raise Refusal(503, "overloaded", "the server had no time to read the text; try again later") from None
+            raise Refusal(503, "overloaded", "the server is overloaded; try again later") from None
 
     def _check_candidates(self, jobs: Sequence[Job], body: Request) -> None:
-        """Refuse what a few bytes could ask for: megabytes of candidates."""
+        """Refuse requests of a few bytes that would need megabytes of candidates."""
         masks, top, limit = sum(job.masks for job in jobs), getattr(body, "top", 1), self.settings.request_candidates
         if masks * top > limit:
-            message = f"{masks:,} masks with {top} candidates each, but an answer may have at most {limit:,}"
+            message = f"{masks:,} masks with {top} candidates each, the limit is {limit:,} candidates"
             raise Refusal(413, "too_many_candidates", f"{message}; ask for a smaller `top`, or send less text")
 
     @staticmethod
@@ -172,7 +172,7 @@ class Service:
         return max(exchange.began + self.settings.timeout_s - time.perf_counter(), 0.0)
 
     async def _aside(self, work: Callable[[], T]) -> T:
-        """Work of more than a moment, beside the loop that serves everybody."""
+        """Run slow work in another thread, so as not to block the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._helpers, work)
 
     def _warm_up(self, batcher: Batcher) -> None:
@@ -185,7 +185,7 @@ class Service:
                     if isinstance(result, Exception):
                         raise result
                 encode(batcher.name, results)
-            except InputError as error:  # a vocabulary or a length that the example does not fit
+            except InputError as error:  # the example does not fit the model's vocabulary or length
                 log_event("warm_up_skipped", logging.WARNING, error, model=batcher.name, ability=ability)
             except Exception as error:
                 log_event("warm_up_failed", logging.ERROR, error, model=batcher.name, ability=ability)
@@ -209,7 +209,7 @@ def _example_jobs(predictor: Predictor, ability: Ability) -> list[Any]:
 
 
 def count_characters(value: Any) -> int:
-    """The text in a request's fields, however deep: [{"text": "abc", "options": ["d", "e"], "top": 5}] -> 5."""
+    """Count the characters in nested fields: [{"text": "abc", "options": ["d", "e"], "top": 5}] -> 5."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -218,14 +218,14 @@ def count_characters(value: Any) -> int:
 
 
 def is_large(results: Sequence[Any]) -> bool:
-    """Whether results hold more values than are written in a moment; the count ends as soon as that is clear."""
+    """Whether results are large enough to serialise in another thread; stops counting as soon as that is clear."""
     room, waiting = INLINE_VALUES, list(results)
     while waiting and room > 0:
         value = waiting.pop()
         if isinstance(value, np.ndarray):
             room -= value.size
         elif isinstance(value, str):
-            room -= 1 + len(value) // 32  # characters are written faster than numbers
+            room -= 1 + len(value) // 32  # characters are faster to serialise than numbers
         elif isinstance(value, dict):
             waiting.extend(value.values())
         elif isinstance(value, tuple | list):
