@@ -12,7 +12,7 @@ from pathlib import Path
 from litebert.default import NAME as DEFAULT
 from litebert.default import resolve_default
 from litebert.errors import CheckpointError, did_you_mean
-from litebert.folders import holds_model, models_in
+from litebert.folders import folder_hint, holds_model, models_in
 
 CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
@@ -134,6 +134,40 @@ def fetch_model(name: str, revision: str | None = None, weights: bool = True) ->
     except Exception as error:
         raise CheckpointError(_explain(name, error)) from None
     return folder
+
+
+def push_folder(
+    folder: Path | str,
+    name: str,
+    *,
+    private: bool | None = None,
+    revision: str | None = None,
+    message: str | None = None,
+    token: str | None = None,
+) -> str:
+    """Upload a model folder as `owner/name` of the Hub (made if it is not there); returns its address."""
+    from huggingface_hub import HfApi, constants, errors
+
+    folder = Path(folder)
+    if not (folder / CONFIG_FILE).is_file():
+        raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
+    api = HfApi(token=token)
+    name = name.removeprefix(HUB)
+    try:
+        url = api.create_repo(name, private=private, exist_ok=True)
+        if revision is not None:
+            api.create_branch(name, branch=revision, exist_ok=True)
+        api.upload_folder(
+            repo_id=name, folder_path=folder, revision=revision, commit_message=message or "Upload a model of litebert"
+        )
+    except errors.HFValidationError as error:
+        raise CheckpointError(f"{name}: not a name that the Hub takes: {error}") from None
+    except Exception as error:  # of whatever library it speaks HTTP with
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        todo = "; log in with `hf auth login`, and use a name that you may write to" if status in (401, 403) else ""
+        raise CheckpointError(f"{name}: not uploaded to {constants.ENDPOINT}: {reason}{todo}") from None
+    return str(url)
 
 
 def _explain(name: str, error: Exception) -> str:

@@ -14,7 +14,6 @@ from litebert.errors import ConfigError, DataError, did_you_mean
 from litebert.finetuning.config import FinetuneConfig
 from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig
-from litebert.remote import find_folder
 from litebert.tasks.examples import Example
 from litebert.tasks.features import Sequence, make_features
 from litebert.tasks.read import read_task
@@ -161,4 +160,4 @@ def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
 
 def open_tokenizer(model: str) -> Tokenizer:
     """The tokenizer of a model folder."""
-    return Tokenizer.load(find_folder(model, weights=False))
+    return Tokenizer.from_pretrained(model)

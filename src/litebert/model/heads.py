@@ -6,7 +6,9 @@ E embedding, H hidden, V vocabulary. `inputs` are the encoder's keyword argument
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +17,10 @@ from torch import Tensor, nn
 from litebert.errors import ConfigError, InputError, did_you_mean
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Embeddings, Encoder, EncoderOutput, activation, initialize
+from litebert.remote import push_folder
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Model(nn.Module):
@@ -31,6 +37,56 @@ class Model(nn.Module):
     def forward(self, input_ids: Tensor, **inputs: Any) -> Any:
         output: EncoderOutput = self.encoder(input_ids, **inputs)
         return output
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: Path | str,
+        *,
+        new_head: bool = False,
+        num_labels: int | None = None,
+        revision: str | None = None,
+        **changes: Any,
+    ) -> Self:
+        """A model from a folder or a Hub name; `Model` takes the head that it finds, a subclass its own.
+
+        Model.from_pretrained("runs/mine/best")
+        ClassificationModel.from_pretrained("albert/albert-base-v2", num_labels=3, new_head=True)
+
+        `new_head=True` initialises a head that the folder lacks; `changes` alter the config: hidden_dropout_prob, ...
+        """
+        from litebert.model.hub import load_model  # which knows these classes
+
+        if num_labels is not None:
+            changes["labels"] = tuple(f"LABEL_{i}" for i in range(num_labels))
+        head = None if cls is Model else cls.head
+        return cast("Self", load_model(source, head, new_head, revision=revision, **changes))
+
+    def save_pretrained(self, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:
+        """Write a model folder, which transformers opens too where it has such a model; see save_model."""
+        from litebert.model.hub import save_model
+
+        return save_model(self, folder, dtype)
+
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        tokenizer: Any = None,
+        private: bool | None = None,
+        revision: str | None = None,
+        message: str | None = None,
+        token: str | None = None,
+    ) -> str:
+        """Upload the model, and its tokenizer if given, as `owner/name` of the Hub; returns the address.
+
+        Needs `hf auth login` once, or a `token`. litebert.remote.push_folder uploads a whole folder, card included.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            if tokenizer is not None:
+                tokenizer.save(folder)
+            return push_folder(folder, name, private=private, revision=revision, message=message, token=token)
 
     def summarize(self, input_ids: Tensor, **inputs: Any) -> Tensor:
         """One vector per text, [B or N, H], by the config's `pooling`."""

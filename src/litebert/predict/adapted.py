@@ -9,9 +9,9 @@ from pathlib import Path
 
 from litebert.errors import CheckpointError
 from litebert.model.adapter import CONFIG_FILE, load_adapter, merge_adapter, read_adapter_config
-from litebert.model.folder import find_folder
 from litebert.model.heads import Model
 from litebert.model.hub import load_model, save_model
+from litebert.remote import find_folder
 from litebert.tasks.task import Task, kind_of, load_task, save_task
 from litebert.text.tokenizer import Tokenizer
 

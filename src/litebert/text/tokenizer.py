@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from litebert.default import resolve_default
 from litebert.errors import DataError, InputError
+from litebert.remote import find_folder, is_google
 from litebert.text.language import Language, language_of
 from litebert.text.normalize import Normalization
 from litebert.text.words import find_word_starts
@@ -89,6 +90,16 @@ class Tokenizer(ABC):
         from litebert.text.tokenizer_files import load_tokenizer
 
         return load_tokenizer(Path(resolve_default(path)), normalization)
+
+    @staticmethod
+    def from_pretrained(source: Path | str, revision: str | None = None) -> Tokenizer:
+        """The tokenizer of a model, by whatever name load_model takes: a folder, "albert/albert-base-v2", "default"."""
+        source = resolve_default(source)
+        if is_google(source):
+            folder = Path(source) if Path(source).is_dir() else Path(source).parent
+            assets = folder / "assets"  # of a TF-Hub module
+            return Tokenizer.load(assets if assets.is_dir() else folder)
+        return Tokenizer.load(find_folder(source, revision, weights=False))
 
     def save(self, folder: Path | str, max_length: int | None = None) -> None:
         """Write the vocabulary with the files that let transformers' AutoTokenizer give the same ids.
