@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import sys
 
 import pytest
 import torch
+from rich.console import Console
 from toy_tasks import make_files, make_model, mixed_choices, tiny_config, write_rows
 
 from litebert.config import write_yaml
@@ -237,6 +239,20 @@ def test_a_complete_run_is_left_alone_and_another_config_refused(toy_model, file
         finetune(tiny_config(toy_model, files, optim={"lr": 0.02}), tmp_path, quiet=True)
     with pytest.raises(ConfigError, match="holds a run already"):
         finetune(config, tmp_path, resume="never", quiet=True)
+
+
+def test_a_complete_run_with_damaged_files(toy_model, files, tmp_path):
+    config = tiny_config(toy_model, files)
+    done = finetune(config, tmp_path, quiet=True)
+    (tmp_path / "config.yaml").write_text("[")
+    shown = io.StringIO()
+    again = finetune(config, tmp_path, console=Console(file=shown, soft_wrap=True))
+    assert (again.scores, again.model, again.completed) == (done.scores, done.model, True)
+    assert "config.yaml: not valid YAML" in shown.getvalue()
+    assert "the run is complete, so its model is kept" in shown.getvalue()
+    (tmp_path / "scores.json").write_text('{"metric": 5')
+    with pytest.raises(DataError, match=r"scores\.json: damaged .*; restore it, or delete it to train this run again"):
+        finetune(config, tmp_path, quiet=True)
 
 
 def test_data_that_changed_is_noticed(toy_model, files, tmp_path):

@@ -470,6 +470,19 @@ def test_a_config_written_by_hand_is_not_overwritten(corpus, tmp_path):
     assert pretrain(config, path.parent, quiet=True).completed
 
 
+@pytest.mark.parametrize("content", ["", "seed: 2001-13-45", "[" * 3000, "steps: 4", "optim: {lr: 0.5}"])
+def test_a_damaged_config_file_does_not_stop_a_run(corpus, tmp_path, content):
+    """The checkpoint knows the config too, and has checksums."""
+    pretrain(tiny_config(corpus, steps=3), tmp_path / "run", quiet=True)
+    file = tmp_path / "run" / "config.yaml"
+    whole = file.read_text()
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=r"another config:\n  optim\.lr: 0\.01 -> 0\.5"):
+        pretrain(tiny_config(corpus, steps=3, optim={"lr": 0.5}), tmp_path / "run", quiet=True)
+    assert pretrain(tiny_config(corpus, steps=3), tmp_path / "run", quiet=True).completed
+    assert file.read_text() == whole
+
+
 def test_without_a_sentence_objective(corpus, tmp_path):
     result = pretrain(tiny_config(corpus, recipe={"objective": "none"}), tmp_path, quiet=True)
     assert isinstance(load_model(result.model), MaskedLMModel)

@@ -10,6 +10,7 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,6 +334,49 @@ def test_an_interrupted_build_goes_on_where_it_stopped(corpus, tmp_path):
     assert tree(out) == tree(tmp_path / "undisturbed")
     again = build_store([folder], TOKENIZER, out, workers=1)
     assert again.parts_reused == again.parts == 6
+
+
+@pytest.mark.parametrize("deduplicate", [False, True])
+def test_a_build_goes_on_with_damaged_records(corpus, tmp_path, deduplicate):
+    """A plan that cannot be read is told from the parts; a part whose record or hashes cannot is made again."""
+    folder, _ = corpus
+    out, options = tmp_path / "store", BuildOptions(deduplicate=deduplicate)
+    build_store([folder], TOKENIZER, tmp_path / "undisturbed", options, workers=1)
+    damage = {
+        "plan.json": [b"", b"{", b"[]", b"{}", b'{"tokenizer": 5}', b"flip"],
+        "part-00001.json": [b"", b"[" * 5000, b"{}", b'{"skipped": {}}', b"flip"],
+    }
+    damage |= {"part-00001.hashes": [b"x"]} if deduplicate else {}
+    for name, contents in damage.items():
+        for content in contents:
+            shutil.rmtree(out, ignore_errors=True)
+            with pytest.raises(ZeroDivisionError):
+                build_store(
+                    [folder], TOKENIZER, out, options, workers=1, on_progress=lambda p: 1 / ("4.parq" not in p.source)
+                )
+            file = out / "build" / name
+            whole = file.read_bytes()
+            file.write_bytes(whole.replace(b"text", b"tezt", 1) if content == b"flip" else content)
+            assert file.read_bytes() != whole
+            report = build_store([folder], TOKENIZER, out, options, workers=1)
+            assert tree(out) == tree(tmp_path / "undisturbed")
+            assert len(report.notes) == 1
+            assert str(file) in report.notes[0]
+            assert report.parts_reused == (4 if name == "plan.json" else 3)
+
+
+def test_a_damaged_plan_without_finished_parts(corpus, tmp_path):
+    folder, _ = corpus
+    out = tmp_path / "store"
+    (out / "build").mkdir(parents=True)
+    (out / "build" / "plan.json").write_text("{")
+    (out / "part-00000.arrow").write_bytes(b"whose?")
+    with pytest.raises(DataError, match=r"unfinished build from nobody knows what \(.*plan\.json:1: not valid JSON"):
+        build_store([folder], TOKENIZER, out, workers=1)
+    assert (out / "part-00000.arrow").read_bytes() == b"whose?"
+    build_store([folder], TOKENIZER, out, workers=1, overwrite=True)
+    build_store([folder], TOKENIZER, tmp_path / "undisturbed", workers=1)
+    assert tree(out) == tree(tmp_path / "undisturbed")
 
 
 def test_a_damaged_part_is_built_again(corpus, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,16 @@ import torch
 
 from litebert.errors import CheckpointError
 from litebert.train import checkpoint
-from litebert.train.checkpoint import CheckpointWriteError, config_changes, latest, load, save, steps
+from litebert.train.checkpoint import (
+    CheckpointWriteError,
+    config_changes,
+    latest,
+    load,
+    prune,
+    save,
+    saved_config,
+    steps,
+)
 from litebert.train.optimizer import Lamb, load_moments, moments, parameter_groups
 from litebert.train.random_state import seed_everything
 
@@ -124,13 +134,61 @@ def test_damage_falls_back_to_the_one_before(tmp_path, name, harm):
         load(tmp_path, step=20)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": 1}',
+        '{"format": 1, "files": 5}',
+        '{"format": 1, "files": {"model.safetensors": {}, "optimizer.safetensors": {}, "state.json": {}}}',
+        '{"format": 1, "files": {"model.safetensors": 1, "optimizer.safetensors": 1, "state.json": 1}}',
+        '{"format": 3, "files": {}}',
+        "[" * 5000,
+    ],
+)
+def test_damaged_checksums_lead_to_the_checkpoint_before(tmp_path, content):
+    good = store(tmp_path, 10)
+    checksums = store(tmp_path, 20) / "checksums.json"
+    checksums.write_text(content)
+    assert latest(tmp_path) == good
+    loaded = load(tmp_path)
+    assert_is(loaded, 10)
+    assert "step-00000020" in loaded.notes[0]
+    prune(tmp_path, keep_last=1)
+    assert_is(load(tmp_path), 10)
+
+
+def test_every_key_of_the_checksums_may_be_damaged(tmp_path):
+    store(tmp_path, 10)
+    checksums = store(tmp_path, 20) / "checksums.json"
+    text = checksums.read_text()
+    words = set(re.findall(r"\w+", text))
+    assert len(words) > 10
+    for word in words:
+        checksums.write_text(text.replace(word, word[:-1] + chr(ord(word[-1]) ^ 1), 1))
+        assert_is(load(tmp_path), 10)
+    checksums.write_text(text)
+    assert_is(load(tmp_path), 20)
+
+
+def test_the_config_of_the_newest_good_state(tmp_path):
+    assert saved_config(tmp_path) is None
+    for step in (10, 20):
+        save(tmp_path, step, {"w": torch.ones(2)}, {}, {"config": {"lr": step}}, keep_last=5)
+    assert saved_config(tmp_path) == {"lr": 20}
+    damage_byte(tmp_path / "checkpoints" / "step-00000020" / "state.json")
+    assert saved_config(tmp_path) == {"lr": 10}
+
+
 def test_no_good_checkpoint_names_each_problem(tmp_path):
     damage_byte(store(tmp_path, 10) / "model.safetensors")
     (store(tmp_path, 20) / "state.json").unlink()
     with pytest.raises(CheckpointError, match="no usable checkpoint") as caught:
         load(tmp_path)
     assert "step-00000010/model.safetensors: damaged, its checksum differs" in str(caught.value)
-    assert "step-00000020/state.json: cannot be read: No such file" in str(caught.value)
+    assert "step-00000020/state.json: cannot read: No such file" in str(caught.value)
 
 
 def test_no_checkpoint_at_all(tmp_path):

@@ -99,12 +99,37 @@ def test_a_new_run_does_not_overwrite(tmp_path):
     assert steps_in(path) == [1]
 
 
+@pytest.mark.parametrize("line", [b'{"step"', b"[]", b'{"step": "x"}', b"\xff", b"[" * 5000, b'{"step": 1e999}', b"5"])
+def test_a_run_goes_on_without_damaged_lines(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    fill(path, [1, 2, 3, 4])
+    lines = path.read_bytes().split(b"\n")
+    damaged = b"\n".join([lines[0], line, *lines[2:]])
+    path.write_bytes(damaged)
+    with MetricsLog(path, resume_step=3, resume_lines=3) as log:
+        assert log.damage == f"{path}: line 2 damaged and left out; the file as it was is metrics.jsonl.damaged"
+        assert log.num_lines == 2
+        log.write(4, {"loss": 1.0})
+    assert steps_in(path) == [1, 3, 4]
+    assert path.with_name("metrics.jsonl.damaged").read_bytes() == damaged
+    with MetricsLog(path, resume_step=4) as log:
+        assert log.damage is None
+
+
+def test_a_damaged_step_does_not_cost_other_lines(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    fill(path, [1, 2, 3, 4])
+    path.write_bytes(path.read_bytes().replace(b'"step": 2', b'"step": 9'))
+    with MetricsLog(path, resume_step=3):
+        assert steps_in(path) == [1, 9, 3]
+
+
 def test_damage_in_the_middle_is_named(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"step"\n{"step": 3}\n')
     with pytest.raises(DataError, match=r"metrics\.jsonl, line 2: not a line of metrics"):
         read_metrics(path)
-    with pytest.raises(DataError, match="cannot be read: No such file"):
+    with pytest.raises(DataError, match="cannot read: No such file"):
         read_metrics(tmp_path / "none")
 
 

@@ -173,6 +173,8 @@ def print_report(report: BuildReport, out: Path) -> None:
         table.add_row("parts", f"{report.parts:,}, of which {report.parts_reused:,} were finished before")
     table.add_row("seconds", f"{report.seconds:.1f}")
     Console(highlight=False).print(table)
+    for note in report.notes:
+        print(note, file=sys.stderr)
     for problem in report.problems:
         print(f"skipped: {problem}", file=sys.stderr)
 

@@ -88,7 +88,9 @@ def read_scores(folder: Path) -> Scores | None:
         baselines = tuple(map(Comparison.from_dict, data.get("baselines", ())))
         return Scores(data["metric"], data["step"], splits, data.get("threshold"), baselines)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: damaged ({error}); delete it to score the run again") from None
+        raise DataError(
+            f"{path}: damaged ({error}); restore it, or delete it to train this run again (its model stays until then)"
+        ) from None
 
 
 def num_train_examples(run: Path) -> int:

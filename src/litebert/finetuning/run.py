@@ -22,6 +22,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from litebert.config import read_yaml
 from litebert.errors import ConfigError
 from litebert.files import staged_folder
 from litebert.finetuning.baselines import compare_with_baselines, write_baselines
@@ -84,7 +85,7 @@ def finetune(
     out = Path(out)
     if isinstance(data, TaskData):
         config = dataclasses.replace(config, task=data.task.name)
-    done = finished_run(out, config)
+    done = finished_run(out, config, console or Console(quiet=quiet))
     if done is not None and resume != "never":
         return done
     world, device = open_machine(config.device)
@@ -112,12 +113,17 @@ def finetune(
             return FinetuneResult(out, trainer.step, True, scores, out / "best")
 
 
-def finished_run(folder: Path, config: FinetuneConfig) -> FinetuneResult | None:
+def finished_run(folder: Path, config: FinetuneConfig, console: Console) -> FinetuneResult | None:
     """The result of a complete run; None if there is none, an error if it had another config."""
     scores = read_scores(folder)
     if scores is None:
         return None
-    check_config(folder, config, FREE_ON_RESUME)
+    try:
+        saved = read_yaml(folder / "config.yaml")
+    except ConfigError as error:  # lost or damaged, but the run is complete all the same
+        console.print(f"{error}; the run is complete, so its model is kept", style="yellow", markup=False)
+        saved = None
+    check_config(folder, saved, config, FREE_ON_RESUME)
     return FinetuneResult(folder, scores.step, completed=True, scores=scores, model=folder / "best")
 
 

@@ -15,6 +15,8 @@ import json
 import shutil
 import sys
 import traceback
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from litebert.config import build, to_dict
+from litebert.errors import DataError
 from litebert.files import write_atomic
 from litebert.parse import read_object
 from litebert.pretraining.config import RunConfig
@@ -96,7 +99,12 @@ def read_result(folder: Path) -> dict[str, Any]:
     """What was measured so far: {"metrics": {...}, "facts": {...}}; empty parts where there is nothing yet."""
     empty: dict[str, Any] = {"metrics": {}, "facts": {}, "layers": None, "tasks": {}}
     path = folder / "result.json"
-    return {**empty, **read_object(path)} if path.exists() else empty
+    if not path.exists():
+        return empty
+    try:
+        return {**empty, **read_object(path)}
+    except DataError as error:
+        raise DataError(f"{error}; restore the file, or delete it to measure this cell again") from None
 
 
 def read_examples(folder: Path) -> dict[str, Examples]:
@@ -104,8 +112,13 @@ def read_examples(folder: Path) -> dict[str, Examples]:
     path = folder / "examples.npz"
     if not path.exists():
         return {}
-    with np.load(path) as arrays:
-        return {name: Examples(*arrays[name]) for name in arrays.files}
+    try:
+        with np.load(path) as arrays:
+            return {name: Examples(*arrays[name]) for name in arrays.files}
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: damaged ({error}); restore the file, or delete it and result.json to measure again"
+        ) from None
 
 
 def missing_metrics(cell: Cell, folder: Path) -> tuple[str, ...]:

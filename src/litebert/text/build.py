@@ -4,39 +4,49 @@ Each part of the store is made from one large input file, or from a run of small
 While a build is under way the store holds a folder `build/`:
 
     build/plan.json            sources, tokenizer and options: a second run must mean the same to go on
-    build/part-00000.json      written when part 0 is finished: its checksum and counts
+    build/part-00000.json      written when part 0 is finished: its checksum and counts, and which plan it is of
     build/part-00000.arrow     where duplicates are dropped: the part before the second pass
     build/part-00000.hashes    where duplicates are dropped: 16 bytes per document
 
 When all parts are finished the manifest is written and `build/` removed. Killed at any moment and run again, a build
-ends with the same bytes as one that was left alone.
+ends with the same bytes as one that was left alone; what was damaged meanwhile is made again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import litebert
 from litebert.errors import DataError, InputError, check_choice
 from litebert.files import file_sha256, write_atomic
 from litebert.machine import usable_cpus
 from litebert.text.blocks import FORMATS, Block, read_blocks
-from litebert.text.build_folder import WORK, OnError, begin_build, count_kinds, is_built, locked, wipe, writing
+from litebert.text.build_folder import (
+    WORK,
+    OnError,
+    begin_build,
+    count_kinds,
+    is_built,
+    locked,
+    read_signed,
+    wipe,
+    write_signed,
+    writing,
+)
 from litebert.text.compressed import STDIN
 from litebert.text.deduplicate import find_first, keep_documents
 from litebert.text.sentences import split_sentences
 from litebert.text.sources import Source, describe_source, find_sources
 from litebert.text.store import read_manifest
-from litebert.text.store_writer import PartRecord, PartWriter, finish_store, part_name
+from litebert.text.store_writer import PartRecord, PartWriter, finish_store, json_sum, part_name
 from litebert.text.workers import (
     SHOWN_PROBLEMS,
     BatchEncoder,
@@ -88,6 +98,7 @@ class BuildReport:
     parts: int
     parts_reused: int
     seconds: float
+    notes: list[str] = field(default_factory=list)  # what was damaged and how the build went on
 
 
 def build_store(
@@ -116,14 +127,14 @@ def build_store(
         "options": asdict(options),
         "sources": [asdict(source) for part in parts for source in part.sources],
     }
-    build = _Build(out.absolute(), encoder.fingerprint, encoder.vocab_size, options, on_error)
+    build = _Build(out.absolute(), encoder.fingerprint, encoder.vocab_size, options, on_error, json_sum(plan))
     with locked(out):
         if not overwrite and is_built(out, plan, on_error):
             shutil.rmtree(out / WORK, ignore_errors=True)  # left by a build that was killed on its last step
             return _report(read_manifest(out), [], len(parts), began)
         with writing(out):
-            begin_build(out, plan, overwrite)
-        waiting = [part for part in parts if not build.is_finished(part)]
+            notes = begin_build(out, plan, overwrite)
+        waiting = [part for part in parts if not build.is_finished(part, notes)]
         watch = _Watch(on_progress, parts, waiting)
         if engine == "ray":
             _build_parts_on_ray(build, waiting, tokenizer, workers, watch)
@@ -131,7 +142,8 @@ def build_store(
             _build_parts(build, waiting, tokenizer, workers or usable_cpus(), watch)
         with writing(out):
             problems = build.finish(parts)
-        return _report(read_manifest(out), problems, len(parts) - len(waiting), began)
+        report = _report(read_manifest(out), problems, len(parts) - len(waiting), began)
+        return replace(report, notes=notes)
 
 
 def plan_parts(sources: Sequence[Source]) -> list[Part]:
@@ -156,6 +168,7 @@ class _Build:
     vocab_size: int
     options: BuildOptions
     on_error: OnError
+    plan: str  # the checksum of its plan
 
     def part_file(self, part: Part) -> Path:
         """Where the first pass puts a part."""
@@ -165,21 +178,34 @@ class _Build:
     def work_file(self, part: Part, suffix: str) -> Path:
         return self.out / WORK / Path(part_name(part.index)).with_suffix(suffix)
 
-    def is_finished(self, part: Part) -> bool:
+    def is_finished(self, part: Part, notes: list[str] | None = None) -> bool:
+        """Whether a part is there and whole; what is damaged is noted, to be made again."""
+        file = self.work_file(part, ".json")
+        if not file.exists():
+            return False
         try:
             record = self.record(part)
+            if record.get("plan", self.plan) != self.plan:
+                return False
             if record["skipped"] and self.on_error == "stop":
                 return False  # made by a run that was told to skip; this one has to say what is wrong
             if any(source.path == STDIN for source in part.sources):
                 return False  # nobody knows whether it would be the same text
-            if self.options.deduplicate and file_sha256(self.work_file(part, ".hashes")) != record["hashes"]:
-                return False
-            return bool(file_sha256(self.part_file(part)) == record["part"]["sha256"])
-        except FileNotFoundError:
+            files = {self.part_file(part): record["part"]["sha256"]}
+            if self.options.deduplicate:
+                files[self.work_file(part, ".hashes")] = record["hashes"]
+            for file, checksum in files.items():
+                if not file.exists() or file_sha256(file) != checksum:
+                    raise DataError(f"{file}: {'damaged' if file.exists() else 'missing'}")
+        except (DataError, OSError, KeyError, TypeError, AttributeError) as error:
+            damage = str(error) if isinstance(error, DataError) else f"{file}: damaged"
+            if notes is not None:
+                notes.append(f"{damage}; {part_name(part.index)} is made again")
             return False
+        return True
 
     def record(self, part: Part) -> dict[str, Any]:
-        return cast(dict[str, Any], json.loads(self.work_file(part, ".json").read_text(encoding="utf-8")))
+        return read_signed(self.work_file(part, ".json"))
 
     def finish(self, parts: Sequence[Part]) -> list[str]:
         """Drop duplicates if asked, then write the manifest; gives the first problems that were skipped."""
@@ -264,12 +290,13 @@ class _PartBuilder:
             "text_bytes": self.text_bytes,
             "skipped": dict(self.skipped),
             "problems": self.problems,
+            "plan": self.build.plan,
         }
         if self.build.options.deduplicate:
             file = self.build.work_file(self.part, ".hashes")
             write_atomic(file, hashes)
             record["hashes"] = file_sha256(file)
-        write_atomic(self.build.work_file(self.part, ".json"), json.dumps(record))
+        write_signed(self.build.work_file(self.part, ".json"), record)
 
 
 class _Watch:

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from litebert.errors import DataError
 from litebert.files import hold_lock, write_atomic
+from litebert.parse import read_object
 from litebert.text.compressed import STDIN
 from litebert.text.store import TokenStore, read_manifest
-from litebert.text.store_writer import INDEX, MANIFEST
+from litebert.text.store_writer import INDEX, MANIFEST, json_sum
 
-WORK = "build"  # while a build is under way
+WORK, PLAN = "build", "plan.json"  # while a build is under way
 LOCK = ".lock"
 
 OnError = Literal["stop", "skip"]
@@ -39,23 +40,52 @@ def is_built(out: Path, plan: dict[str, Any], on_error: OnError) -> bool:
     return True
 
 
-def begin_build(out: Path, plan: dict[str, Any], overwrite: bool) -> None:
-    """Start a new build, or leave an interrupted one of the same plan as it is."""
-    plan_file = out / WORK / "plan.json"
-    if plan_file.is_file() and not (out / MANIFEST).is_file():
-        difference = _difference(plan, json.loads(plan_file.read_text(encoding="utf-8")))
+def begin_build(out: Path, plan: dict[str, Any], overwrite: bool) -> list[str]:
+    """Start a new build, or leave an interrupted one of the same plan as it is; gives what a person should know."""
+    plan_file = out / WORK / PLAN
+    if (out / WORK).is_dir() and not (out / MANIFEST).is_file():
+        notes, difference = [], ""
+        try:
+            difference = _difference(plan, read_signed(plan_file))
+        except (DataError, KeyError, TypeError, AttributeError) as error:
+            damage = str(error) if isinstance(error, DataError) else f"{plan_file}: damaged"
+            difference = f"nobody knows what ({damage})"
+            if any(_belongs(file, plan) for file in (out / WORK).glob("part-*.json")):
+                difference = ""
+                notes = [f"{damage}; the finished parts say that they are of the same build, so it goes on"]
+                write_signed(plan_file, plan)
         if not difference:
-            for leftover in out.glob(".*.tmp"):
+            for leftover in (*out.glob(".*.tmp"), *(out / WORK).glob(".*.tmp")):
                 leftover.unlink()
-            return
-        if not overwrite and any(out.glob("part-*")):  # one that a bad file ended at once has nothing to lose
+            return notes
+        if not overwrite and any(out.rglob("part-*")):  # one that a bad file ended at once has nothing to lose
             raise DataError(f"{out}: holds an unfinished build from {difference}; finish that, or --overwrite it")
     strangers = [entry.name for entry in out.iterdir() if not _is_ours(entry.name)]
     if strangers:
         raise DataError(f"{out}: not a token store, and not empty ({strangers[0]}, ...); choose another folder")
     wipe(out)
     (out / WORK).mkdir()
-    write_atomic(plan_file, json.dumps(plan))
+    write_signed(plan_file, plan)
+    return []
+
+
+def write_signed(path: Path, data: dict[str, Any]) -> None:
+    """Write a JSON file with a checksum of what it says."""
+    write_atomic(path, json.dumps({**data, "sha256": json_sum(data)}))
+
+
+def read_signed(path: Path) -> dict[str, Any]:
+    """What `write_signed` wrote; a DataError if the file says anything else (litebert 0.1 wrote no checksum)."""
+    data = read_object(path)
+    if data.pop("sha256", json_sum(data)) != json_sum(data):
+        raise DataError(f"{path}: damaged")
+    return data
+
+
+def _belongs(record: Path, plan: dict[str, Any]) -> bool:
+    with contextlib.suppress(DataError):
+        return bool(read_signed(record).get("plan") == json_sum(plan))
+    return False
 
 
 def _difference(plan: dict[str, Any], other: dict[str, Any]) -> str:

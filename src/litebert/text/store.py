@@ -46,8 +46,8 @@ from litebert.text.store_writer import (
     PartRecord,
     PartWriter,
     finish_store,
+    json_sum,
     make_schema,
-    manifest_sum,
     part_name,
     read_batches,
     token_dtype,
@@ -320,7 +320,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if version != VERSION:
         raise DataError(f"{file}: version {version} of the format; build the store again with this litebert")
     try:
-        whole = manifest_sum(manifest) == manifest.get("sha256", manifest_sum(manifest)) and _is_sound(manifest)
+        whole = json_sum(manifest) == manifest.get("sha256", json_sum(manifest)) and _is_sound(manifest)
     except (KeyError, TypeError, AttributeError, ValueError):
         whole = False
     if not whole:

@@ -149,13 +149,13 @@ def finish_store(
         "index": {name: writer.sha256 for name, writer in index.items()},
         "index_crc32": {name: writer.crc32 for name, writer in index.items()},
     }
-    manifest["sha256"] = manifest_sum(manifest)
+    manifest["sha256"] = json_sum(manifest)
     write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
 
-def manifest_sum(manifest: dict[str, Any]) -> str:
-    """The checksum of all that a manifest says, however it is spelled."""
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+def json_sum(data: dict[str, Any]) -> str:
+    """The checksum of all that a JSON object says but for its own "sha256", however it is spelled."""
+    rest = {key: value for key, value in data.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
 
 

@@ -13,6 +13,7 @@ checkpoint = load("run")          # the newest good one; `checkpoint.notes` says
 
 from __future__ import annotations
 
+import contextlib
 import errno as errno_names
 import json
 import os
@@ -30,8 +31,9 @@ import torch
 from torch import Tensor
 
 import litebert
-from litebert.errors import CheckpointError
+from litebert.errors import CheckpointError, DataError
 from litebert.files import file_sha256, staged_folder
+from litebert.parse import read_object
 
 MODEL, OPTIMIZER, STATE, CHECKSUMS = "model.safetensors", "optimizer.safetensors", "state.json", "checksums.json"
 FORMAT = 1
@@ -109,7 +111,23 @@ def load(run: Path | str, step: int | None = None) -> Checkpoint:
         except CheckpointError as error:
             notes.append(f"checkpoint {error}; going back to the one before")
     problems = "\n  ".join(note.removesuffix("; going back to the one before") for note in notes)
-    raise CheckpointError(f"{run}: no usable checkpoint\n  {problems}")
+    raise CheckpointError(f"{run}: no usable checkpoint; {remedy(run)}\n  {problems}")
+
+
+def remedy(run: Path | str) -> str:
+    """What to do where no checkpoint of a run is whole."""
+    return f"restore one, or delete {Path(run) / 'checkpoints'} to start over"
+
+
+def saved_config(run: Path | str) -> dict[str, Any] | None:
+    """The config of the newest checkpoint whose state is as it was written; None if there is none."""
+    for step in reversed(steps(run)):
+        folder = _folder(run, step)
+        with contextlib.suppress(CheckpointError):
+            config = _state(folder, _checksums(folder)).get("config")
+            if isinstance(config, dict):
+                return config
+    return None
 
 
 def latest(run: Path | str) -> Path | None:
@@ -159,17 +177,10 @@ def config_changes(saved: Mapping[str, Any], now: Mapping[str, Any], where: str 
 
 def _read(folder: Path, notes: tuple[str, ...]) -> Checkpoint:
     """The content of a checkpoint folder, after every byte has been checked."""
-    for name, expected in _checksums(folder).items():
-        try:
-            actual = _fingerprint(folder / name)
-        except OSError as error:
-            raise CheckpointError(f"{folder / name}: cannot be read: {error.strerror}") from None
-        if actual["bytes"] != expected["bytes"]:
-            sizes = f"{actual['bytes']} bytes instead of {expected['bytes']}"
-            raise CheckpointError(f"{folder / name}: damaged, {sizes}")
-        if actual["sha256"] != expected["sha256"]:
-            raise CheckpointError(f"{folder / name}: damaged, its checksum differs")
-    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    checksums = _checksums(folder)
+    for name in (MODEL, OPTIMIZER):
+        _check_file(folder / name, checksums[name])
+    state = _state(folder, checksums)
     return Checkpoint(
         step=state["step"],
         folder=folder,
@@ -180,15 +191,34 @@ def _read(folder: Path, notes: tuple[str, ...]) -> Checkpoint:
     )
 
 
-def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    path = folder / CHECKSUMS
+def _state(folder: Path, checksums: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    _check_file(folder / STATE, checksums[STATE])
+    return read_object(folder / STATE, CheckpointError)
+
+
+def _check_file(path: Path, expected: Mapping[str, Any]) -> None:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        version, files = data["format"], {name: data["files"][name] for name in (MODEL, OPTIMIZER, STATE)}
-    except FileNotFoundError:
+        actual = _fingerprint(path)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot read: {error.strerror}") from None
+    if actual["bytes"] != expected["bytes"]:
+        raise CheckpointError(f"{path}: damaged, {actual['bytes']} bytes instead of {expected['bytes']}")
+    if actual["sha256"] != expected["sha256"]:
+        raise CheckpointError(f"{path}: damaged, its checksum differs")
+
+
+def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
+    """Bytes and SHA-256 of each file, as checksums.json has them; it may be damaged like any other file."""
+    path = folder / CHECKSUMS
+    if not path.exists():
         what = "half-written" if folder.is_dir() else "no such checkpoint"
-        raise CheckpointError(f"{folder}: {what}, {CHECKSUMS} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{folder}: {what}, {CHECKSUMS} is missing")
+    try:
+        data = read_object(path)
+        version, files = data["format"], {name: data["files"][name] for name in (MODEL, OPTIMIZER, STATE)}
+        if any(type(file["bytes"]) is not int or type(file["sha256"]) is not str for file in files.values()):
+            raise TypeError
+    except (DataError, KeyError, TypeError):
         raise CheckpointError(f"{path}: damaged") from None
     if version != FORMAT:
         raise CheckpointError(f"{folder}: written in format {version}; this litebert reads format {FORMAT}")

@@ -8,16 +8,17 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 import litebert
-from litebert.config import build, read_yaml, to_dict, write_yaml
-from litebert.errors import CheckpointError, ConfigError
+from litebert.config import build, to_dict, write_yaml
+from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.files import hold_lock, write_atomic
+from litebert.parse import read_object
 from litebert.train import checkpoint
 from litebert.train.device import Device
 
@@ -38,11 +39,12 @@ def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...
     if steps and not there:
         raise CheckpointError(
             f"{folder}: none of its checkpoints (steps {', '.join(map(str, steps))}) is whole; "
-            "bring one back, or start in another folder"
+            f"{checkpoint.remedy(folder)}, or start in another folder"
         )
-    if there and (folder / "config.yaml").exists():
-        check_config(folder, config, free, advice)
-    if not started:
+    if there:
+        # That of the checkpoint: it has a checksum, and config.yaml may have been damaged or edited since.
+        check_config(folder, checkpoint.saved_config(folder), config, free, advice)
+    elif not started:
         _spare_config(folder / "config.yaml", config)
     return there
 
@@ -53,10 +55,14 @@ def _spare_config(path: Path, config: Any) -> None:
         raise ConfigError(f"{path}: is no run's, and a run there would overwrite it; choose another folder for --out")
 
 
-def check_config(folder: Path, config: Any, free: tuple[str, ...] = (), advice: str = "") -> None:
-    """Refuse to go on with another config than the folder's own."""
-    saved = build(type(config), read_yaml(folder / "config.yaml"), f"{folder / 'config.yaml'}: ")
-    changes = checkpoint.config_changes(to_dict(saved), to_dict(config))
+def check_config(
+    folder: Path, saved: Mapping[str, Any] | None, config: Any, free: tuple[str, ...] = (), advice: str = ""
+) -> None:
+    """Refuse to go on with another config than that of the run in a folder, `saved` (None: nobody knows it)."""
+    if saved is None:
+        return
+    before = to_dict(build(type(config), saved, f"{folder}: "))
+    changes = checkpoint.config_changes(before, to_dict(config))
     changes = {key: text for key, text in changes.items() if not key.startswith(free)}
     if changes:
         listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
@@ -95,8 +101,9 @@ def write_facts(folder: Path, facts: dict[str, Any], completed: bool) -> None:
     path = folder / "run.json"
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     started = now
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        started = json.loads(path.read_text(encoding="utf-8")).get("started", now)
+    with contextlib.suppress(DataError):  # not there yet, or damaged
+        before = read_object(path).get("started")
+        started = before if isinstance(before, str) else now
     facts = {**facts, "started": started, "finished": now if completed else None, "completed": completed}
     write_atomic(path, json.dumps(facts, indent=1))
 

@@ -21,6 +21,8 @@ from typing import Any
 
 from litebert.errors import ConfigError, DataError
 from litebert.extras import require
+from litebert.files import write_atomic
+from litebert.parse import parse_json
 
 
 class MetricsLog:
@@ -38,6 +40,7 @@ class MetricsLog:
     ):
         self.path = Path(path)
         self.problem: str | None = None
+        self.damage: str | None = None  # what was wrong with the file of an earlier part of the run
         self.num_lines = 0
         self._waiting: deque[bytes] = deque(maxlen=10_000)
         if resume_step is None and self.path.exists() and self.path.stat().st_size:
@@ -74,14 +77,32 @@ class MetricsLog:
         A torn last line goes too. Without the number of lines, those after `step` go.
         """
         found = _lines(self.path)
-        by_step = sum(line["step"] <= step for line, _ in found)  # steps only grow: what goes is the tail
+        early = [number for number, (line, _) in enumerate(found, start=1) if line is not None and line["step"] <= step]
+        by_step = early[-1] if early else 0  # steps only grow: what goes is the tail
         keep = by_step if num_lines is None else min(by_step, num_lines)
         self._waiting.clear()
-        os.truncate(self.path, found[keep - 1][1] if keep else 0)
-        self.num_lines = keep
+        damaged = [number for number, (line, _) in enumerate(found[:keep], start=1) if line is None]
+        if damaged:
+            self._leave_out(damaged, found[keep - 1][1])
+        else:
+            os.truncate(self.path, found[keep - 1][1] if keep else 0)
+        self.num_lines = keep - len(damaged)
         for line, _ in found[keep:]:
-            if line.get("lasting"):
+            if line is not None and line.get("lasting"):
                 self._append({**line, "step": step})
+
+    def _leave_out(self, damaged: list[int], end: int) -> None:
+        """Go on without some lines; the file with them is kept beside."""
+        content = self.path.read_bytes()
+        aside = self.path.with_name(f"{self.path.name}.damaged")
+        write_atomic(aside, content)
+        lines = content[:end].split(b"\n")[:-1]
+        kept = [line + b"\n" for number, line in enumerate(lines, start=1) if number not in damaged]
+        self._file.close()
+        write_atomic(self.path, b"".join(kept))
+        self._file = self.path.open("ab", buffering=0)
+        which = f"line {damaged[0]}" if len(damaged) == 1 else f"{len(damaged)} lines, the first of them {damaged[0]},"
+        self.damage = f"{self.path}: {which} damaged and left out; the file as it was is {aside.name}"
 
     def close(self) -> None:
         """Write what waits, and let go of the files."""
@@ -119,25 +140,34 @@ class MetricsLog:
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     """All lines of a metrics file; a torn last line is left out, damage elsewhere is an error."""
-    return [line for line, _ in _lines(Path(path))]
+    found = []
+    for number, (line, _) in enumerate(_lines(Path(path)), start=1):
+        if line is None:
+            raise DataError(f"{path}, line {number}: not a line of metrics; delete the line to go on")
+        found.append(line)
+    return found
 
 
-def _lines(path: Path) -> list[tuple[dict[str, Any], int]]:
-    """Each whole line, and the offset where it ends."""
+def _lines(path: Path) -> list[tuple[dict[str, Any] | None, int]]:
+    """Each whole line, None where it is damaged, and the offset where it ends."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    result, end = [], 0
-    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # after the last line break: torn, or nothing
+        raise DataError(f"{path}: cannot read: {error.strerror}") from None
+    result: list[tuple[dict[str, Any] | None, int]] = []
+    end = 0
+    for line in content.split(b"\n")[:-1]:  # after the last line break: torn, or nothing
         end += len(line) + 1
-        try:
-            values = json.loads(line)
-            values["step"] = int(values["step"])
-        except (ValueError, KeyError, TypeError):
-            raise DataError(f"{path}, line {number}: not a line of metrics; delete the line to go on") from None
-        result.append((values, end))
+        result.append((_parse(line), end))
     return result
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        values = parse_json(line.decode("utf-8"), "")
+        return {**values, "step": int(values["step"]), "kind": str(values.get("kind", "train"))}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
 
 
 def _plain(value: Any) -> Any:

@@ -135,6 +135,8 @@ class Trainer:
             board = folder / "tensorboard" if config.log.tensorboard else None
             lines = saved.state.get("log_lines") if saved else None
             self.log = MetricsLog(folder / "metrics.jsonl", saved.step if saved else None, board, lines)
+            if self.log.damage:
+                self.event(self.log.damage, lasting=True)
             if saved is not None:
                 self.log.event(self.step, f"resumed at step {self.step}", lasting=True)
             write_facts(folder, self.facts(), completed=False)
