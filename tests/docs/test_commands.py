@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from doc_pages import PAGES, Block, blocks, litebert_arguments, page_name, prose
+from doc_pages import PAGES, ROOT, TRANSLATIONS, Block, blocks, litebert_arguments, page_name, prose
 
 from litebert.cli import app
 
@@ -58,6 +58,22 @@ def test_commands_in_sentences_exist(page):
         known = {flag for param in getattr(command, "params", []) for flag in (*param.opts, *param.secondary_opts)}
         for word in rest:
             assert not word.startswith("--") or word in known | {"--debug", "--help"}, f"{page_name(page)}: {span}"
+
+
+# What a command needs beside the core, by how it begins.
+NEEDS = {"export": "onnx", "serve": "serve", "verify": "hf"}
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *TRANSLATIONS], ids=page_name)
+def test_readmes_name_the_extra_where_it_is_needed(page):
+    named = set()
+    for part in re.split(r"^##+ .+$", page.read_text(encoding="utf-8"), flags=re.M):
+        for command, extra in NEEDS.items():
+            if re.search(rf"^litebert {command} |`litebert {command} (?!--help)[^`]*/", part, flags=re.M):
+                extras = re.findall(r'pip install -e "\.\[([\w,]+)\]"', part)
+                assert any(extra in found.split(",") for found in extras), f"{page_name(page)}: {command} needs {extra}"
+                named.add(extra)
+    assert named == {*NEEDS.values()}
 
 
 def test_wrong_commands_are_noticed():

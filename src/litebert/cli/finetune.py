@@ -35,7 +35,7 @@ def finetune(
         Path | None, typer.Option(help="The run's folder (runs/TASK); the same command goes on where it was stopped.")
     ] = None,
     head_only: Annotated[
-        bool, typer.Option("--head-only", help="Fit a linear head on the frozen encoder: a first answer in seconds.")
+        bool, typer.Option("--head-only", help="Fit a linear head on the frozen encoder: a fast first answer.")
     ] = False,
     adapter: Annotated[
         int | None,

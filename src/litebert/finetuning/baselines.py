@@ -101,7 +101,7 @@ def next_steps(num_train: int, head_only: bool) -> list[str]:
     if head_only:
         steps.append("fine-tune the whole model: the same command without --head-only")
     else:
-        steps.append("try --head-only: a linear head on the frozen encoder, in seconds, often better with few labels")
+        steps.append("try --head-only: a linear head on the frozen encoder, fast, and no training to tune")
         steps.append("train several times and for longer: --seeds 5, --set epochs=10")
     steps.append(
         "start from a stronger model (--model), or pretrain this one further on your own text (docs/howto/domain.md)"

@@ -84,7 +84,7 @@ class FinetuneConfig:
     model: str = "default"
     #: The head is new, or goes on learning where the model has one for the same labels.
     head: Literal["new", "keep"] = "new"
-    #: Fit a linear head on features of the frozen encoder, in seconds, instead of training; optim has no effect then.
+    #: Fit a linear head on features of the frozen encoder instead of training; optim has no effect then.
     head_only: bool = False
     #: Train a low-rank adapter and the head instead of the whole model: {rank: 8}; null = the whole model.
     adapter: AdapterConfig | None = None

@@ -297,7 +297,8 @@ class Finetuning(Learner):
 
     def finish(self, trainer: Trainer) -> Scores:
         """Score the chosen weights with intervals; write predictions, the model folder and, last, scores.json."""
-        trainer.evaluate()
+        if self.num_steps:
+            trainer.evaluate()
         step = self.best_step if self.best else trainer.step
         if self.best:
             self.model.load_state_dict(self.best)
