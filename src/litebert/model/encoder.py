@@ -146,7 +146,12 @@ class Encoder(nn.Module):
         positions: Tensor | None = None,  # [P] of the flattened tokens: only their hidden states are returned, [P, H]
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        token_type_ids: Tensor | None = None,  # the Hub's name for segment_ids
     ) -> EncoderOutput:
+        if token_type_ids is not None:
+            if segment_ids is not None:
+                raise InputError("segment_ids and token_type_ids are two names of one input; give one")
+            segment_ids = token_type_ids
         packed = starts is not None
         check_input(self.config, input_ids, segment_ids, position_ids, starts)
         if packed and output_attentions:

@@ -5,8 +5,10 @@
     tokenizer.encode_offsets("hello world")    -> Encoding(ids=[10975, 126], pieces=["▁hello", "▁world"],
                                                            offsets=[(0, 5), (6, 11)])
     tokenizer.decode([10975, 126])             -> "hello world"
+    tokenizer(["hello world"], return_tensors="pt")    a batch for model(**batch), as transformers' tokenizers give it
 
-Text never becomes a special piece: "[MASK]" in a text is seven characters, unless `allow_special` says otherwise.
+Text never becomes a special piece: "[MASK]" in a text is seven characters, unless `allow_special` says otherwise, which
+is the default only where a tokenizer is called.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from litebert.errors import DataError, InputError
 from litebert.remote import find_folder, is_google
 from litebert.text.language import Language, language_of
 from litebert.text.normalize import Normalization
+from litebert.text.token_batch import Padding, TensorKind, TokenBatch, Truncation, make_batch
 from litebert.text.words import find_word_starts
 
 
@@ -109,6 +112,37 @@ class Tokenizer(ABC):
         from litebert.text.tokenizer_files import save_tokenizer
 
         save_tokenizer(self, Path(folder), max_length or self.max_length)
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        text_pair: str | Sequence[str] | None = None,
+        *,
+        padding: Padding = False,
+        truncation: Truncation = False,
+        max_length: int | None = None,
+        return_tensors: TensorKind | None = None,
+        add_special_tokens: bool = True,
+        allow_special: bool | Collection[str] = True,
+    ) -> TokenBatch:
+        """A batch for `model(**batch)`, as transformers' tokenizers give it: input_ids, token_type_ids, attention_mask.
+
+        tokenizer(["one text", "another"], padding=True, truncation=True, max_length=128, return_tensors="pt")
+
+        `max_length` defaults to that of the folder. "[MASK]" in a text is the mask here; `allow_special=False` reads
+        texts as `encode` does, for text that is not yours.
+        """
+        return make_batch(
+            self,
+            text,
+            text_pair,
+            padding=padding,
+            truncation=truncation,
+            max_length=max_length,
+            return_tensors=return_tensors,
+            add_special_tokens=add_special_tokens,
+            allow_special=allow_special,
+        )
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[NDArray[np.int32]]:
