@@ -56,6 +56,13 @@ def test_round_trip_of_every_head(head, tmp_path):
     assert not again.training
 
 
+def test_equal_weights_are_equal_files(tmp_path):
+    model = EncoderModel(TINY)
+    files = {(save_model(model, tmp_path / str(n)) / "model.safetensors").read_bytes() for n in range(12)}
+    assert len(files) == 1
+    load_model(tmp_path / "0")
+
+
 def test_regression_keeps_its_one_output(tmp_path):
     save_model(ClassificationModel(vary(TINY, problem_type="regression")), tmp_path)
     again = load_model(tmp_path)

@@ -7,6 +7,7 @@ another program has written the weights since.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import pickle
 import re
@@ -33,8 +34,20 @@ def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
     """Write `model.safetensors` and its checksum."""
     path = folder / WEIGHTS_FILE
     save_file(dict(state), path, metadata={"format": "pt", **_OURS})
+    _order_metadata(path)
     os.chmod(path, 0o644)
     (folder / SUMS_FILE).write_text(f"{file_sha256(path)}  {path.name}\n", encoding="utf-8")
+
+
+def _order_metadata(path: Path) -> None:
+    """safetensors writes metadata in an order of chance: put them in one, so that equal weights are equal files."""
+    with open(path, "r+b") as file:
+        header = file.read(1 << 12)  # they come first
+        start, end = header.index(b'"__metadata__":') + 15, header.index(b"}") + 1
+        ordered = json.dumps(json.loads(header[start:end]), sort_keys=True, separators=(",", ":")).encode()
+        assert len(ordered) == end - start
+        file.seek(start)
+        file.write(ordered)
 
 
 def is_weights_file(name: str) -> bool:
