@@ -244,7 +244,7 @@ def test_a_few_unknown_tokens_are_nothing_to_warn_of(toy_model, tmp_path, known,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "classificaton"], "no task 'classificaton'; did you mean 'classification'"),
+        (["--task", "classificaton"], "unknown task 'classificaton'; did you mean 'classification'"),
         (["--column", "text=review"], "no column 'review'"),
         (["--column", "text"], "--column text: expected role=name"),
         (["--lr", "fast"], "--lr fast: expected numbers"),
@@ -253,7 +253,7 @@ def test_a_few_unknown_tokens_are_nothing_to_warn_of(toy_model, tmp_path, known,
         (["--set", "epoch=3"], "epoch: unknown key; did you mean 'epochs'"),
         (["--set", "schedule.steps=30"], "schedule: unknown key; did you mean 'steps'?"),
         (["--set", "lr=1e-5"], "lr: unknown key; did you mean 'optim.lr'?"),
-        (["--task", "sst-3", "--data", "nowhere"], "no task 'sst-3'; did you mean 'sst-2'"),
+        (["--task", "sst-3", "--data", "nowhere"], "unknown task 'sst-3'; did you mean 'sst-2'"),
         (["--model", "nowhere/at/all"], "nowhere/at/all: no such folder"),
         (["--resume", "yes"], "--resume: 'yes' is not one of"),
         (["--dev", "none.csv"], "none.csv"),
@@ -273,7 +273,7 @@ def test_a_label_that_training_never_saw(cli, toy_model, tmp_path):
     files["dev"] = str(write_rows(tmp_path / "dev.csv", rows))
     done = cli(*command("classification", files, toy_model, tmp_path / "run"))
     assert done.code == 2, done
-    assert "dev.csv:5: label 'meh' is not among those of" in done.err
+    assert "dev.csv:5: unknown label 'meh'. The labels of" in done.err
 
 
 def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
@@ -284,7 +284,7 @@ def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
     shutil.copytree(toy_model, run / "best")
     assert f"it is a run, whose model is {run / 'best'}" in cli("evaluate", run, "--data", data).err
     assert "leave out --task" in cli("evaluate", toy_model, "--text", data, "--data", data).err
-    assert "no task 'sst-3'" in cli("evaluate", toy_model, "--task", "sst-3", "--data", "nowhere").err
+    assert "unknown task 'sst-3'" in cli("evaluate", toy_model, "--task", "sst-3", "--data", "nowhere").err
 
 
 def test_evaluate_refuses_a_model_of_other_labels(cli, toy_model, tmp_path):

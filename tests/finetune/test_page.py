@@ -96,7 +96,7 @@ def test_the_worst_come_first_and_right_ones_never():
     shown = str(draw_worst(TASK, lines))
     assert shown.index("two") < shown.index("one")
     assert "2 of 3 are wrong" in shown
-    assert "all 1 are right" in str(draw_worst(TASK, lines[2:]))
+    assert "all 1 predictions are correct" in str(draw_worst(TASK, lines[2:]))
 
 
 def test_only_fine_tuning_folders_get_this_page(tmp_path):

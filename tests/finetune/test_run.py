@@ -426,7 +426,7 @@ def test_the_metric_that_decides_can_be_chosen(toy_model, tmp_path):
 def test_mistakes_leave_no_folder_behind(toy_model, files, tmp_path):
     with pytest.raises(DataError):
         finetune(tiny_config(toy_model, {"train": "nowhere.csv"}), tmp_path / "run", quiet=True)
-    with pytest.raises(DataError, match="labels come from the training file"):
+    with pytest.raises(DataError, match="labels come from a training file"):
         finetune(tiny_config(toy_model, {"dev": files["dev"]}), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

@@ -38,7 +38,7 @@ MISTAKES = {
     "pretrain cpu/albert-tiny --set data.stores=[none] --set data.tokenizer=none --out run": "none: no such tokenizer",
     "plan none.yaml": "none.yaml: no such config file",
     "plan ./none": "./none: no such folder",
-    "finetune --task sst-3": "no task 'sst-3'",
+    "finetune --task sst-3": "unknown task 'sst-3'",
     "finetune --task classification --train none.csv --dev none.csv": "none.csv: no such file",
     "finetune --task sst-2 --data ./none": "./none: no such file or folder",
     "finetune --task sst-2 --model ./none": "./none: no such folder",

@@ -100,7 +100,7 @@ def test_tags_by_hand():
     scores = score(Task("t", "token-classification", labels, ("entity_f1", "accuracy")), examples, found)
     assert scores["entity_f1"].value == pytest.approx(2 * 2 / (3 + 3))
     assert scores["accuracy"].value == pytest.approx(4 / 6)
-    with pytest.raises(InputError, match="f:1: 4 words and 1 predicted tags"):
+    with pytest.raises(InputError, match="f:1: 4 words but 1 predicted tags"):
         score(Task("t", "token-classification", labels, ("accuracy",)), examples, [(0,), (0, 0)])
 
 
@@ -176,9 +176,9 @@ def test_many_examples_are_drawn_in_blocks(monkeypatch):
 
 def test_what_cannot_be_scored():
     task = Task("t", "classification", labels=("a", "b"), metrics=("accuracy",))
-    with pytest.raises(InputError, match="f:1: no label to compare with"):
+    with pytest.raises(InputError, match="f:1: no label; only labelled"):
         score(task, texts([0, None]), [0, 0])
-    with pytest.raises(InputError, match="2 examples and 1 predictions"):
+    with pytest.raises(InputError, match="got 1 for 2 examples"):
         score(task, texts([0, 1]), [0])
-    with pytest.raises(InputError, match="0 examples"):
+    with pytest.raises(InputError, match="got 0 for 0 examples"):
         score(task, [], [])

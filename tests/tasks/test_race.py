@@ -86,11 +86,11 @@ def test_files_of_another_shape(race):
     with pytest.raises(DataError, match=r"1\.txt:1, question 1: expected text, got \['\?'\]"):
         read_task("race", folder=race)
     file.write_text("{}")
-    with pytest.raises(DataError, match=r"1\.txt:1: not RACE's JSON with article, questions"):
+    with pytest.raises(DataError, match=r"1\.txt:1: not in RACE's format \(JSON with article, questions"):
         read_task("race", folder=race)
-    with pytest.raises(DataError, match="no folder train, dev or test in there"):
+    with pytest.raises(DataError, match="no folder train, dev or test; RACE has"):
         read_task("race", folder=race / "dev")
-    with pytest.raises(DataError, match=r"no \*\.txt in its middle"):
+    with pytest.raises(DataError, match=r"no \*\.txt in middle"):
         read_task("race-middle", dev=race / "dev" / "high")
     table = race / "a.jsonl"
     table.write_text('{"article": "A", "question": "Q"}\n')

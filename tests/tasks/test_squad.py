@@ -51,7 +51,7 @@ def test_two_point_zero_ignores_plausible_answers(tmp_path):
     data = read_task("squad-2.0", folder=tmp_path)
     assert kind_of(data.task).head(data.task) == "answer"
     assert [(e.id, e.impossible, e.answers) for e in data.dev["dev"]] == [("yes", False, ("1973",)), ("no", True, ())]
-    with pytest.raises(DataError, match=r"dev-v2\.0\.json:2: a question without an answer; this looks like squad-2\.0"):
+    with pytest.raises(DataError, match=r"dev-v2\.0\.json:2: a question without an answer; use squad-2\.0"):
         read_task("squad-1.1", dev=path)
 
 
@@ -102,18 +102,18 @@ def test_moved_and_lost_answers_are_counted_with_their_place(tmp_path):
     data = read_task("squad-1.1", folder=tmp_path)
     assert [e.starts for e in data.train] == [(4,), (37,)]
     assert data.notes == [
-        "1 questions without an answer in their context left out of training",
-        f"2 answers moved to where their text stands, the first at {path}:1",
-        f"1 answers not in their context, the first at {path}:3",
+        "1 questions skipped in training: their answer is not in their context",
+        f"2 answers moved to where their text is, first: {path}:1",
+        f"1 answers not in their context, first: {path}:3",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "not in the shape of SQuAD"),
+        ("{}", "not in SQuAD's format"),
         ('{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 1}]}]}]}', "question 1: .*'question'"),
-        ('{"data": [{"paragraphs": []}]}', "holds no questions"),
+        ('{"data": [{"paragraphs": []}]}', "no questions in the file"),
         ('{"data": [', r"dev\.json:1: not valid JSON"),
     ],
 )
@@ -122,7 +122,7 @@ def test_files_of_another_shape(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         read_task("squad-1.1", dev=path)
-    with pytest.raises(DataError, match=r"no train-v1\.1\.json or dev-v1\.1\.json in there"):
+    with pytest.raises(DataError, match=r"no train-v1\.1\.json or dev-v1\.1\.json$"):
         read_task("squad-1.1", folder=tmp_path)
 
 

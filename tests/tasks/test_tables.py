@@ -55,10 +55,10 @@ def test_other_line_separators_are_text(tmp_path):
 
 def test_short_rows_name_their_line(tmp_path):
     path = write(tmp_path, "a.tsv", "text\tlabel\ngood\t1\nbad\n")
-    with pytest.raises(DataError, match=r"a\.tsv:3: 1 columns where the header has 2"):
+    with pytest.raises(DataError, match=r"a\.tsv:3: 1 columns, but the header has 2"):
         read_table(path)
     path = write(tmp_path, "b.csv", 'text,label\n"never closed,1\nmore,0\n')
-    with pytest.raises(DataError, match=r"b\.csv:2: 1 columns .* quote"):
+    with pytest.raises(DataError, match=r"b\.csv:2: 1 columns, .* quote"):
         read_table(path)
 
 
@@ -94,7 +94,7 @@ def test_parquet_and_its_class_names(tmp_path):
     assert read_table(path).rows == [("a", "pos", ["O", "B-X"]), ("b", "neg", ["O"]), ("c", None, None)]
     assert read_table(path).where(2) == f"{path}:3"
     path.write_bytes(b"no parquet")
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
+    with pytest.raises(DataError, match="not a readable Parquet file"):
         read_table(path)
 
 
@@ -110,7 +110,7 @@ def test_encodings(tmp_path):
         read_table(path)
     assert read_table(path, encoding="cp949").rows == [("좋다", "1")]
     assert read_text(write(tmp_path, "b.txt", "좋다", "utf-16")) == "좋다"
-    with pytest.raises(DataError, match="cannot be read as 'klingon'"):
+    with pytest.raises(DataError, match="cannot decode it as 'klingon'"):
         read_table(path, encoding="klingon")
 
 
@@ -118,9 +118,9 @@ def test_encodings(tmp_path):
     ("name", "text", "message"),
     [
         ("a.csv", "", "the file is empty"),
-        ("a.csv", "text,label\n", "a header and no rows"),
-        ("a.csv", "text,text\na,b\n", "two columns are called 'text'"),
-        ("a.xls", "x", "cannot tell what a .xls file holds"),
+        ("a.csv", "text,label\n", "a header but no rows"),
+        ("a.csv", "text,text\na,b\n", "two columns are named 'text'"),
+        ("a.xls", "x", "unknown file type .xls"),
     ],
 )
 def test_what_cannot_be_a_table(tmp_path, name, text, message):

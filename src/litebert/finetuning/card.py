@@ -1,4 +1,4 @@
-"""The model card of a fine-tuned folder: what it does, how well, how it was made, how to use it."""
+"""The model card of a fine-tuned folder: what it does, its scores, how it was trained, how to use it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from litebert.train.card import save_card
 def write_card(
     folder: Path, config: FinetuneConfig, task: Task, model: Model, scores: Scores, facts: Mapping[str, Any]
 ) -> Path:
-    """Write README.md into a model folder."""
+    """Write README.md to a model folder."""
     hardware, kind = facts["hardware"], model.config.model_type
     where = f"on {hardware['name']} ({hardware['precision']}), seed {config.seed}"
     if config.head_only:
         how = f"The encoder of `{config.model}`, unchanged, under a linear head that was fitted on its features of "
         how += f"{facts['train_examples']:,} examples {where}."
     else:
-        how = f"Started from `{config.model}` and trained on {facts['train_examples']:,} examples for "
+        how = f"Fine-tuned from `{config.model}` on {facts['train_examples']:,} examples for "
         how += f"{facts['steps']:,} steps of {config.batch} {where}."
     body = [how, ""]
     if task.labels:
@@ -57,8 +57,8 @@ def _score_table(scores: Scores) -> list[str]:
     lines = [
         "## Scores",
         "",
-        f"The weights of step {scores.step:,} had the best {scores.metric} on dev, so these scores are a little "
-        "optimistic. Intervals: 95 %, bootstrap over the examples.",
+        f"Step {scores.step:,} was selected for its {scores.metric} on dev, so dev scores are slightly optimistic. "
+        "Intervals: 95 %, bootstrap over examples.",
         "",
         "| split | metric | score | interval |",
         "|---|---|---|---|",

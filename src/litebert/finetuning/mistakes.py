@@ -1,4 +1,4 @@
-"""What a model gets wrong, for the page: a confusion matrix, and the errors that hurt most, with their text."""
+"""The errors of a model for the report: a confusion matrix, and the worst errors with their text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_CLASSES = 20
 
 
 def count_confusions(task: Task, lines: Iterable[dict[str, Any]]) -> Counter[tuple[str, str]]:
-    """How often each class was taken for each: {("neg", "pos"): 12, ...}; words are counted for tags."""
+    """Counts of (gold, predicted): {("neg", "pos"): 12, ...}; for tags, of words."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in lines:
         counts.update(kind_of(task).confusions(line))
@@ -23,7 +23,7 @@ def count_confusions(task: Task, lines: Iterable[dict[str, Any]]) -> Counter[tup
 
 
 def draw_confusion(task: Task, lines: Sequence[dict[str, Any]]) -> Markup | None:
-    """The matrix as a table, shaded by the share of its row; None for kinds without classes."""
+    """The confusion matrix as a table, shaded by row share; None for tasks without labels."""
     if not task.labels or not lines:
         return None
     counts = count_confusions(task, lines)
@@ -45,7 +45,7 @@ def draw_confusion(task: Task, lines: Sequence[dict[str, Any]]) -> Markup | None
             "thead",
             element("tr", element("th"), element("th", "predicted", colspan=len(columns), class_="axis across")),
             element(
-                "tr", element("th", "right", class_="axis"), [element("th", c, scope="col", title=c) for c in columns]
+                "tr", element("th", "gold", class_="axis"), [element("th", c, scope="col", title=c) for c in columns]
             ),
         ),
         element("tbody", body),
@@ -61,7 +61,7 @@ def draw_confusion(task: Task, lines: Sequence[dict[str, Any]]) -> Markup | None
 
 
 def _class_table(counts: Counter[tuple[str, str]], classes: Sequence[str]) -> Markup:
-    """Of each class: how much of what was called so is, how much of it was found, and both together."""
+    """Precision, recall and F1 per class."""
     body = []
     for name in classes:
         right = counts[name, name]
@@ -88,12 +88,12 @@ def _cell(row: str, column: str, number: int, total: int) -> Markup:
 
 
 def draw_worst(task: Task, lines: Sequence[dict[str, Any]], most: int = 15) -> Markup | None:
-    """A table of the worst errors: text, what is right, what was said, how surely."""
+    """A table of the worst errors: text, gold, prediction and confidence."""
     kind = kind_of(task)
     found = worst(task, lines, most)
     wrong = sum(kind.is_wrong(line) for line in lines)
     if not found:
-        return element("p", f"None: all {len(lines):,} are right.", class_="note") if lines else None
+        return element("p", f"None: all {len(lines):,} predictions are correct.", class_="note") if lines else None
     body = [
         element(
             "tr",
@@ -103,15 +103,15 @@ def draw_worst(task: Task, lines: Sequence[dict[str, Any]], most: int = 15) -> M
         )
         for line in found
     ]
-    head = [element("th", name, scope="col") for name in ("Text", "Right", "Said")]
+    head = [element("th", name, scope="col") for name in ("Text", "Gold", "Predicted")]
     table = element("table", element("thead", element("tr", head)), element("tbody", body), class_="errors")
-    told = f"{wrong:,} of {len(lines):,} {kind.how_wrong}; these are the {len(found)} furthest off."
+    told = f"{wrong:,} of {len(lines):,} {kind.how_wrong}; the worst {len(found)} are listed."
     note = element("p", told, class_="note")
     return element("div", note, element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Errors"))
 
 
 def _text(paragraphs: Sequence[Sequence[Part]]) -> list[Child]:
-    """The first paragraph as it is, the others smaller below it."""
+    """The first paragraph, and the others smaller below it."""
     first, *rest = [[_mark(part) for part in paragraph] for paragraph in paragraphs]
     return [*first, *(element("span", paragraph, class_="second") for paragraph in rest)]
 

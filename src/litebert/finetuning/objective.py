@@ -1,8 +1,7 @@
-"""From a batch to its loss: a sum and nothing divided, so that any cut of a batch adds up.
+"""The loss of a batch, as a sum, so that any division into micro-batches adds up.
 
-The losses themselves belong to the kinds of tasks (`litebert.tasks.kinds`). Shapes: N sequences, L labels; flat = [T]
-tokens of a packed batch or [B * S] of a padded one. Both layouts share one code: what belongs to no sequence is row N,
-which no loss sees.
+The losses belong to the kinds of tasks (`litebert.tasks.kinds`). Shapes: N sequences, L labels; flat = [T] tokens of a
+packed batch or [B * S] of a padded one. Both layouts share the code: filler belongs to row N, which losses ignore.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ Tensors = dict[str, Tensor]
 
 
 def to_device(batch: Batch, device: torch.device) -> tuple[Tensors, Tensors]:
-    """Inputs and targets as tensors; on a GPU without waiting for it."""
+    """Inputs and targets as tensors; does not wait for the GPU."""
     inputs = {name: send(array, device) for name, array in batch.inputs.items()}
     return inputs, {name: send(array, device) for name, array in batch.targets.items()}
 
 
 def run_model(model: Model, inputs: Tensors, max_length: int, **more: Any) -> Any:
-    """The model's own output for a packed or padded batch."""
+    """Run the model on a packed or padded batch."""
     if "starts" in inputs:
         more["max_length"] = max_length
     if model.head == "multiple-choice":
-        more["num_choices"] = 1  # a score per sequence; questions may have different numbers of options
+        more["num_choices"] = 1  # one score per sequence: the number of options varies
     if model.encoder.fast_layers is not None and model.head in ("classification", "multiple-choice"):
-        more["positions"] = inputs["input_ids"].new_empty(0)  # only [CLS] is looked at: the last layer can be brief
+        more["positions"] = inputs["input_ids"].new_empty(0)  # only [CLS] is needed, which shortens the last layer
     return model(**inputs, **more)
 
 
 def batch_loss(
     model: Model, kind: str, inputs: Tensors, targets: Tensors, max_length: int, num_rows: int
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the losses, and how many predictions were right (0 where that has no meaning)."""
+    """The summed loss and the number of correct predictions (0 if that is not meaningful)."""
 
     def forward(**more: Any) -> Any:
         return run_model(model, inputs, max_length, **more)

@@ -1,4 +1,4 @@
-"""Predictions on disk: one JSON object per example, with its text, what is right, what was said, and how wrong it is.
+"""Prediction files: one JSON object per example with its text, gold value, prediction and how bad the error is.
 
 {"id": "17", "text": "a dull film", "gold": "negative", "prediction": "positive", "probability": 0.93, "badness": 2.66}
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:
-    """Write every prediction of a split, in the order of its file."""
+    """Write all predictions of a split, in the order of its examples."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pairs = zip(evaluation.split.examples, evaluation.predictions, strict=True)
     lines = (json.dumps(describe(evaluation.task, *pair), ensure_ascii=False) for pair in pairs)
@@ -30,7 +30,7 @@ def write_predictions(path: Path, evaluation: Evaluation) -> None:
 
 
 def read_predictions(path: Path) -> list[dict[str, Any]]:
-    """What `write_predictions` wrote."""
+    """Read a file written by `write_predictions`."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -39,7 +39,7 @@ def read_predictions(path: Path) -> list[dict[str, Any]]:
 
 
 def describe(task: Task, example: Example, prediction: Prediction) -> dict[str, Any]:
-    """One example and what was said about it, in plain words."""
+    """One example and its prediction in readable form."""
     kind = kind_of(task)
     said, gold = kind.describe(example)
     line: dict[str, Any] = {"id": example.id, **said}
@@ -57,6 +57,6 @@ def describe(task: Task, example: Example, prediction: Prediction) -> dict[str, 
 
 
 def worst(task: Task, lines: Iterable[dict[str, Any]], most: int = 20) -> list[dict[str, Any]]:
-    """The errors that hurt most, worst first."""
+    """The worst errors, worst first."""
     wrong = [line for line in lines if "gold" in line and kind_of(task).is_wrong(line)]
     return sorted(wrong, key=lambda line: -line["badness"])[:most]

@@ -1,1 +1,1 @@
-"""Labelled tasks: files -> examples -> sequences, and outputs -> predictions -> scores. No torch in here."""
+"""Labelled tasks: files -> examples -> sequences, and outputs -> predictions -> scores. Only losses use torch."""

@@ -1,8 +1,8 @@
-"""From a model's raw outputs to predictions of a task, several models' predictions as one, and files of them.
+"""Decode the raw outputs of a model into predictions, average several models, and write submission files.
 
     decode(task, examples, make_features(task, examples, tokenizer), outputs)  -> one Prediction per example
 
-`outputs` hold, per sequence, the arrays that its head gives: "logits", "start" and "end", or the answer head's search.
+`outputs` holds the arrays of the head for each sequence: "logits", "start" and "end", or the answer head's search.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MNLI = {"test-matched": "MNLI-m", "test-mismatched": "MNLI-mm"}
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model says of one example.
+    """A prediction for one example.
 
-    The value is a label id, a number, label ids (multi-label), one tag id per word, the number of an option, or the
-    text of an answer ("" for none). Probabilities are [labels], [options], or [words, labels] for tags.
+    The value is a label id, a number, label ids (multi-label), one tag id per word, the index of an option, or the text
+    of an answer ("" for none). Probabilities are [labels], [options], or [words, labels] for tags.
     """
 
     value: Any
@@ -44,7 +44,7 @@ class Prediction:
 def decode(
     task: Task, examples: Sequence[Example], features: Sequence[Feature], outputs: Sequence[Outputs]
 ) -> list[Prediction]:
-    """One prediction per example, in their order; the sequences of an example lie one after another."""
+    """One prediction per example, in order; the sequences of an example are consecutive."""
     kind = kind_of(task)
     predictions = []
     place = 0
@@ -59,17 +59,17 @@ def decode(
 
 
 def average(task: Task, models: Sequence[Sequence[Prediction]]) -> list[Prediction]:
-    """An ensemble, as in the paper: mean probabilities (or numbers); for answers mean span and no-answer scores."""
+    """An ensemble as in the paper: mean probabilities or numbers; for answers, mean span and no-answer scores."""
     return [kind_of(task).average(task, votes) for votes in zip(*models, strict=True)]
 
 
 def write_submission(
     task: Task, split: str, examples: Sequence[Example], predictions: Sequence[Prediction], folder: Path | str
 ) -> list[Path]:
-    """Write one split in the files that scorers and leaderboards take, and say which; a dev split has its name in them.
+    """Write one split in the format of its scorer or leaderboard and return the paths.
 
-    GLUE: CoLA.tsv, MNLI-m.tsv, ... with "index" and "prediction"; SQuAD: one JSON of answers by question id (and the
-    no-answer scores and n-best lists beside it); RACE: the letters of the options by question id.
+    GLUE: CoLA.tsv, MNLI-m.tsv, ... with "index" and "prediction"; SQuAD: JSON with answers by question id, plus
+    no-answer scores and n-best lists; RACE: option letters by question id. Names include the split, but for GLUE test.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

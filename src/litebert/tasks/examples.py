@@ -1,4 +1,4 @@
-"""One row of a task, labelled or not yet, as its file has it; `where` is "file:row" for error messages."""
+"""One example of a task, labelled or not; `where` is "file:row" for error messages."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Protocol
 
 
 class Example(Protocol):
-    """What the examples of every kind have in common."""
+    """What all examples have in common."""
 
     @property
     def id(self) -> str:
-        """By which its prediction is found."""
+        """Identifies its prediction."""
 
     @property
     def where(self) -> str:
-        """Where it was read: "train.csv:17"."""
+        """Where it comes from: "train.csv:17"."""
 
     @property
     def is_labelled(self) -> bool:
-        """Whether it says what is right; the test sets of GLUE do not."""
+        """Whether it has a gold label; GLUE's test sets do not."""
 
     @property
     def asked(self) -> Hashable:
-        """What it asks, without the answer: equal for two examples that a model cannot tell apart."""
+        """The input without the label: equal for examples that a model cannot tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text or a pair, with a label id, a number, several label ids, or nothing yet."""
+    """One text or a pair, with a label id, a number, several label ids, or no label."""
 
     id: str
     a: str
@@ -50,7 +50,7 @@ class TextExample:
 
 @dataclass(frozen=True, slots=True)
 class TagExample:
-    """Words, and a tag id for each."""
+    """Words with a tag id each."""
 
     id: str
     words: tuple[str, ...]
@@ -70,7 +70,7 @@ class TagExample:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """A question with its options, about a passage ("" where there is none); `group` is RACE's middle or high."""
+    """A question with options, about a passage ("" for none); `group` is RACE's middle or high."""
 
     id: str
     passage: str
@@ -82,7 +82,7 @@ class ChoiceExample:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether it says which option is right."""
+        """Whether the correct option is known."""
         return self.label is not None
 
     @property
@@ -93,7 +93,7 @@ class ChoiceExample:
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """A question about a context. `starts` are character positions of the answers, -1 for one that is not in there."""
+    """A question about a context; `starts` are the character positions of the answers, -1 if not found."""
 
     id: str
     question: str
@@ -105,7 +105,7 @@ class QuestionExample:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether it has an answer, or says that there is none."""
+        """Whether it has an answer, or is marked as having none."""
         return self.impossible or bool(self.answers)
 
     @property

@@ -1,9 +1,9 @@
-"""Examples as model inputs: unpadded sequences of ids with [CLS] and [SEP], and what is to be predicted from them.
+"""Examples as model inputs: unpadded sequences of ids with [CLS] and [SEP], and their targets.
 
     text_sequence(tokenizer, "a film", "a movie", 128)  -> [CLS] ▁a ▁film [SEP] ▁a ▁movie [SEP], segments 0000 111
 
-Each kind of task makes its own (`litebert.tasks.kinds`) from the parts in here: texts are joined, contexts too long for
-a sequence are cut into windows, and targets are laid out as a batch needs them.
+Each kind of task (`litebert.tasks.kinds`) builds its sequences from the parts here: texts are joined, contexts too long
+for one sequence are cut into windows, and targets are laid out to match a batch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from litebert.tasks.examples import Example
 from litebert.tasks.task import Task, kind_of
 from litebert.text.tokenizer import Tokenizer
 
-IGNORE = -100  # the target of a token that has none
-MAX_STRIDE = 128  # of the released code
+IGNORE = -100  # target of a token without one
+MAX_STRIDE = 128  # as in the released code
 Ids = NDArray[np.int32]
 Arrays = dict[str, NDArray[Any]]
 Target = int | float | NDArray[np.float32] | NDArray[np.int64] | tuple[int, int, bool]
@@ -30,26 +30,26 @@ Window = tuple[int, int]  # first token, number of tokens
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One model input, unpadded, with [CLS] and [SEP]s; `example` is the place of its example in the split.
+    """One unpadded model input with [CLS] and [SEP]; `example` is the index of its example in the split.
 
-    The target is a label id (also of the right option, on every option), a number, a 0/1 vector (multi-label),
-    tag ids [len] with -100 where a token has none, or (start, end, impossible) token positions of an answer.
+    The target is a label id (of the correct option, on every option), a number, a 0/1 vector (multi-label), tag ids
+    [len] with -100 for tokens without one, or the token positions (start, end, impossible) of an answer.
     """
 
     ids: Ids
     segments: NDArray[np.int8]
     example: int = 0
     target: Target | None = None
-    cut: int = 0  # tokens of the text that did not fit
+    cut: int = 0  # tokens that did not fit
     option: int = 0  # multiple choice: the number of the option
-    offsets: NDArray[np.int32] | None = None  # [len, 2] characters, into the context or the words joined by spaces
-    words: NDArray[np.int32] | None = None  # tags: the word at its first piece where this window decides it, else -1
-    inside: NDArray[np.bool_] | None = None  # question answering: a token of the context
-    max_context: NDArray[np.bool_] | None = None  # question answering: no other window sees this token better
+    offsets: NDArray[np.int32] | None = None  # [len, 2] characters in the context, or in the words joined by spaces
+    words: NDArray[np.int32] | None = None  # tags: the word at its first piece if this window decides it, otherwise -1
+    inside: NDArray[np.bool_] | None = None  # question answering: whether a token is in the context
+    max_context: NDArray[np.bool_] | None = None  # question answering: whether this window has most context for a token
 
     @property
     def outside(self) -> NDArray[np.bool_] | None:
-        """Where no answer can lie: everything but the context and [CLS], which stands for "no answer"."""
+        """Where an answer cannot be: everywhere but in the context and at [CLS], which means "no answer"."""
         if self.inside is None:
             return None
         outside = ~self.inside
@@ -63,17 +63,17 @@ def make_features(task: Task, examples: Many[Example], tokenizer: Tokenizer, num
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Texts joined
+# Joining texts
 
 
 def text_sequence(tokenizer: Tokenizer, a: str, b: str | None, max_length: int) -> Sequence:
-    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]; what does not fit is cut from the tail of the longer text."""
+    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]; excess tokens are cut from the end of the longer text."""
     first, *second = tokenizer.encode_batch([a] if b is None else [a, b])
     return join(tokenizer, first, second[0] if second else None, max_length)
 
 
 def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
-    """How many tokens of two texts stay if the longer one (b of equals) always loses its last: (5, 9, 10) -> (5, 5)."""
+    """Tokens to keep of each text if the longer one (b if equal) always loses its last: (5, 9, 10) -> (5, 5)."""
     if a + b <= room:
         return a, b
     half = (room + 1) // 2
@@ -87,7 +87,7 @@ def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
 def join(
     tokenizer: Tokenizer, a: Ids, b: Ids | None, max_length: int, example: int = 0, target: Target | None = None
 ) -> Sequence:
-    """The same of token ids; the sequence knows how many did not fit."""
+    """The same from token ids; `cut` counts those that did not fit."""
     size_a, size_b = cut_pair(len(a), 0 if b is None else len(b), max_length - (2 if b is None else 3))
     length = size_a + 2 + (0 if b is None else size_b + 1)
     ids = np.empty(length, dtype=np.int32)
@@ -121,17 +121,17 @@ def cut_windows(num_tokens: int, room: int, stride: int) -> list[Window]:
 
 
 def stride_for(room: int, longest: int) -> int:
-    """How far windows of `room` tokens may move for every stretch of up to `longest` tokens to be whole in one.
+    """The largest stride of windows of `room` tokens that keeps every span of up to `longest` tokens whole in one.
 
-    (61, 30) -> 32; never more than the 128 of the released code, and one that fills the room exactly needs steps of 1.
+    (61, 30) -> 32; at most 128, and 1 if a span can fill the whole window.
     """
     return min(MAX_STRIDE, room - min(longest, room) + 1)
 
 
 def best_windows(windows: list[Window], num_tokens: int) -> NDArray[np.int32]:
-    """For each token, the window in which it has most context on its poorer side (the first of equals)."""
+    """For each token, the window with the most context on its shorter side (the first if equal)."""
     owner = np.zeros(num_tokens, dtype=np.int32)
-    if len(windows) == 1:  # most often
+    if len(windows) == 1:  # the usual case
         return owner
     best = np.full(num_tokens, -1.0)
     for number, (start, length) in enumerate(windows):
@@ -150,26 +150,26 @@ def wrap(tokenizer: Tokenizer, ids: Ids) -> Ids:
 
 
 def pad_offsets(offsets: NDArray[np.int32], before: int, after: int) -> NDArray[np.int32]:
-    """Offsets [len, 2] with (0, 0) for the tokens before and after, which are not of the text."""
+    """Offsets [len, 2] with (0, 0) for the tokens before and after the text."""
     padded = np.zeros((before + len(offsets) + after, 2), dtype=np.int32)  # ten times faster than np.pad
     padded[before : before + len(offsets)] = offsets
     return padded
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Targets, laid out as a batch has its sequences: [N] rows, or one value per token
+# Targets in the layout of a batch: one value per sequence or per token
 
 
 @dataclass(frozen=True)
 class Places:
-    """How sequences lie in a batch: the shape of its ids, where each begins in the flat view, and N with filler."""
+    """The layout of a batch: the shape of its ids, where each sequence starts in the flat view, and N with filler."""
 
     shape: tuple[int, ...]
     first: NDArray[np.int64]
     num_rows: int
 
     def per_row(self, values: Any, rest: float = IGNORE, dtype: Any = np.int64) -> NDArray[Any]:
-        """One value per sequence, `rest` for rows of filler: [N]."""
+        """One value per sequence, `rest` for filler rows: [N]."""
         filled = np.full(self.num_rows, rest, dtype)
         filled[: len(values)] = values
         return filled

@@ -1,7 +1,8 @@
 """GLUE from its official TSV files with their quirks, or the same data as Parquet or JSONL.
 
-CoLA has no header in train and dev; quotes are text; a few QQP rows lack columns; test files have no label. Label order
-is the authors': MNLI and AX contradiction, entailment, neutral; QNLI and RTE entailment, not_entailment; else 0, 1.
+CoLA has no header in train and dev; quotes are literal; some QQP rows lack columns; test files have no label. Labels
+have the order of the released code: MNLI and AX contradiction, entailment, neutral; QNLI and RTE entailment,
+not_entailment; otherwise 0, 1.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a task lies and what its columns are called, officially and on the Hub."""
+    """The folder of a task and the names of its columns, official and on the Hub."""
 
     folder: str
     a: tuple[str, ...]
@@ -94,7 +95,7 @@ SOURCES = {
     "ax": _Source("AX", *_PREMISES, ("label", "Label"), _HUB_NLI),
 }
 _IDS = ("index", "idx", "id")
-# Split -> what its file may be called, officially first.
+# Split -> possible file names, the official one first.
 _FILES: dict[str, tuple[str, ...]] = {"train": ("train",), "dev": ("dev", "validation"), "test": ("test",)}
 _MNLI_FILES: dict[str, tuple[str, ...]] = {
     "train": ("train",),
@@ -107,13 +108,13 @@ _AX_FILES: dict[str, tuple[str, ...]] = {"test": ("diagnostic", "ax", "test")}
 
 
 def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encoding: str) -> TaskData:
-    """The splits of a task in its folder (or in the one that holds all of GLUE), and files named one by one."""
+    """Read the splits of a task from its folder (or the folder of all of GLUE), or from single files."""
     found = {**(find_files(name, folder) if folder else {}), **files}
     return read_tables(name, {split: _open(str(path), encoding) for split, path in found.items()})
 
 
 def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
-    """Tables by split ("train", "dev" or "matched", "test" or "test-matched", ...) -> their examples."""
+    """Convert tables by split ("train", "dev" or "matched", "test" or "test-matched", ...) to examples."""
     data = TaskData(TASKS[name])
     for split, table in tables.items():
         examples = _examples(name, table, split, data.notes)
@@ -125,7 +126,7 @@ def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
 
 
 def find_files(name: str, folder: Path) -> dict[str, Path]:
-    """Files by split in a task's folder, whatever their format."""
+    """The files of each split in a task's folder, in any format."""
     places = [folder / SOURCES[name].folder, folder, *([folder / "MNLI"] if name == "ax" else [])]
     wanted = {"mnli": _MNLI_FILES, "ax": _AX_FILES}.get(name, _FILES)
     for place in places:
@@ -139,7 +140,7 @@ def find_files(name: str, folder: Path) -> dict[str, Path]:
         if found:
             return found
     expected = ", ".join(f"{stems[0]}.tsv" for stems in wanted.values())
-    raise DataError(f"{folder}: no files of {name} ({expected}) in there, nor in a folder {SOURCES[name].folder}")
+    raise DataError(f"{folder}: no files of {name} ({expected}) here or in {SOURCES[name].folder}/")
 
 
 def _open(path: str, encoding: str) -> Table:
@@ -170,13 +171,13 @@ def _examples(name: str, table: Table, split: str, notes: list[str]) -> list[Exa
         where = table.where(number)
         found = row[label] if label is not None and len(row) > needed else None
         known = _label(name, found)
-        # A stray tab makes a row too long and shifts its label; "-" in MNLI: the annotators did not agree.
+        # A stray tab makes a row too long and shifts its label; "-" in MNLI means that the annotators disagreed.
         shifted = len(row) > len(table.columns) and bool(ids) and known not in ids
         if len(row) <= needed or shifted or found == "-":
             damaged.append(where)
             if not is_test:
                 continue
-            row = (*row, *[""] * needed)  # a prediction is wanted for every row of a test set
+            row = (*row, *[""] * needed)  # every row of a test set needs a prediction
             known = None
         value: int | float | None = None
         if known is not None:
@@ -187,10 +188,10 @@ def _examples(name: str, table: Table, split: str, notes: list[str]) -> list[Exa
         row_id = str(number if id is None else row[id])
         examples.append(TextExample(row_id, text_cell(row[a], where), text_b, value, where))
     if damaged:
-        done = "kept as they are" if is_test else "left out"
-        notes.append(f"{table.path}: {len(damaged):,} damaged or unlabelled rows {done}, the first at {damaged[0]}")
+        done = "kept" if is_test else "skipped"
+        notes.append(f"{table.path}: {len(damaged):,} damaged or unlabelled rows {done}, first: {damaged[0]}")
     if not examples:
-        raise DataError(f"{table.path}: the file holds no rows that can be used")
+        raise DataError(f"{table.path}: no usable rows")
     return examples
 
 

@@ -1,4 +1,4 @@
-"""Logits as probabilities."""
+"""Logits to probabilities."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
 
 
 def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Their logarithms, exact also where a probability is next to nothing."""
+    """Log-probabilities, accurate for tiny probabilities too."""
     shifted = _shifted(logits)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 
 
 def _shifted(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     exact = logits.astype(np.float64)
-    return np.asarray(exact - exact.max(-1, keepdims=True))  # no exponential overflows
+    return np.asarray(exact - exact.max(-1, keepdims=True))  # exp cannot overflow
 
 
 def sigmoid(x: float) -> float:
@@ -32,6 +32,6 @@ def sigmoid(x: float) -> float:
 
 
 def best_of(scores: NDArray[np.float64], count: int) -> list[int]:
-    """Where the highest scores are, best first and the earlier of equals first: ([.1, .7, .2], 2) -> [1, 2]."""
+    """Indices of the highest scores, best first, ties by index: ([.1, .7, .2], 2) -> [1, 2]."""
     chosen = np.argpartition(-scores, count - 1)[:count]
     return [int(place) for place in sorted(chosen, key=lambda place: (-scores[place], place))]

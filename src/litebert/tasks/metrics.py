@@ -1,10 +1,10 @@
-"""Scores of predictions, as fractions, each with a 95 % interval from resampled examples.
+"""Scores of predictions as fractions, each with a 95 % bootstrap interval.
 
     score(task, examples, predictions)  -> {"accuracy": Metric(0.91, 0.89, 0.93), ...}
 
-A metric is written once, as a function of how often each example counts: [R, N] -> [R]. Its value is that of each
-example counted once, and its interval comes from a thousand resamples at a time, a few matrix products. Tests hold the
-values to scikit-learn's and scipy's.
+A metric is written once, as a function of how often each example counts: [R, N] -> [R]. Its value counts each example
+once; its interval comes from a thousand resamples, evaluated together as a few matrix products. Tests compare values
+with scikit-learn and scipy.
 
 Shapes: N examples, R resamples, C classes.
 """
@@ -24,7 +24,7 @@ from litebert.tasks.examples import Example
 from litebert.tasks.task import Task, kind_of
 
 RESAMPLES = 1000
-ERRORS = ("rmse",)  # metrics of which less is better, and which are no share of 1
+ERRORS = ("rmse",)  # lower is better, and not a fraction of 1
 Floats = NDArray[np.float64]
 Measure = Callable[[Floats], Floats]  # how often each example counts [R, N] -> the metric [R]
 
@@ -33,7 +33,7 @@ _BLOCK = 1 << 22  # counts held at a time
 
 @dataclass(frozen=True)
 class Metric:
-    """A score with the ends of its 95 % interval (None where no interval was asked for)."""
+    """A score with its 95 % interval (None if no interval was requested)."""
 
     value: float
     low: float | None = None
@@ -51,15 +51,15 @@ def score(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Metric]:
-    """The task's metrics (and those of its parts: RACE's levels, SQuAD's unanswerable questions), in their order.
+    """The metrics of a task in order, with those of its parts (RACE's levels, SQuAD's unanswerable questions).
 
-    `predictions` are those of `decode`, or their values alone; 0 resamples leave out the intervals.
+    `predictions` come from `decode`, or are the values alone; `resamples=0` skips the intervals.
     """
     if not examples or len(examples) != len(predictions):
-        raise InputError(f"{len(examples)} examples and {len(predictions)} predictions cannot be scored")
+        raise InputError(f"expected one prediction per example, got {len(predictions)} for {len(examples)} examples")
     for example in examples:
         if not example.is_labelled:
-            raise InputError(f"{example.where}: no label to compare with; only labelled examples can be scored")
+            raise InputError(f"{example.where}: no label; only labelled examples can be scored")
     values = [each.value if isinstance(each, Prediction) else each for each in predictions]
     measures = kind_of(task).measures(task, examples, values)
     once = np.ones((1, len(examples)))
@@ -99,7 +99,7 @@ def _less(first: Measure, second: Measure) -> Measure:
 def intervals(
     measures: Sequence[Measure], num_examples: int, resamples: int, seed: int
 ) -> list[tuple[float | None, float | None]]:
-    """The 2.5th and 97.5th percentile of each measure over examples drawn with replacement; None without resamples."""
+    """The 2.5th and 97.5th percentile of each measure over bootstrap resamples; None without resamples."""
     size = max(1, _BLOCK // num_examples)
     random = np.random.default_rng(seed)
     blocks = [np.empty((len(measures), 0))]
@@ -108,7 +108,7 @@ def intervals(
         blocks.append(np.stack([measure(counts) for measure in measures]))
     ends: list[tuple[float | None, float | None]] = []
     for values in np.concatenate(blocks, axis=1):
-        # A resample in which a metric means nothing (it drew no example of a part) is left out.
+        # Skip resamples where a metric is undefined because a part has no examples.
         known = values[np.isfinite(values)]
         ends.append(
             (float(np.percentile(known, 2.5)), float(np.percentile(known, 97.5))) if known.size else (None, None)
@@ -117,7 +117,7 @@ def intervals(
 
 
 def _draw(random: np.random.Generator, rows: int, num_examples: int) -> Floats:
-    """How often each example is drawn in each of some resamples: [R, N], every row sums to N."""
+    """How often each resample draws each example: [R, N]; each row sums to N."""
     drawn = random.integers(num_examples, size=(rows, num_examples))
     drawn += np.arange(rows)[:, None] * num_examples
     counts = np.bincount(drawn.ravel(), minlength=rows * num_examples)
@@ -125,7 +125,7 @@ def _draw(random: np.random.Generator, rows: int, num_examples: int) -> Floats:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Shares of examples, or of what they hold
+# Shares
 
 
 def share(hits: NDArray[Any], part: NDArray[np.bool_] | None = None) -> Measure:
@@ -135,12 +135,12 @@ def share(hits: NDArray[Any], part: NDArray[np.bool_] | None = None) -> Measure:
 
 
 def ratio(top: Floats, bottom: Floats) -> Measure:
-    """The sum of one number of each example over that of another; nan where there is nothing to divide by."""
+    """The sum of one number per example divided by the sum of another; nan if that is 0."""
     rows = np.stack([top, bottom]).astype(float)
     columns = np.ascontiguousarray(rows.T)
 
     def measure(weights: Floats) -> Floats:
-        # One row is summed pairwise, so that a score is the same with every BLAS.
+        # A single row is summed pairwise, so that a score does not depend on the BLAS.
         above, below = (weights @ columns).T if len(weights) > 1 else (rows * weights).sum(1, keepdims=True)
         return np.asarray(np.divide(above, below, out=np.full(len(weights), np.nan), where=below > 0))
 
@@ -148,7 +148,7 @@ def ratio(top: Floats, bottom: Floats) -> Measure:
 
 
 def _safe_divide(above: Floats, below: Floats) -> Floats:
-    """0 where there is nothing to divide by, as scikit-learn has it."""
+    """0 where the divisor is 0, as in scikit-learn."""
     result: Floats = np.divide(above, below, out=np.zeros(above.shape), where=below > 0)
     return result
 
@@ -158,7 +158,7 @@ def _safe_divide(above: Floats, below: Floats) -> Floats:
 
 
 def accuracy(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
-    """The share that is right."""
+    """The share of correct examples."""
     return share(gold == found)
 
 
@@ -180,7 +180,7 @@ def macro_f1(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
 
     def measure(weights: Floats) -> Floats:
         hits, total = weights @ (real & claimed), weights @ (real.astype(float) + claimed)  # [R, C]
-        # Classes that a resample lacks do not count, as scikit-learn has it.
+        # Classes missing from a resample do not count, as in scikit-learn.
         return _safe_divide(_safe_divide(2 * hits, total).sum(1), (total > 0).sum(1).astype(float))
 
     return measure
@@ -206,7 +206,7 @@ def matthews(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
 
 
 def pearson(gold: Floats, found: Floats) -> Measure:
-    """The correlation of the numbers; that of a constant counts as 0."""
+    """Pearson correlation; 0 if either side is constant."""
     if _is_constant(gold) or _is_constant(found):
         return lambda weights: np.zeros(len(weights))
     x, y = gold - gold.mean(), found - found.mean()  # centred: the sums of squares stay accurate
@@ -214,12 +214,12 @@ def pearson(gold: Floats, found: Floats) -> Measure:
 
 
 def spearman(gold: Floats, found: Floats) -> Measure:
-    """The correlation of their ranks."""
+    """Rank correlation."""
     return lambda weights: _correlation(weights, _ranks(weights, gold), _ranks(weights, found))
 
 
 def rmse(gold: Floats, found: Floats) -> Measure:
-    """The root of the mean squared error."""
+    """Root mean squared error."""
     errors = ratio((gold - found) ** 2, np.ones(len(gold)))
     return lambda weights: np.sqrt(errors(weights))
 
@@ -238,7 +238,7 @@ def _correlation(weights: Floats, x: Floats, y: Floats) -> Floats:
 
 
 def _ranks(weights: Floats, values: Floats) -> Floats:
-    """The rank of each value in each resample, ties sharing the middle one: [R, N]."""
+    """The rank of each value in each resample, with ties averaged: [R, N]."""
     distinct, place = np.unique(values, return_inverse=True)
     per_value = (
         weights @ (place[:, None] == np.arange(len(distinct))) if len(distinct) < 64 else _sum_by(weights, place)
@@ -255,7 +255,7 @@ def _sum_by(weights: Floats, place: NDArray[np.intp]) -> Floats:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Several labels: gold and found say of each label whether it applies, [N, C]
+# Several labels: gold and found are indicators, [N, C]
 
 
 def label_micro_f1(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
@@ -271,5 +271,5 @@ def label_macro_f1(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
 
 
 def all_right(gold: NDArray[Any], found: NDArray[Any]) -> Measure:
-    """The share of examples with every label right."""
+    """The share of examples with every label correct."""
     return share((gold == found).all(1))

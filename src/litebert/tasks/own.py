@@ -3,9 +3,9 @@
     read_own("classification", {"train": "a.csv", "dev": "b.csv"})
     -> TaskData(Task("classification", labels=("neg", "pos"), ...), train=[TextExample(...), ...], dev={"dev": [...]})
 
-Which column plays which role is named by the user, else told by its name, else by its content; a role may take several
-columns (the options of a question, one 0/1 column per label): "A,B,C,D". The training file decides the labels; a label
-that only another file has is an error with its row.
+The user names the column for each role; otherwise it is found by its name, then by its content. A role can take several
+columns ("A,B,C,D": the options of a question, or one 0/1 column per label). The labels are those of the training file;
+a label that occurs only in another file is an error that names the row.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ E = TypeVar("E", bound=Example)
 Columns = dict[str, tuple[str, ...]]
 Cells = dict[str, list[Any]]  # of one row: role -> the values of its columns
 
-SHARED = 0.05  # of a split, may stand in the training file too without a word about it
+SHARED = 0.05  # of a split that may also be in the training file without a warning
 
 
 class Column(NamedTuple):
-    """What a column is for: its role, the plain names it may have (the first in a file is taken), who needs it."""
+    """A column of the user's files: its role and the plain names it may have; the first that a file has is used."""
 
     role: str
     names: str = ""
@@ -49,25 +49,25 @@ def read_own(
     encoding: str = "utf-8",
     known: Task | None = None,
 ) -> TaskData:
-    """Files by split ("train", "dev", "test") -> their examples; `known` brings labels and columns of a saved model."""
+    """Read files by split ("train", "dev", "test"); `known`, the task of a saved model, supplies labels and columns."""
     named = columns or (known.columns if known else {})
     tables = {split: kind_of(kind).open_table(path, named, encoding) for split, path in files.items()}
     if all(map(kind_of(kind).names_columns, files.values())):
-        columns = None  # they have done their work
+        columns = None  # already applied
     return data_from_tables(kind, tables, columns, known)
 
 
 def data_from_tables(
     kind: str, tables: Mapping[str, Table], columns: Mapping[str, str] | None = None, known: Task | None = None
 ) -> TaskData:
-    """The same for tables that are open already."""
+    """The same for tables that are already open."""
     rules = kind_of(kind)
     named = dict(columns or {})
     if not named and known is not None:
         named = {role: name for role, name in known.columns.items() if _has(tables, name)}
     first = tables.get("train") or next(iter(tables.values()))
     if known is None and "train" not in tables:
-        raise DataError(f"{first.path}: labels come from the training file; give one, or a model that has been trained")
+        raise DataError(f"{first.path}: labels come from a training file; give one (train), or a fine-tuned model")
     roles = find_columns(rules, first, named)
     predicted = [column.role for column in rules.columns if column.predicted]
     for split, table in tables.items():
@@ -92,15 +92,15 @@ def data_from_tables(
 
 
 def _shared_notes(tables: Mapping[str, Table], splits: Mapping[str, list[Example]]) -> list[str]:
-    """What is said where a good part of a split stands in the training file too, as when both are the same file."""
+    """A warning for each split that overlaps with the training file, as when both are the same file."""
     train = {example.asked for example in splits.get("train", [])}
     notes = []
     for split, examples in splits.items():
         shared = sum(example.asked in train for example in examples) if split != "train" else 0
         if shared > SHARED * len(examples):
             notes.append(
-                f"{tables[split].path}: {shared:,} of {len(examples):,} examples stand in the training file too; "
-                "scores on what has been learned by heart say little about new texts"
+                f"{tables[split].path}: {shared:,} of {len(examples):,} examples are also in the training file; "
+                "the scores overestimate how well the model does on new texts"
             )
     return notes
 
@@ -119,7 +119,7 @@ def _describe(table: Table, roles: Columns, named: Mapping[str, str]) -> str:
 
 
 def find_columns(kind: Kind[Any], table: Table, named: Mapping[str, str]) -> Columns:
-    """The columns of each role; what was not named is guessed, and what cannot be guessed is an error.
+    """The columns for each role; those not named are guessed, and one that cannot be guessed is an error.
 
     find_columns(classification, table, {})  -> {"text": ("review",), "label": ("sentiment",)}
     """
@@ -129,7 +129,7 @@ def find_columns(kind: Kind[Any], table: Table, named: Mapping[str, str]) -> Col
     for role, value in named.items():
         if role not in roles:
             hint = did_you_mean(role, roles) or "."
-            raise DataError(f"{role}={value}: {kind.name} has no such column{hint} It has: {', '.join(roles)}")
+            raise DataError(f"{role}={value}: {kind.name} has no column {role!r}{hint} It has: {', '.join(roles)}")
         found[role] = _split_names(table, value)
     for column in columns:
         if column.role not in found and (name := first_column(table, column.names.split(), found)):
@@ -142,7 +142,7 @@ def find_columns(kind: Kind[Any], table: Table, named: Mapping[str, str]) -> Col
 
 
 def need_column(table: Table, columns: Columns, role: str) -> None:
-    """Refuse a table to learn or to score from that does not say what is right."""
+    """Refuse a table without the columns of a role."""
     if role not in columns:
         raise DataError(f"{table.path}: {_cannot_tell(table, role)}")
     for column in columns[role]:
@@ -150,32 +150,32 @@ def need_column(table: Table, columns: Columns, role: str) -> None:
 
 
 def first_column(table: Table, names: Sequence[str], found: Columns) -> str | None:
-    """The first of some names that the table has and no role has taken; compared as `plain_name` has them."""
+    """The first of these plain names that the table has and no other role uses."""
     free = free_columns(table, found)
     return next((column for name in names for column in free if plain_name(column) == name), None)
 
 
 def free_columns(table: Table, found: Columns) -> list[str]:
-    """The columns that no role has taken."""
+    """The columns that no role uses yet."""
     taken = {column for columns in found.values() for column in columns}
     return [column for column in table.columns if column not in taken]
 
 
 def plain_name(name: str) -> str:
-    """A column's name without case, spaces and punctuation: "Sentence_1" -> "sentence1"."""
+    """A name without case, spaces and punctuation: "Sentence_1" -> "sentence1"."""
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def _cannot_tell(table: Table, role: str) -> str:
     shown = ", ".join(map(repr, table.columns))
-    name = f"Name it: --column {role}=COLUMN (by number, if there is no header)"
-    return f"cannot tell which column is the {role}; it has {shown}. {name}"
+    name = f"Set columns to name it: {role}=NAME (or its number, if the file has no header)"
+    return f"cannot tell which column is the {role}; the columns are {shown}. {name}"
 
 
 def _split_names(table: Table, value: str) -> tuple[str, ...]:
     names = (value,) if value in table.columns else tuple(name.strip() for name in value.split(","))
     for name in names:
-        table.values(name)  # a wrong name shows the columns
+        table.values(name)  # an unknown name is an error that lists the columns
     return names
 
 
@@ -184,7 +184,7 @@ def _split_names(table: Table, value: str) -> tuple[str, ...]:
 
 
 class Reader(Generic[E]):
-    """Rows as examples; each kind has its own. What the training table decides is decided when it is made."""
+    """Turns rows into examples; each kind has its own. The training table sets the labels when it is created."""
 
     def __init__(self, kind: Kind[E], roles: Columns, known: Task | None, first: Table, notes: list[str]):
         self.kind, self.roles, self.notes = kind, roles, notes
@@ -194,10 +194,10 @@ class Reader(Generic[E]):
         self.ids = {name: number for number, name in enumerate(self.labels)}
 
     def look_at(self, first: Table) -> None:
-        """Find out how the training table writes what it holds (how labels are separated, where options begin)."""
+        """Find out how the training table is written: what separates labels, where option numbers start."""
 
     def find_labels(self, train: Table) -> tuple[str, ...]:
-        """The labels by id, as the training table has them; () for kinds without."""
+        """The labels of the training table by id; () for kinds without labels."""
         return ()
 
     def example(self, cells: Cells, id: str, where: str) -> E:
@@ -205,19 +205,19 @@ class Reader(Generic[E]):
         raise NotImplementedError
 
     def settings(self, train: Sequence[E]) -> dict[str, Any]:
-        """What else of the task the training examples decide: whether texts come in pairs, for example."""
+        """Other settings of the task that follow from the training examples, such as whether texts come in pairs."""
         return {}
 
     def trainable(self, train: list[E]) -> list[E]:
-        """The examples that can be learnt from."""
+        """The examples that are usable for training."""
         return train
 
     def notes_on(self, table: Table, examples: Sequence[E]) -> Iterable[str]:
-        """What a person should know about the rows of a table."""
+        """Notes for the user about the rows of a table."""
         return ()
 
     def late_notes(self) -> list[str]:
-        """What is said once all tables have been read."""
+        """Notes for the user once all tables are read."""
         return []
 
     def task(self, train: Sequence[E]) -> Task:
@@ -248,10 +248,11 @@ class Reader(Generic[E]):
         return examples
 
     def _row_ids(self, table: Table, columns: list[list[Any]] | None) -> list[str]:
-        """The ids that the file has, or row numbers: predictions are told apart by them."""
+        """The ids of the file, or row numbers; predictions are identified by them."""
         if columns is not None:
             ids = [text_cell(value, table.where(row)) for row, value in enumerate(columns[0])]
             if len(set(ids)) == len(ids) and all(ids):
                 return ids
-            self.notes.append(f"{table.path}: ids in column {self.roles['id'][0]!r} repeat or lack: rows are numbered")
+            column = self.roles["id"][0]
+            self.notes.append(f"{table.path}: ids in column {column!r} are missing or repeated; rows are numbered")
         return [str(row) for row in range(len(table.rows))]

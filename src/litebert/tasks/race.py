@@ -23,21 +23,19 @@ Row = tuple[str, Mapping[str, Any]]  # where, and one question: article, questio
 
 
 def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encoding: str) -> TaskData:
-    """All splits of a folder; a split may also be a folder or a table (one question per row) of its own."""
+    """Read all splits of a folder; a split can also be a single folder or a table with one question per row."""
     found: dict[str, Path] = {split: Path(path) for split, path in files.items()}
     if folder is not None:
         for split in ("train", "dev", "test"):
             if (folder / split).is_dir():
                 found.setdefault(split, folder / split)
         if not found:
-            raise DataError(
-                f"{folder}: no folder train, dev or test in there; RACE has {{train,dev,test}}/{{middle,high}}"
-            )
+            raise DataError(f"{folder}: no folder train, dev or test; RACE has {{train,dev,test}}/{{middle,high}}")
     return read_rows(name, {split: _open(name, path, encoding) for split, path in found.items()})
 
 
 def read_rows(name: str, splits: Mapping[str, Iterable[Row]]) -> TaskData:
-    """Questions by split -> a task's data."""
+    """Convert questions by split."""
     data = TaskData(TASKS[name])
     for split, rows in splits.items():
         examples: list[Example] = [_example(where, row) for where, row in rows]
@@ -49,7 +47,7 @@ def read_rows(name: str, splits: Mapping[str, Iterable[Row]]) -> TaskData:
 
 
 def rows_of(table: Table) -> Iterator[Row]:
-    """The rows of a table with one question each, as the Hub has it: there, ids are those of the passages."""
+    """The rows of a table with one question each, as on the Hub, where ids are those of passages."""
     questions: Counter[str] = Counter()
     for number, values in enumerate(table.rows):
         row = dict(zip(table.columns, values, strict=True))
@@ -66,13 +64,13 @@ def _open(name: str, path: Path, encoding: str) -> Iterator[Row]:
     levels = LEVELS if name == "race" else (name.removeprefix("race-"),)
     files = [(level, file) for level in levels for file in _files(path / level)]
     if not files:
-        raise DataError(f"{path}: no *.txt in its {' or '.join(levels)}")
+        raise DataError(f"{path}: no *.txt in {' or '.join(levels)}")
     for level, file in files:
         yield from _questions(file, level, encoding)
 
 
 def _files(folder: Path) -> list[Path]:
-    """The passages in the order of their numbers; the authors' all.txt stands for all of them."""
+    """The passage files by number; the authors' all.txt contains all of them."""
     whole = folder / "all.txt"
     if whole.exists():
         return [whole]
@@ -93,7 +91,7 @@ def _questions(path: Path, level: str, encoding: str) -> Iterator[Row]:
                 yield f"{path}:{line}, question {number}", {**row, "id": id, "level": level}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(
-                f"{path}:{line}: not RACE's JSON with article, questions, options and answers: {error}"
+                f"{path}:{line}: not in RACE's format (JSON with article, questions, options and answers): {error}"
             ) from None
 
 
@@ -106,7 +104,7 @@ def _example(where: str, row: Mapping[str, Any]) -> ChoiceExample:
     if label == -1 or len(options) != 4:
         raise DataError(f"{where}: expected 4 options and an answer A to D, got {len(options)} and {answer!r}")
     id = str(row.get("id") or where)
-    # On the Hub the level is told by the name of the passage: high3.txt.
+    # On the Hub the id starts with the level: high3.txt.
     level = row.get("level") or next((level for level in LEVELS if id.startswith(level)), "")
     passage, question = text_cell(row["article"], where), text_cell(row["question"], where)
     return ChoiceExample(id, passage, question, options, label, where, level)

@@ -1,7 +1,7 @@
-"""A task with its data: by the name of a public one, or by the kind of the user's own files.
+"""Read a task with its data: a public one by name, or the user's own files by kind.
 
 read_task("sst-2", folder="glue/SST-2")                                  the official files
-read_task("sst-2")                                                       through `datasets`, of the extra [hf]
+read_task("sst-2")                                                       through `datasets` (extra [hf])
 read_task("classification", train="a.csv", dev="b.csv")                  the user's own
 read_task("classification", folder="hub:owner/name", columns={"text": "document"})
 """
@@ -22,7 +22,7 @@ from litebert.tasks.own import data_from_tables, plain_name, read_own
 from litebert.tasks.tables import Table, name_classes
 from litebert.tasks.task import Task, TaskData
 
-# A public task is one file: its TASKS, and read(task, folder, files, encoding) -> TaskData. A new one is entered here.
+# A public task is one file with TASKS and read(task, folder, files, encoding) -> TaskData; add new ones here.
 _FILES = (glue, squad, race)
 HUB_NAMES = {
     **{name: f"nyu-mll/glue:{name.replace('-', '')}" for name in glue.TASKS},
@@ -32,12 +32,12 @@ HUB_NAMES = {
     "race-middle": "ehovy/race:middle",
     "race-high": "ehovy/race:high",
 }
-PATIENCE = 5.0  # seconds for a first answer of the Hub
+PATIENCE = 5.0  # seconds to wait for the Hub
 _SPLITS = {"validation": "dev", "valid": "dev", "dev": "dev", "train": "train", "test": "test"}
 
 
 def named_tasks() -> dict[str, Task]:
-    """The public tasks by name, as they are before any data is read."""
+    """The public tasks by name."""
     return {name: task for file in _FILES for name, task in file.TASKS.items()}
 
 
@@ -47,7 +47,7 @@ _SQUAD = {
 
 
 def canonical_name(name: str) -> str:
-    """The name of a task as we spell it: "SST2" -> "sst-2", "qa" -> "question-answering"; an unknown one as it is."""
+    """The canonical name of a task: "SST2" -> "sst-2", "qa" -> "question-answering"; an unknown name is unchanged."""
     known = {plain_name(task): task for task in [*named_tasks(), *KINDS]} | _SQUAD | {"squad": "squad-1.1"}
     for kind in KINDS.values():
         known |= dict.fromkeys(kind.aliases, kind.name)
@@ -55,18 +55,18 @@ def canonical_name(name: str) -> str:
 
 
 def find_task(name: str) -> str:
-    """The same; a name that is neither a public task nor a kind is an error that names the nearest."""
+    """The canonical name; one that is neither a public task nor a kind is an error that suggests the nearest."""
     known = [*named_tasks(), *KINDS]
     found = canonical_name(name)
     if found not in known:
         aliases = [alias for kind in KINDS.values() for alias in kind.aliases]
         hint = did_you_mean(name.lower(), known) or did_you_mean(name.lower(), aliases) or "."
-        raise DataError(f"no task {name!r}{hint} Known: {', '.join(known)}")
+        raise DataError(f"unknown task {name!r}{hint} Known: {', '.join(known)}")
     return found
 
 
 def data_form(task: Task) -> str:
-    """The name by which `read_task` reads data for a task: its own where it is public, else its kind."""
+    """The name under which `read_task` reads data for a task: its own if it is public, otherwise its kind."""
     return task.name if task.name in named_tasks() else task.kind
 
 
@@ -81,7 +81,7 @@ def read_task(
     encoding: str = "utf-8",
     task: Task | None = None,
 ) -> TaskData:
-    """Read all splits that are there; `task`, that of a trained model, brings its labels and columns along."""
+    """Read all available splits; `task`, from a fine-tuned model, supplies its labels and columns."""
     name = find_task(name)
     files = {split: path for split, path in (("train", train), ("dev", dev), ("test", test)) if path is not None}
     hub = str(folder)[4:] if str(folder).startswith("hub:") else None
@@ -89,7 +89,8 @@ def read_task(
         raise DataError(f"{folder}: no such folder")
     if name in named_tasks():
         if columns:
-            raise DataError(f"{name} knows its own columns; for other files use its kind, {named_tasks()[name].kind}")
+            kind = named_tasks()[name].kind
+            raise DataError(f"columns: the public task {name} has fixed columns; for other files use its kind, {kind}")
         if hub is not None or (folder is None and not files):
             return read_named_from_hub(name, hub)
         file = next(file for file in _FILES if name in file.TASKS)
@@ -101,7 +102,7 @@ def read_task(
     if folder is not None:
         files = {**_files_in(Path(folder)), **files}
     if not files:
-        raise DataError(f"{name}: no files; give train and dev, or a folder with files of these names")
+        raise DataError(f"{name}: no data; give train and dev files, or a folder with train.* and dev.*")
     return read_own(name, files, columns, encoding, task)
 
 
@@ -118,22 +119,22 @@ def _files_in(folder: Path) -> dict[str, Path | str]:
         if matches:
             found[split] = matches[0]
     if not found:
-        raise DataError(f"{folder}: no file called train.*, dev.* or test.* in there")
+        raise DataError(f"{folder}: no file named train.*, dev.* or test.*")
     return found
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# From the Hugging Face Hub, or from any folder that `datasets` can load; it comes with the extra [hf]
+# The Hugging Face Hub, or any folder that `datasets` can load; needs the extra [hf]
 
 
 def read_named_from_hub(name: str, source: str | None = None) -> TaskData:
-    """A public task; `source` ("owner/name:config" or a local folder) replaces the usual place."""
+    """A public task; `source` ("owner/name:config" or a local folder) overrides the default data set."""
     if source is None:
-        require("datasets", f"{name} without its official files (--data FOLDER)")
+        require("datasets", f"{name} without a folder of its official files")
     try:
         tables = load_tables(source or HUB_NAMES[name])
     except DataError as error:
-        raise DataError(f"{name}: give the official files with --data FOLDER. Without it: {error}") from None
+        raise DataError(f"{name}: give a folder with its official files; the Hub failed: {error}") from None
     if name in glue.TASKS:
         return glue.read_tables(name, tables)
     if name in squad.TASKS:
@@ -149,9 +150,9 @@ def load_tables(source: str) -> dict[str, Table]:
     try:
         with _quick(hub, datasets) if not Path(repository).exists() else contextlib.nullcontext():
             loaded = datasets.load_dataset(repository, config or None)
-    except Exception as error:  # whatever it raises, from a missing repository to no network, is about the source
+    except Exception as error:  # anything from a missing repository to no network
         first_line = next(iter(str(error).splitlines()), "")
-        raise DataError(f"{source}: `datasets` could not load it: {type(error).__name__}: {first_line}") from error
+        raise DataError(f"{source}: `datasets` cannot load it: {type(error).__name__}: {first_line}") from error
     tables = {}
     for split, rows in loaded.items():
         part, _, variant = split.partition("_")
@@ -161,19 +162,19 @@ def load_tables(source: str) -> dict[str, Table]:
                 name = variant if name == "dev" else f"{name}-{variant}"
             tables[name] = _table(f"hub:{source}/{split}", rows)
     if not tables:
-        raise DataError(f"{source}: no split train, validation or test; it has {', '.join(loaded)}")
+        raise DataError(f"{source}: no split named train, validation or test; the splits are {', '.join(loaded)}")
     return tables
 
 
 @contextlib.contextmanager
 def _quick(hub: Any, datasets: Any) -> Iterator[None]:
-    """Ask once whether the Hub answers; if not, look into the cache alone instead of trying again for half a minute."""
+    """Check once whether the Hub responds; if not, use the cache alone instead of retrying for half a minute."""
     settings = (hub.constants, datasets.config)
     before = [module.HF_HUB_OFFLINE for module in settings]
     if not any(before):
         try:
             hub.utils.get_session().head(hub.constants.ENDPOINT, timeout=PATIENCE)
-        except Exception:  # of whatever library it speaks HTTP with
+        except Exception:  # from whichever HTTP library is in use
             for module in settings:
                 module.HF_HUB_OFFLINE = True
     try:

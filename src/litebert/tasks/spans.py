@@ -1,7 +1,7 @@
-"""From the logits of all windows of a context to answers: the n best spans, and when to say that there is none.
+"""Find answers in the logits of all windows of a context: the n best spans, and when there is no answer.
 
-The span head (SQuAD 1.1) gives a start and an end logit per token; every pair of them in reach of `max_answer` is
-looked at. The answer head (SQuAD 2.0) has searched already: K starts, and for each its best ends.
+The span head (SQuAD 1.1) has a start and an end logit per token; all pairs up to `max_answer` tokens are candidates.
+The answer head (SQuAD 2.0) has already searched: K starts, each with its best ends.
 
 Shapes: S tokens of a window, A longest answer, K starts, K_end ends of each start.
 """
@@ -22,12 +22,12 @@ from litebert.tasks.logits import softmax
 from litebert.tasks.squad import score_answer
 
 Outputs = Mapping[str, NDArray[Any]]
-FIXED_THRESHOLD = 0.0  # chosen on no data: "no answer" where that is more likely than not
+FIXED_THRESHOLD = 0.0  # not tuned: "no answer" if that is more likely
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the context, with its characters and its score (a sum of logits or log-probabilities)."""
+    """A span of the context: its text, character positions and score (a sum of logits or log-probabilities)."""
 
     text: str
     start: int
@@ -36,17 +36,17 @@ class Span:
 
 
 class Answers(NamedTuple):
-    """The best spans, best first, and a score that is high where there is no answer (0 is the natural threshold)."""
+    """The best spans, best first, and a score for "no answer" (0 is the natural threshold)."""
 
     spans: tuple[Span, ...]
     no_answer: float
 
     def probabilities(self) -> list[float]:
-        """Softmax of the span scores: how sure the best is among the n best."""
+        """Softmax over the span scores."""
         return softmax(np.array([span.score for span in self.spans])).tolist() if self.spans else []
 
     def best(self, threshold: float | None = None) -> str:
-        """The text of the best span; "" where `threshold` is given and no answer scores above it."""
+        """The text of the best span; "" if a `threshold` is given and the no-answer score is above it."""
         if not self.spans or (threshold is not None and self.no_answer > threshold):
             return ""
         return self.spans[0].text
@@ -55,9 +55,9 @@ class Answers(NamedTuple):
 def best_spans(
     windows: Sequence[Window], outputs: Sequence[Outputs], context: str, n_best: int = 20, max_answer: int = 30
 ) -> Answers:
-    """The n best answers over all windows of one context; spans of the same text are counted once, at their best."""
+    """The n best answers over all windows of a context; spans with equal text count once, with their best score."""
     ranked = _distinct(context, windows, outputs, n_best, max_answer)
-    # The window that most believes in an answer decides.
+    # The window with the lowest no-answer score decides.
     null = min(
         float(each["answerable"] if "answerable" in each else each["start"][0] + each["end"][0]) for each in outputs
     )
@@ -67,7 +67,7 @@ def best_spans(
 
 
 class Pairs(NamedTuple):
-    """Pairs of a first and a last token with their scores."""
+    """First and last tokens of spans, with scores."""
 
     scores: NDArray[np.float64]
     first: NDArray[np.intp]
@@ -75,12 +75,12 @@ class Pairs(NamedTuple):
 
 
 def _all_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -> Pairs:
-    """Every (start, end) of a window in reach of `max_answer` whose score reaches the limit."""
+    """All (start, end) pairs of a window up to `max_answer` tokens with a score of at least `limit`."""
     assert window.inside is not None
     assert window.max_context is not None
     start = np.where(window.inside & window.max_context, output["start"].astype(np.float64), -np.inf)  # [S]
     end = np.where(window.inside, output["end"].astype(np.float64), -np.inf)
-    # Most windows of a long text hold no start that could reach the limit even with the best end.
+    # In most windows of a long text no start reaches the limit even with the best end.
     rows = np.flatnonzero((start + end.max() >= limit) & (start > -np.inf))
     reach = np.concatenate([end, np.full(max_answer - 1, -np.inf)])
     scores = start[rows, None] + sliding_window_view(reach, max_answer)[rows]  # [starts, A]
@@ -89,13 +89,13 @@ def _all_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -
 
 
 def _searched_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -> Pairs:
-    """The pairs that the answer head has found and whose score reaches the limit."""
+    """The pairs found by the answer head with a score of at least `limit`."""
     assert window.inside is not None
     assert window.max_context is not None
     ends = output["end_index"].astype(np.intp)  # [K_end, K]
     starts = np.broadcast_to(output["start_index"].astype(np.intp), ends.shape)
     scores = output["start_log_prob"].astype(np.float64) + output["end_log_prob"].astype(np.float64)
-    size = len(window.ids)  # a padded batch may point behind the window
+    size = len(window.ids)  # in a padded batch, positions may be beyond the window
     can_start = (window.inside & window.max_context)[np.minimum(starts, size - 1)]
     allowed = can_start & window.inside[np.minimum(ends, size - 1)]
     allowed &= (starts < size) & (ends < size) & (ends >= starts) & (ends < starts + max_answer)
@@ -106,9 +106,9 @@ def _searched_pairs(window: Window, output: Outputs, max_answer: int, limit: flo
 def _top_pairs(
     windows: Sequence[Window], outputs: Sequence[Outputs], max_answer: int, take: int
 ) -> tuple[Pairs, NDArray[np.intp], bool]:
-    """The `take` best pairs of all windows and all that equal their last, the window of each, and whether that is all.
+    """The `take` best pairs of all windows with ties, the window of each, and whether these are all pairs.
 
-    One window after another, and only what can still be among the best is kept: a book has millions of pairs.
+    Windows are processed one by one, keeping only possible winners: a book has millions of pairs.
     """
     limit, kept, room = -np.inf, 0, 0
     found: list[tuple[Pairs, NDArray[np.intp]]] = []
@@ -125,20 +125,20 @@ def _top_pairs(
             best = scores >= limit
             found = [(Pairs(scores[best], first[best], last[best]), owner[best])]
             kept = int(best.sum())
-            room = 2 * kept + 4 * take  # equals may be many: looked through again only when there are twice as many
+            room = 2 * kept + 4 * take  # ties can be many: filter again only once the number has doubled
     return *found[0], limit == -np.inf
 
 
 def _distinct(
     context: str, windows: Sequence[Window], outputs: Sequence[Outputs], n_best: int, max_answer: int
 ) -> tuple[Span, ...]:
-    """The best spans with different texts, best first (the earlier and shorter of equals)."""
+    """The best spans with distinct texts, best first (ties: the earlier and shorter first)."""
     take = 2 * n_best
     while True:
-        # Only the top is looked at; it has to grow where many spans read the same.
+        # Only the top pairs are examined; more are needed if many spans have the same text.
         top, owner, complete = _top_pairs(windows, outputs, max_answer, take)
         found = []
-        numbers, begins = np.unique(owner, return_index=True)  # pairs come in the order of their windows
+        numbers, begins = np.unique(owner, return_index=True)  # pairs are sorted by window
         for number, begin, stop in zip(numbers, begins, [*begins[1:], len(owner)], strict=False):
             offsets, mine = windows[number].offsets, slice(begin, stop)
             assert offsets is not None
@@ -155,11 +155,11 @@ def _distinct(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Several models, and the threshold above which there is no answer
+# Ensembles, and the no-answer threshold
 
 
 def average_answers(models: Sequence[Answers]) -> Answers:
-    """Several models as one: a span that a model does not have among its n best gets its worst score there."""
+    """Average several models; a span missing from a model's n best gets its worst score there."""
     scores: list[dict[str, float]] = [{span.text: span.score for span in model.spans} for model in models]
     places = {span.text: span for model in models for span in model.spans}
     worst = [min(known.values(), default=0.0) for known in scores]
@@ -173,15 +173,15 @@ def average_answers(models: Sequence[Answers]) -> Answers:
 
 
 def best_threshold(questions: Sequence[QuestionExample], answers: Sequence[Answers]) -> tuple[float, float]:
-    """(threshold, F1): no answer where its score is above the threshold. Tuned on dev, it flatters dev a little."""
+    """The threshold with the best F1, and that F1; tuned on dev, it is slightly optimistic there."""
     scores = np.array([each.no_answer for each in answers])
     answered = np.array([score_answer(a.best(), q.answers)[1] for q, a in zip(questions, answers, strict=True)])
     silent = np.array([score_answer("", q.answers)[1] for q in questions])
-    # From the least "no answer" up: everything up to i is answered, the rest is not.
+    # Sorted by no-answer score: questions up to i are answered, the rest are not.
     order = np.argsort(scores, kind="stable")
     f1 = silent.sum() + np.concatenate([[0.0], np.cumsum((answered - silent)[order])])
     ordered = scores[order]
-    cuts = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])  # equal scores cannot be told apart
+    cuts = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])  # no threshold separates equal scores
     best = int(np.argmax(np.where(cuts, f1, -np.inf)))
     threshold = ordered[best - 1] if best else np.nextafter(ordered[0], -np.inf)
     return float(threshold), float(f1[best] / len(questions))

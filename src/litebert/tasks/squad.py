@@ -35,20 +35,20 @@ TASKS = {
 
 
 def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encoding: str) -> TaskData:
-    """train-v1.1.json and dev-v1.1.json (or v2.0) of a folder, and files named one by one (Parquet and JSONL too)."""
+    """Read train-v1.1.json and dev-v1.1.json (or v2.0) from a folder, or single files (Parquet and JSONL too)."""
     version = name.removeprefix("squad-")
     found: dict[str, Path | str] = {}
     if folder is not None:
         official = {split: folder / f"{split}-v{version}.json" for split in ("train", "dev", "test")}
         found = {split: path for split, path in official.items() if path.exists()}
         if not found and not files:
-            raise DataError(f"{folder}: no train-v{version}.json or dev-v{version}.json in there")
+            raise DataError(f"{folder}: no train-v{version}.json or dev-v{version}.json")
     found |= files
     return read_tables(name, {split: _open(str(path), encoding) for split, path in found.items()})
 
 
 def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
-    """Tables with the columns id, question, context, answers and, for 2.0, is_impossible -> a task's data."""
+    """Convert tables with the columns id, question, context, answers and, for 2.0, is_impossible."""
     data = TaskData(TASKS[name])
     repairs = Repairs()
     for split, table in tables.items():
@@ -66,13 +66,13 @@ def _open(path: str, encoding: str) -> Table:
         return read_table(path, encoding)
     data = parse_json(read_text(path, encoding), path)
     if not is_squad(data):
-        raise DataError(f'{path}: not in the shape of SQuAD: {{"data": [{{"paragraphs": [...]}}]}} was expected')
+        raise DataError(f'{path}: not in SQuAD\'s format: expected {{"data": [{{"paragraphs": [...]}}]}}')
     return squad_table(path, data)
 
 
 def _examples(name: str, table: Table, repairs: Repairs) -> list[QuestionExample]:
     ids, questions, contexts, cells = (table.values(column) for column in COLUMNS[:4])
-    # The Hub's 2.0 has no such column: there, no answers mean that there is none.
+    # The Hub's 2.0 lacks this column: there, an empty list means "no answer".
     flags = table.values(COLUMNS[4]) if COLUMNS[4] in table.columns else None
     examples = []
     for row in range(len(table.rows)):
@@ -80,7 +80,7 @@ def _examples(name: str, table: Table, repairs: Repairs) -> list[QuestionExample
         answers = parse_answers(cells[row], where)
         impossible = not answers if flags is None else truth_cell(flags[row], where, COLUMNS[4])
         if impossible and name == "squad-1.1":
-            raise DataError(f"{where}: a question without an answer; this looks like squad-2.0")
+            raise DataError(f"{where}: a question without an answer; use squad-2.0 for such files")
         answers = [] if impossible else answers
         question, context = text_cell(questions[row], where), text_cell(contexts[row], where)
         examples.append(make_question(str(ids[row]), question, context, answers, impossible, where, repairs))
@@ -88,7 +88,7 @@ def _examples(name: str, table: Table, repairs: Repairs) -> list[QuestionExample
 
 
 def is_squad(data: Any) -> bool:
-    """Whether a JSON value has SQuAD's shape."""
+    """Whether a JSON value is in SQuAD's format."""
     articles = data.get("data") if isinstance(data, dict) else None
     return (
         isinstance(articles, list) and bool(articles) and isinstance(articles[0], dict) and "paragraphs" in articles[0]
@@ -96,14 +96,14 @@ def is_squad(data: Any) -> bool:
 
 
 def squad_table(path: str, data: Any) -> Table:
-    """One row per question; rows are counted through the whole file, from 1."""
+    """One row per question, numbered from 1 through the whole file."""
     rows: list[tuple[Any, ...]] = []
     try:
         for article in data["data"]:
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]
                 for qa in paragraph["qas"]:
-                    # In 2.0 an impossible question has plausible answers beside its empty ones: they are no answers.
+                    # In 2.0 an impossible question also has plausible answers, which are ignored.
                     answers = [(answer["text"], answer["answer_start"]) for answer in qa.get("answers", ())]
                     unlabelled = "answers" not in qa and "is_impossible" not in qa
                     cell = (
@@ -113,9 +113,9 @@ def squad_table(path: str, data: Any) -> Table:
                     )
                     rows.append((str(qa["id"]), qa["question"], context, cell, qa.get("is_impossible")))
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: question {len(rows) + 1}: not in the shape of SQuAD: {error!r} is missing") from None
+        raise DataError(f"{path}: question {len(rows) + 1}: not in SQuAD's format: {error!r} is missing") from None
     if not rows:
-        raise DataError(f"{path}: the file holds no questions")
+        raise DataError(f"{path}: no questions in the file")
     return Table(path, COLUMNS, rows, range(1, len(rows) + 1))
 
 
@@ -125,19 +125,19 @@ def squad_table(path: str, data: Any) -> Table:
 
 @dataclass
 class Repairs:
-    """How many answers were moved or not found, and where first."""
+    """Answers that were moved or not found, by row."""
 
     moved: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
     def notes(self) -> list[str]:
-        """Lines for a person: "train.json: 12 answers moved to where their text is (first: train.json:17)"."""
-        kinds = ((self.moved, "moved to where their text stands"), (self.lost, "not in their context"))
-        return [f"{len(found):,} answers {what}, the first at {found[0]}" for found, what in kinds if found]
+        """Notes for the user: "12 answers moved to where their text is, first: train.json:17"."""
+        kinds = ((self.moved, "moved to where their text is"), (self.lost, "not in their context"))
+        return [f"{len(found):,} answers {what}, first: {found[0]}" for found, what in kinds if found]
 
 
 def place_answer(context: str, answer: str, start: int | None) -> int:
-    """Where an answer begins: `start` if it is right, else the nearest place with that text, else -1."""
+    """Where an answer starts: `start` if correct, otherwise the nearest occurrence of its text, otherwise -1."""
     if start is not None and start >= 0 and context.startswith(answer, start):
         return start
     wanted = max(0, start or 0)
@@ -157,7 +157,7 @@ def make_question(
     where: str,
     repairs: Repairs,
 ) -> QuestionExample:
-    """A question with each of its answers put in its place."""
+    """A question with the position of each answer."""
     starts = []
     for text, start in answers:
         place = place_answer(context, text, start)
@@ -170,7 +170,7 @@ def make_question(
 
 
 def parse_answers(value: Any, where: str) -> list[tuple[str, int | None]]:
-    """The answers of a table's cell: "text", ["a", "b"], {"text": [...], "answer_start": [...]} or a list of those."""
+    """The answers in a cell: "text", ["a", "b"], {"text": [...], "answer_start": [...]} or a list of those."""
     if value is None or value == "":
         return []
     if isinstance(value, str):
@@ -192,30 +192,30 @@ def _start(value: Any, where: str) -> int | None:
 
 
 def trainable(questions: Sequence[QuestionExample], notes: list[str]) -> list[QuestionExample]:
-    """The questions that can be learnt from: one whose answer is nowhere in its context teaches nothing."""
+    """The questions usable for training: those whose answer is in their context."""
     kept = [question for question in questions if question.impossible or max(question.starts, default=-1) >= 0]
     if len(kept) < len(questions):
         notes.append(
-            f"{len(questions) - len(kept):,} questions without an answer in their context left out of training"
+            f"{len(questions) - len(kept):,} questions skipped in training: their answer is not in their context"
         )
     if not kept:
-        raise DataError(f"{questions[0].where}: no question of the training file has its answer in its context")
+        raise DataError(f"{questions[0].where}: no question in the training file has its answer in its context")
     return kept
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# SQuAD's official scores: exact match and F1 of words, after case, punctuation, articles and spaces are set aside
+# SQuAD's official scores: exact match and word F1 of normalized answers
 
 
 def normalize_answer(text: str) -> str:
-    """What of an answer counts: lower case, no ASCII punctuation, no articles, single spaces."""
+    """Lower case, without ASCII punctuation, articles and repeated spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def score_answer(prediction: str, references: Sequence[str]) -> tuple[float, float]:
-    """(exact match, F1), each with the reference that suits it best; no references means that none is right."""
+    """(exact match, F1), each against its best reference; without references, only no answer is correct."""
     words = normalize_answer(prediction).split()
-    # The rule of 2.0: a reference of articles and punctuation only is no reference.
+    # As in 2.0, a reference of articles and punctuation alone does not count.
     normal = [kept for text in references if (kept := normalize_answer(text).split())] or [[]]
     return max(float(words == reference) for reference in normal), max(_f1(words, r) for r in normal)
 

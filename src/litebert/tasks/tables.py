@@ -1,9 +1,9 @@
-"""Tables from CSV, TSV, JSONL, JSON and Parquet files, compressed or not; every row knows its line. And their cells.
+"""Tables from CSV, TSV, JSONL, JSON and Parquet files, compressed or not; every row knows its line.
 
     read_table("train.csv")  -> Table("train.csv", columns=("text", "label"), rows=[("good", "1"), ...], lines=[2, ...])
 
-Text is UTF-8 with or without a byte-order mark (UTF-16 with one); anything else has to be named. A TSV is read line
-by line, since most hold stray quotes as text: quotes are undone only where the whole file is quoted consistently.
+Text is UTF-8 with or without a byte-order mark, or UTF-16 with one; other encodings must be named. A TSV is read line
+by line because quotes are usually literal there; they are removed only if the whole file is quoted consistently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DELIMITERS = ",\t;|"
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns and rows; `lines` says where each row begins in the file (in Parquet, which row it is)."""
+    """Named columns and rows; `lines` holds the line where each row starts (in Parquet, the row number)."""
 
     path: str
     columns: tuple[str, ...]
@@ -47,11 +47,11 @@ class Table:
     lines: Sequence[int]
 
     def where(self, row: int) -> str:
-        """The place of a row for a message: "train.csv:17"."""
+        """The location of a row for messages: "train.csv:17"."""
         return f"{self.path}:{self.lines[row]}"
 
     def values(self, column: str) -> list[Any]:
-        """One column by its name; a wrong name shows those that exist."""
+        """The values of one column; an unknown name is an error that lists the columns."""
         if column not in self.columns:
             shown = ", ".join(map(repr, self.columns))
             raise DataError(
@@ -62,7 +62,7 @@ class Table:
 
 
 def read_table(path: Path | str, encoding: str = "utf-8", header: bool = True) -> Table:
-    """A whole file as a table; without a header, columns are called "1", "2" and so on."""
+    """Read a file as a table; without a header, the columns are named "1", "2" and so on."""
     path = str(path)
     form = format_of(path)
     if form == "parquet":
@@ -80,7 +80,7 @@ def read_table(path: Path | str, encoding: str = "utf-8", header: bool = True) -
 
 
 def format_of(path: str) -> Format:
-    """Told by the name ("a.csv.gz" -> "csv"); a .txt is taken for a TSV or CSV with a header."""
+    """The format by file name ("a.csv.gz" -> "csv"); a .txt is read as a TSV or CSV with a header."""
     suffixes = Path(path).suffixes
     while suffixes and suffixes[-1].lower() in _COMPRESSED:
         suffixes.pop()
@@ -90,11 +90,11 @@ def format_of(path: str) -> Format:
     if suffix in (".txt", ""):
         return "csv"
     known = ", ".join(_SUFFIXES)
-    raise DataError(f"{path}: cannot tell what a {suffix} file holds; rename it to one of {known} (.gz .xz .zst too)")
+    raise DataError(f"{path}: unknown file type {suffix}; supported: {known} (also compressed: .gz .xz .zst)")
 
 
 def read_text(path: Path | str, encoding: str = "utf-8") -> str:
-    """The text of a file, decompressed, without a byte-order mark; what cannot be decoded names its line."""
+    """The text of a file, decompressed and without a byte-order mark; a decoding error names the line."""
     path = str(path)
     data = read_bytes(path)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -107,11 +107,11 @@ def read_text(path: Path | str, encoding: str = "utf-8") -> str:
         looks = "" if guess is None else f"; it looks like {describe(guess)}"
         name = guess or "NAME"
         raise DataError(
-            f"{path}:{line}: not {encoding.upper()}: {error.reason}{looks}. Save the file as UTF-8, or name its "
-            f"encoding: litebert finetune --set data.encoding={name}, litebert evaluate or baseline --encoding {name}"
+            f"{path}:{line}: not {encoding.upper()}: {error.reason}{looks}. Save the file as UTF-8, or "
+            f"set its encoding: encoding={name} (for litebert finetune: --set data.encoding={name})"
         ) from None
     except (LookupError, UnicodeError) as error:
-        raise DataError(f"{path}: cannot be read as {encoding!r}: {error}") from None
+        raise DataError(f"{path}: cannot decode it as {encoding!r}: {error}") from None
 
 
 def read_bytes(path: str) -> bytes:
@@ -127,7 +127,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def split_tabs(text: str) -> tuple[list[list[str]], list[int]]:
-    """The fields of each line that is not blank, and its number; quotes are text like any other."""
+    """The fields of each non-blank line, and its number; quotes are literal."""
     rows, lines = [], []
     for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: texts hold \x85 and \u2028
         line = line.removesuffix("\r")
@@ -138,7 +138,7 @@ def split_tabs(text: str) -> tuple[list[list[str]], list[int]]:
 
 
 def _undo_quotes(rows: list[list[str]], lines: list[int], text: str) -> tuple[list[list[str]], list[int]]:
-    """A TSV that was written with CSV quotes (doubled inside a field) is unquoted; stray quotes stay as they are."""
+    """Unquote a TSV written with CSV quotes (doubled inside a field); stray quotes stay."""
     width = len(rows[0]) if rows else 0
     quoted = [field for row in rows for field in row if field.startswith('"')]
     if not quoted:
@@ -149,7 +149,7 @@ def _undo_quotes(rows: list[list[str]], lines: list[int], text: str) -> tuple[li
         if whole and meant:
             rows = [[f[1:-1].replace('""', '"') if f.startswith('"') else f for f in row] for row in rows]
         return rows, lines
-    # Lines of unequal width: perhaps quoted fields with line breaks or tabs inside. Taken only if every row fits then.
+    # Lines of unequal width: maybe quoted fields with line breaks or tabs. Used only if every row then fits.
     try:
         broken, starts = _split_csv("", text, "\t", strict=True)
     except (DataError, csv.Error):
@@ -162,7 +162,7 @@ def _is_quoted(field: str) -> bool:
 
 
 def _delimiter_of(text: str) -> str:
-    """The one of , tab ; | that the first line has most of, outside of quotes."""
+    """The most frequent of , tab ; | in the first line, outside quotes."""
     first = re.sub(r'"[^"]*"', "", next((line for line in text.split("\n") if line.strip()), ""))
     return max(_DELIMITERS, key=first.count)
 
@@ -196,7 +196,7 @@ def _from_rows(path: str, rows: list[list[str]], lines: list[int], header: bool)
         if len(row) != width:
             what = "the header has" if header else "the first row has"
             hint = '; a quote (") may be open' if any("\n" in field for field in row) else ""
-            raise DataError(f"{path}:{line}: {len(row)} columns where {what} {width}{hint}")
+            raise DataError(f"{path}:{line}: {len(row)} columns, but {what} {width}{hint}")
     return _checked(Table(path, columns, [tuple(row) for row in rows], lines))
 
 
@@ -237,7 +237,7 @@ def _read_parquet(path: str) -> Table:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as Parquet: {error}") from None
+        raise DataError(f"{path}: not a readable Parquet file: {error}") from None
     if not table.num_rows:
         raise DataError(f"{path}: the file is empty")
     features = _hub_features(table.schema.metadata or {})
@@ -246,7 +246,7 @@ def _read_parquet(path: str) -> Table:
 
 
 def _hub_features(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
-    """What `datasets` says about the columns of a Parquet file it wrote; nothing where that cannot be understood."""
+    """What `datasets` says about the columns of a Parquet file it wrote; empty if unreadable."""
     try:
         features = parse_json(metadata[b"huggingface"].decode("utf-8"), "")["info"]["features"]
     except (KeyError, TypeError, ValueError):
@@ -255,7 +255,7 @@ def _hub_features(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
 
 
 def name_classes(values: list[Any], feature: Any) -> list[Any]:
-    """Label ids as the names that a `datasets` feature has for them: [1, 0, -1] -> ["pos", "neg", None]."""
+    """Label ids as the names in a `datasets` feature: [1, 0, -1] -> ["pos", "neg", None]."""
     if isinstance(feature, Mapping) and isinstance(feature.get("feature"), Mapping):  # a list of them
         return [None if value is None else name_classes(value, feature["feature"]) for value in values]
     names = feature.get("names") if isinstance(feature, Mapping) else None
@@ -269,18 +269,18 @@ def name_classes(values: list[Any], feature: Any) -> list[Any]:
 def _checked(table: Table) -> Table:
     for name in table.columns:
         if table.columns.count(name) > 1:
-            raise DataError(f"{table.path}: two columns are called {name!r}; rename one")
+            raise DataError(f"{table.path}: two columns are named {name!r}; rename one")
     if not table.rows:
-        raise DataError(f"{table.path}: the file holds a header and no rows")
+        raise DataError(f"{table.path}: a header but no rows")
     return table
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Cells, as what they should be however the file stores them; else an error with their place
+# Cells, converted however the file stores them; an error names the location
 
 
 def text_cell(value: Any, where: str) -> str:
-    """Text: "a" -> "a", 7 -> "7", None -> ""; a list or an object is a mistake."""
+    """Text: "a" -> "a", 7 -> "7", None -> ""; a list or object is an error."""
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -291,7 +291,7 @@ def text_cell(value: Any, where: str) -> str:
 
 
 def words_cell(value: Any, where: str) -> tuple[str, ...]:
-    """Words: a list of them, or a text with spaces between."""
+    """Words: a list, or a text separated by spaces."""
     if isinstance(value, list | tuple):
         return tuple(text_cell(word, where) for word in value)
     return tuple(text_cell(value, where).split())
@@ -305,13 +305,13 @@ def number_cell(value: Any, where: str, column: str) -> float:
         number = math.nan
     if not math.isfinite(number):
         comma = isinstance(value, str) and re.fullmatch(r"\s*-?\d+,\d+\s*", value)
-        hint = f"; with a point: {value.strip().replace(',', '.')}" if comma else ""
+        hint = f"; write {value.strip().replace(',', '.')}" if comma else ""
         raise DataError(f"{where}: column {column!r}: expected a number, got {value!r:.80}{hint}")
     return number
 
 
 def truth_cell(value: Any, where: str, column: str) -> bool:
-    """A yes or no: 1, "0", "True", false; nothing is a no."""
+    """True or false: 1, "0", "True", false; an empty cell is false."""
     text = str(value).strip().casefold()
     if text in ("1", "1.0", "true", "yes"):
         return True
@@ -321,11 +321,11 @@ def truth_cell(value: Any, where: str, column: str) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Labels by name and by id: the training file decides which there are, and in which order
+# Labels by name and by id
 
 
 def label_name(value: Any) -> str | None:
-    """A label as text, however the file stores it: 1 -> "1", 1.0 -> "1", True -> "true"; None where there is none."""
+    """A label as text, however the file stores it: 1 -> "1", 1.0 -> "1", True -> "true"; None if empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bool):
@@ -336,7 +336,7 @@ def label_name(value: Any) -> str | None:
 
 
 def order_labels(names: Iterable[str]) -> tuple[str, ...]:
-    """Distinct labels, numbers by value and words by the alphabet: {"10", "9", "2"} -> ("2", "9", "10")."""
+    """Distinct labels, sorted by value or alphabetically: {"10", "9", "2"} -> ("2", "9", "10")."""
     distinct = set(names)
     if all(re.fullmatch(r"[+-]?\d+(\.\d+)?", name) for name in distinct):
         return tuple(sorted(distinct, key=float))
@@ -344,16 +344,16 @@ def order_labels(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def order_tags(names: Iterable[str]) -> tuple[str, ...]:
-    """Distinct tags, "O" first and B- before I- of each type: ("O", "B-LOC", "I-LOC", "B-PER", ...)."""
+    """Distinct tags, "O" first, then B- before I- for each type: ("O", "B-LOC", "I-LOC", "B-PER", ...)."""
     return tuple(sorted(set(names), key=lambda tag: (tag != "O", tag[2:] if tag[1:2] == "-" else tag, tag)))
 
 
 def label_id(name: str, ids: Mapping[str, int], where: str, source: str) -> int:
-    """The id of a label; one that training never saw is an error that names the row and the known labels."""
+    """The id of a label; an unknown one is an error that names the row and the known labels."""
     number = ids.get(name)
     if number is None:
         known = ", ".join(list(ids)[:20]) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")
         raise DataError(
-            f"{where}: label {name!r} is not among those of {source}{did_you_mean(name, ids) or '.'} Known: {known}"
+            f"{where}: unknown label {name!r}{did_you_mean(name, ids) or '.'} The labels of {source}: {known}"
         )
     return number

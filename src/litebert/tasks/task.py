@@ -1,8 +1,8 @@
-"""What a task is: its kind, its labels, how it is cut into sequences, and how it is scored. No data in here.
+"""What a task is: its kind, its labels, how it is cut into sequences and how it is scored. No data.
 
     Task("sst-2", "classification", labels=("0", "1"), metrics=("accuracy",))
 
-A fine-tuned model folder holds its task as `task.json`, beside the Hub's files.
+A fine-tuned model folder stores its task as `task.json`, beside the files of the Hub.
 """
 
 from __future__ import annotations
@@ -27,48 +27,48 @@ TASK_FILE = "task.json"
 
 @dataclass(frozen=True)
 class Task:
-    """Everything but the data: the same object guides fine-tuning, scoring and prediction."""
+    """Everything but the data; fine-tuning, scoring and prediction all use it."""
 
     name: str
     kind: str  # the name of one of litebert.tasks.kinds
     labels: tuple[str, ...] = ()  # names by id; () for regression, multiple choice and question answering
-    metrics: tuple[str, ...] = ()  # the first decides which checkpoint is kept
+    metrics: tuple[str, ...] = ()  # the first selects the checkpoint
     max_length: int = 128
     pair: bool | None = False  # texts come in pairs; None: unknown, as for a model folder without task.json
     scale: tuple[float, float] | None = None  # regression: the lowest and highest score; None: unknown
-    num_choices: int = 0  # multiple choice: the most options of a training question; others may have fewer
-    max_option: int = 128  # multiple choice: the last so many tokens of question + option are kept
-    answerable_head: bool = False  # question answering: the head that knows "no answer" (SQuAD 2.0)
-    #: Question answering: tokens from one window's start to the next; None: as far as leaves each answer whole in one.
+    num_choices: int = 0  # multiple choice: the largest number of options of a training question
+    max_option: int = 128  # multiple choice: tokens of question + option to keep, from the end
+    answerable_head: bool = False  # question answering: use the head that can say "no answer" (SQuAD 2.0)
+    #: Question answering: tokens between the starts of two windows; None: as many as keep every answer whole in one.
     stride: int | None = None
     max_question: int = 64
     max_answer: int = 30
-    null_threshold: float = 0.0  # no answer where its score is above this
+    null_threshold: float = 0.0  # answer "no answer" if its score is above this
     columns: Mapping[str, str] = field(default_factory=dict)  # of the user's files: role -> column
 
     def __post_init__(self) -> None:
         for name in ("max_length", "stride", "max_question", "max_answer", "max_option"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"{name}: must be at least 1, not {value}")
+                raise ConfigError(f"{name}: must be >= 1, got {value}")
         if self.max_length < 8:
-            raise ConfigError(f"max_length: {self.max_length} tokens leave no room for text; use at least 8")
+            raise ConfigError(f"max_length: must be >= 8 to leave room for text, got {self.max_length}")
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task with its examples. `dev` and `test` are named splits, most often one of the name "dev" or "test"."""
+    """A task with its examples. `dev` and `test` hold named splits, usually one each."""
 
     task: Task
     train: list[Example] = field(default_factory=list)
     dev: dict[str, list[Example]] = field(default_factory=dict)
     test: dict[str, list[Example]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)  # what was guessed, repaired or left out, to be shown
+    notes: list[str] = field(default_factory=list)  # for the user: what was guessed, repaired or skipped
 
 
 def kind_of(task: Task | str) -> Kind[Any]:
-    """The kind of a task (or the kind of that name), which knows how to read, learn, decode, score and show it."""
-    from litebert.tasks.kinds import KINDS  # here, since the kinds are made of parts that use this function
+    """The kind of a task, or the kind with this name."""
+    from litebert.tasks.kinds import KINDS  # here: the kinds import modules that import this one
 
     name = task if isinstance(task, str) else task.kind
     check_choice("kind", name, KINDS)
@@ -76,7 +76,7 @@ def kind_of(task: Task | str) -> Kind[Any]:
 
 
 def check_outputs(task: Task, head: str, num_labels: int, where: str) -> None:
-    """Refuse a model whose head is not what its task.json describes, before an answer is read off the wrong outputs."""
+    """Refuse a model whose head does not match its task.json."""
     needed, expected = kind_of(task).head(task), kind_of(task).num_outputs(task)
     if needed != head:
         raise CheckpointError(
@@ -84,8 +84,7 @@ def check_outputs(task: Task, head: str, num_labels: int, where: str) -> None:
         )
     if expected is not None and num_labels != expected:
         raise CheckpointError(
-            f"{where}: {TASK_FILE} names {expected} labels, the model has {num_labels} outputs; "
-            "they do not belong together"
+            f"{where}: {TASK_FILE} names {expected} labels, the model has {num_labels} outputs; they do not match"
         )
 
 
@@ -96,13 +95,13 @@ def save_task(task: Task, folder: Path | str) -> None:
 
 
 def load_task(folder: Path | str) -> Task | None:
-    """The task of a model folder; None if nothing there says it."""
+    """The task of a model folder; None if it has no task.json."""
     path = Path(folder) / TASK_FILE
     if not path.exists():
         return None
     data = read_object(path, CheckpointError)
     if "format" not in data:
-        raise CheckpointError(f"{path}: not a description of a task: it has no format number")
+        raise CheckpointError(f"{path}: not a task file: no format number")
     version = data.pop("format")
     if version != 1:
         raise CheckpointError(f"{path}: written by a newer litebert (format {version}); update litebert to read it")

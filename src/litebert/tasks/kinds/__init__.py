@@ -1,4 +1,4 @@
-"""The kinds of tasks. A new one is a file like those beside this, and an entry in KINDS."""
+"""The kinds of tasks. To add one, write a file like its neighbours and an entry here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: dict[str, Kind[Any]] = {}
 
 
 def register(kind: Kind[Any]) -> None:
-    """Make a kind known by its name: in `Task`, in task.json and on the command line."""
+    """Make a kind available by name: in `Task`, in task.json and on the command line."""
     KINDS[kind.name] = kind
 
 

@@ -1,4 +1,4 @@
-"""Classification: one of several labels for a text or a pair (SST-2, MNLI, one's own)."""
+"""Classification: one of several labels for a text or a pair (SST-2, MNLI, your own)."""
 
 from __future__ import annotations
 
@@ -25,38 +25,37 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MEASURES = {"accuracy": accuracy, "f1": binary_f1, "macro_f1": macro_f1, "matthews": matthews}
-MOST_LABELS = 50  # different ones, or half of the rows: more look like numbers or texts
+MOST_LABELS = 50  # or half of the rows; more are probably numbers or texts
 
 
 class ClassReader(TextReader):
-    """The labels are those of the training file."""
+    """Takes the labels from the training file."""
 
     def find_labels(self, train: Table) -> tuple[str, ...]:
-        """Sorted; too many to be labels, or only one, is a mistake."""
+        """The distinct labels, sorted; refuses one label, or so many that they cannot be labels."""
         column = self.roles["label"][0]
         labels = order_labels(name for value in train.values(column) if (name := label_name(value)) is not None)
         if len(labels) > max(MOST_LABELS, len(train.rows) // 2):
             raise DataError(
                 f"{train.path}: column {column!r} holds {len(labels)} different labels in {len(train.rows)} rows; "
-                "for numbers use the kind regression, else name the right column: --column label=COLUMN"
+                "for numbers use regression; otherwise set columns to name the right one: label=NAME"
             )
         return at_least(2, labels, train)
 
     def label(self, cells: list[Any], where: str) -> int:
-        """Its id."""
         name = label_name(cells[0])
         if name is None:
-            raise DataError(f"{where}: no label in column {self.roles['label'][0]!r}; fill it in, or delete the row")
+            raise DataError(f"{where}: no label in column {self.roles['label'][0]!r}; fill it in or delete the row")
         return label_id(name, self.ids, where, self.source)
 
 
 class Classification(TextKind):
-    """Softmax over the labels, cross-entropy."""
+    """Softmax over the labels, trained with cross-entropy."""
 
     name = "classification"
     aliases = tuple(
         """class classify classifier cls textclassification sequenceclassification sentiment topic intent nli entailment
-        paraphrase binary multiclass""".split()  # nli: of one's own pairs, MNLI has its name
+        paraphrase binary multiclass""".split()  # nli: the user's own pairs; MNLI has its own name
     )
     says = "label"
     reader = ClassReader
@@ -64,49 +63,39 @@ class Classification(TextKind):
     problem_type = "single_label_classification"
 
     def fits(self, head: str, problem_type: str | None, num_outputs: int) -> bool:
-        """Unless the config says something else."""
         return head == "classification" and problem_type in (None, self.problem_type) and num_outputs > 1
 
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """Label ids [N]."""
         return {"labels": places.per_row([sequence.target for sequence in sequences])}, len(sequences)
 
     def loss(
         self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
     ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy."""
         return cross_entropy(forward().float(), targets["labels"])
 
     def decide(self, task: Task, logits: NDArray[Any]) -> Prediction:
-        """The likeliest label."""
         return likeliest(softmax(logits))
 
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        """The likeliest by the mean of the probabilities."""
         return likeliest(mean_probabilities(votes))
 
     def measures(self, task: Task, examples: Sequence[TextExample], values: Sequence[Any]) -> dict[str, Measure]:
-        """Of label ids [N]."""
         gold, found = np.array([example.label for example in examples]), np.array(values, dtype=int)
         return {name: MEASURES[name](gold, found) for name in task.metrics}
 
     def constant(
         self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]
     ) -> tuple[str, list[Any]]:
-        """The most common label."""
         common = most_common(Counter(example.label for example in train))
         return f"always {task.labels[common]!r}", [common] * len(examples)
 
     def cell(self, task: Task, value: Any) -> str:
-        """The label's name."""
         return str(task.labels[value])
 
     def say(self, task: Task, example: TextExample, value: Any) -> Any:
-        """The label's name."""
         return task.labels[value]
 
     def badness(self, task: Task, example: TextExample, gold: Any, prediction: Prediction) -> float:
-        """Minus the log of the right label's probability."""
         assert prediction.probabilities is not None
         return float(minus_log(prediction.probabilities[gold]))
 
@@ -114,12 +103,12 @@ class Classification(TextKind):
 def at_least(least: int, labels: tuple[str, ...], train: Table) -> tuple[str, ...]:
     """Refuse a training file with too few labels."""
     if len(labels) < least:
-        raise DataError(f"{train.path}: only one label ({', '.join(labels) or 'none'}); there is nothing to learn")
+        raise DataError(f"{train.path}: needs at least {least} different labels, found {', '.join(labels) or 'none'}")
     return labels
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """[N, L] and [N], or one per token: the sum over what has a label, and how many are right."""
+    """The summed loss and the number correct, per row ([N, L], [N]) or per token; IGNORE is skipped."""
     import torch.nn.functional as F
 
     logits = logits.flatten(0, -2)
@@ -128,10 +117,10 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def likeliest(probabilities: Any) -> Prediction:
-    """The place of the highest probability."""
+    """The index of the highest probability."""
     return Prediction(int(probabilities.argmax()), probabilities)
 
 
 def mean_probabilities(votes: Sequence[Prediction]) -> Any:
-    """Of several models."""
+    """The mean over several models."""
     return np.mean([vote.probabilities for vote in votes if vote.probabilities is not None], axis=0)

@@ -1,12 +1,11 @@
-"""A kind of task: one object that knows how to read, learn, decode, score and show it.
+"""A kind of task: one object with everything needed to read, train, decode, score and show it.
 
-    kind_of(task).features(task, examples, tokenizer)    what a model reads
-    kind_of(task).loss("classification", forward, ...)   what it learns from
-    kind_of(task).predict(task, example, windows, outputs)   what it says
+    kind_of(task).features(task, examples, tokenizer)    model inputs
+    kind_of(task).loss("classification", forward, ...)   training loss
+    kind_of(task).predict(task, example, windows, outputs)   prediction
 
-A new kind is one file with a subclass and one entry in `litebert.tasks.kinds`; `register` takes one from outside. What
-a kind does not say, it has from here or from the kind it builds on: a new label of texts is a subclass of `TextKind`.
-Nothing here imports torch but a loss, when it is called.
+To add a kind, write one file with a subclass and add it to `litebert.tasks.kinds`, or call `register` from outside.
+Kinds that label texts extend `TextKind`. Only the losses use torch, and they import it when called.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 E = TypeVar("E", bound=Example)
-Line = dict[str, Any]  # of a predictions file: an example in plain words, "gold", "prediction", "badness"
-MOST_TEXT = 420  # characters of a text that a table of errors shows
+Line = dict[str, Any]  # of a predictions file: the example, "gold", "prediction", "badness", ...
+MOST_TEXT = 420  # characters of a text in a table of errors
 
 
 class Part(NamedTuple):
-    """A stretch of text as a table of errors shows it: plain, or marked as right or wrong."""
+    """A piece of text in a table of errors: plain, or marked as right or wrong."""
 
     text: str
     mark: Literal["", "right", "wrong"] = ""
@@ -47,53 +46,53 @@ class Part(NamedTuple):
 
 
 class Kind(ABC, Generic[E]):
-    """Everything that differs between kinds of tasks. Kinds have no state: what varies is in the `Task`."""
+    """What differs between kinds of tasks. A kind has no state; settings are in the `Task`."""
 
     name: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]] = ()  # what else people call it, without spaces and punctuation
-    #: What a prediction is: a label id, a number, label ids, a tag id per word, the number of an option, or a text.
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names for it, in lower case without punctuation
+    #: The value of a prediction: a label id, a number, label ids, a tag id per word, the index of an option, or a text.
     says: ClassVar[Literal["label", "number", "labels", "tags", "option", "text"]]
 
     # -- the user's files ----------------------------------------------------------------------------------------------
 
-    columns: ClassVar[tuple[Column, ...]]  # to learn from a file, the first of those to be predicted is needed
+    columns: ClassVar[tuple[Column, ...]]  # a training file needs the first predicted one
     reader: ClassVar[type[Reader[Any]]]
-    metrics: ClassVar[tuple[str, ...]]  # of a task that names none; the first decides
+    metrics: ClassVar[tuple[str, ...]]  # of a task that names none; the first selects the checkpoint
     max_length: ClassVar[int] = 128
 
     def open_table(self, path: Path | str, columns: Mapping[str, str], encoding: str) -> Table:
-        """A file as a table; columns given as numbers say that it has no header."""
+        """Read a file as a table; if columns are given as numbers, it has no header."""
         return read_table(path, encoding, header=not are_numbers(columns))
 
     def names_columns(self, path: Path | str) -> bool:
-        """Whether `open_table` gives the columns of this file the names of their roles."""
+        """Whether `open_table` already names the columns of this file by role."""
         return False
 
     def guess_columns(self, table: Table, found: Columns, named: Mapping[str, str]) -> None:
-        """Add what names alone did not tell."""
+        """Find columns that were not found by name."""
         return
 
     # -- the model -----------------------------------------------------------------------------------------------------
 
-    unit: ClassVar[str] = "Examples"  # what speed is counted in
-    counts_right: ClassVar[bool] = True  # whether the share of right predictions in training means something
-    whole_examples: ClassVar[bool] = False  # whether all sequences of an example belong into one batch
-    problem_type: ClassVar[str | None] = None  # the Hub's word for what a classifier learns
+    unit: ClassVar[str] = "Examples"  # unit of the training speed
+    counts_right: ClassVar[bool] = True  # whether training accuracy is meaningful
+    whole_examples: ClassVar[bool] = False  # whether all sequences of an example must be in one batch
+    problem_type: ClassVar[str | None] = None  # in the config of the Hub
 
     @abstractmethod
     def head(self, task: Task) -> str:
         """The head of litebert.model.heads that a task needs."""
 
     def num_outputs(self, task: Task) -> int | None:
-        """How many outputs a head with labels has; None for other heads."""
+        """The number of outputs of a head with labels; None for other heads."""
         return None
 
     def fits(self, head: str, problem_type: str | None, num_outputs: int) -> bool:
-        """Whether a model folder that does not say its task is one of this kind."""
+        """Whether a model folder without task.json is of this kind."""
         return False
 
     def infer(self, head: str, labels: tuple[str, ...], max_length: int) -> Task:
-        """The task of such a folder."""
+        """The task of a folder without task.json."""
         return Task(self.name, self.name, max_length=max_length)
 
     @abstractmethod
@@ -101,125 +100,125 @@ class Kind(ABC, Generic[E]):
         """All sequences of a split, in the order of its examples."""
 
     def notes(self, task: Task, examples: Sequence[E], features: Sequence[Feature]) -> list[str]:
-        """What a person should know about the sequences of a split."""
+        """Notes for the user about the sequences of a split."""
         cut = sum(sequence.cut > 0 for sequence in features)
         if not cut:
             return []
-        told = f"{cut:,} of {len(features):,} inputs have more than {task.max_length} tokens and are cut (max_length)"
+        told = f"{cut:,} of {len(features):,} inputs are longer than max_length ({task.max_length} tokens) and are cut"
         return [told]
 
     def inputs(self, task: Task, sequences: Sequence[Feature], places: Places) -> Arrays:
-        """Inputs of the model beyond ids, segments and positions."""
+        """Model inputs besides ids, segments and positions."""
         return {}
 
     @abstractmethod
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """What a batch is to predict, and what its loss is the mean over: examples, or tags."""
+        """The targets of a batch, and the count its loss is averaged over (examples or tags)."""
 
     @abstractmethod
     def loss(
         self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
     ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses, and how many predictions are right; `forward(**more)` is the model's output."""
+        """The summed loss and the number of correct predictions; `forward(**more)` runs the model."""
 
     # -- predictions ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def predict(self, task: Task, example: E, windows: Sequence[Feature], outputs: Sequence[Outputs]) -> Prediction:
-        """What the outputs of an example's sequences say."""
+        """Decode the outputs of all sequences of an example."""
 
     @abstractmethod
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        """Several models' predictions of one example as one."""
+        """Combine the predictions of several models for one example."""
 
     def tune(
         self, task: Task, examples: Sequence[E], predictions: Sequence[Prediction]
     ) -> tuple[Task, list[Prediction]]:
-        """The task with the settings of decoding that suit labelled examples best, and the predictions with them."""
+        """The task with its decoding tuned on labelled examples, and the predictions under it."""
         return task, list(predictions)
 
     def thresholds(self, task: Task, examples: Sequence[E], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Where scores are at one of several thresholds: "fixed", the "tuned" one of the task, the "best" here."""
+        """Decision thresholds to score at: "fixed", "tuned" (that of the task) and "best" (on these examples)."""
         return {}
 
     def at_threshold(self, predictions: Sequence[Prediction], threshold: float) -> list[Prediction]:
-        """The same predictions, decided at another threshold."""
+        """The predictions at another threshold."""
         return list(predictions)
 
     # -- scores --------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def measures(self, task: Task, examples: Sequence[E], values: Sequence[Any]) -> dict[str, Measure]:
-        """The metrics of a task (and of its parts) for predicted values, by name."""
+        """The metrics of a task and of its parts, by name."""
 
     @abstractmethod
     def constant(self, task: Task, train: Sequence[E], examples: Sequence[E]) -> tuple[str, list[Any]]:
-        """Always the same, as training suggests it: ("always 'pos'", [1, 1, 1, ...])."""
+        """The constant baseline: its description and values, ("always 'pos'", [1, 1, 1, ...])."""
 
     # -- files and pages -----------------------------------------------------------------------------------------------
 
-    pipeline: ClassVar[str]  # the Hub's word on a model card
-    how_wrong: ClassVar[str] = "are wrong"  # of predictions that are errors
+    pipeline: ClassVar[str]  # pipeline tag of the model card
+    how_wrong: ClassVar[str] = "are wrong"  # "12 of 40 ..." in a table of errors
 
     @abstractmethod
     def call(self, task: Task) -> str:
-        """How a Predictor is asked, for the model card."""
+        """An example call of a Predictor for the model card."""
 
     def submission(self, task: Task, examples: Sequence[E], predictions: Sequence[Prediction]) -> dict[str, str]:
-        """What servers take: the end of a file's name -> its text."""
+        """Submission files: suffix of the name -> content."""
         lines = [f"{e.id}\t{self.cell(task, p.value)}" for e, p in zip(examples, predictions, strict=True)]
         return {".tsv": "\n".join(["index\tprediction", *lines]) + "\n"}
 
     def cell(self, task: Task, value: Any) -> str:
-        """A prediction in such a file."""
+        """A prediction in a submission file."""
         return str(value)
 
     @abstractmethod
     def describe(self, example: E) -> tuple[Line, Any]:
-        """An example for a predictions file, and what is right about it (as a prediction has it)."""
+        """An example for a predictions file, and its gold value."""
 
     def say(self, task: Task, example: E, value: Any) -> Any:
-        """A prediction, or what is right, in plain words."""
+        """A predicted or gold value in readable form."""
         return value
 
     def sureness(self, prediction: Prediction) -> float | None:
-        """How sure a model is of what it says, as a probability; None where it does not say."""
+        """The probability of a prediction; None if there is none."""
         return None if prediction.probabilities is None else float(prediction.probabilities.max())
 
     @abstractmethod
     def badness(self, task: Task, example: E, gold: Any, prediction: Prediction) -> float:
-        """By which the worst errors are found: minus the log of what the right answer got, or the error itself."""
+        """How bad an error is, to rank errors: negative log-likelihood of the gold value, or the error itself."""
 
     def is_wrong(self, line: Line) -> bool:
-        """Whether a line of a predictions file is an error (of a number: whatever is not exact)."""
+        """Whether a line of a predictions file is an error."""
         return bool(line["prediction"] != line["gold"])
 
-    confused: ClassVar[tuple[str, str] | None] = None  # a further row and column of the confusion matrix
+    confused: ClassVar[tuple[str, str] | None] = None  # extra row and column of the confusion matrix
 
     def confusions(self, line: Line) -> Iterable[tuple[str, str]]:
-        """Pairs of what is right and what was said, for kinds with labels."""
+        """Pairs of gold and predicted labels."""
         return [(line["gold"], line["prediction"])]
 
     @abstractmethod
     def show(self, line: Line) -> list[list[Part]]:
-        """The text of a line: its first paragraph, and what stands smaller below it."""
+        """The text of a line in paragraphs; those after the first are shown smaller."""
 
     def show_value(self, line: Line, key: Literal["gold", "prediction"]) -> str:
-        """What is right, or what was said."""
+        """The gold or predicted value as text."""
         return str(line[key])
 
     def show_sureness(self, line: Line) -> str | None:
-        """How sure the model was."""
+        """The confidence of the prediction as text."""
         return f"{100 * line['probability']:.0f}% sure" if "probability" in line else None
 
 
 def are_numbers(columns: Mapping[str, str]) -> bool:
-    """Whether columns are named by their numbers, as for a file without a header."""
+    """Whether columns are given by number, for a file without a header."""
     return bool(columns) and all(name.isdigit() for value in columns.values() for name in value.split(","))
 
 
 def most_common(counts: Counter[Any]) -> Any:
-    """The value that was counted most; of equals the smallest, so that the order of a file does not matter."""
+    """The most frequent value; of ties the smallest, so that the order of a file does not matter."""
     most = max(counts.values())
     return min(value for value, count in counts.items() if count == most)
 
@@ -230,7 +229,7 @@ def minus_log(probabilities: Any) -> Any:
 
 
 def shorten(text: str) -> str:
-    """The beginning of a text, if it is long."""
+    """Cut a long text."""
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
 
 
@@ -240,7 +239,7 @@ def to_json(data: Any) -> str:
 
 
 def row_logsumexp(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
-    """log sum exp over the places of each row: [flat] -> [N + 1]; a row without places gives a large negative."""
+    """Log-sum-exp per row: [flat] -> [N + 1]; an empty row gives a large negative value."""
     import torch
 
     with torch.no_grad():

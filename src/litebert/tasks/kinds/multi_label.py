@@ -32,10 +32,10 @@ _TRUTH = {"0", "1", "0.0", "1.0", "true", "false"}
 
 
 class LabelsReader(TextReader):
-    """All labels in one column ("red;big", a list), or one 0/1 column per label."""
+    """Reads all labels from one column ("red;big" or a list), or one 0/1 column per label."""
 
     def look_at(self, first: Table) -> None:
-        """Which of | ; , stands between labels."""
+        """Find the separator: | ; or ,"""
         self.separator = "|"
         columns = self.roles.get("label", ())
         if len(columns) == 1 and columns[0] in first.columns:
@@ -43,14 +43,13 @@ class LabelsReader(TextReader):
             self.separator = next((separator for separator in _SEPARATORS if separator in text), "|")
 
     def find_labels(self, train: Table) -> tuple[str, ...]:
-        """The columns themselves, or all that stand in the one."""
+        """The names of the 0/1 columns, or all labels in the one column."""
         if len(self.roles["label"]) > 1:
             return self.roles["label"]
         values = train.values(self.roles["label"][0])
         return at_least(1, order_labels(name for value in values for name in self._names(value, train.path)), train)
 
     def label(self, cells: list[Any], where: str) -> tuple[int, ...]:
-        """The ids, in order."""
         if len(self.roles["label"]) > 1:
             flags = zip(self.roles["label"], cells, strict=True)
             names = [column for column, value in flags if truth_cell(value, where, column)]
@@ -65,7 +64,7 @@ class LabelsReader(TextReader):
 
 
 class MultiLabel(TextKind):
-    """A probability per label of its own, binary cross-entropy."""
+    """An independent probability per label, trained with binary cross-entropy."""
 
     name = "multi-label"
     aliases = ("multilabelclassification",)
@@ -77,13 +76,12 @@ class MultiLabel(TextKind):
     confused = ("(made up)", "(missed)")
 
     def guess_label(self, table: Table, rest: list[str], found: Columns) -> None:
-        """All columns that hold 0 and 1 alone."""
+        """All columns with only 0 and 1."""
         truths = tuple(c for c in rest if all(str(v).strip().casefold() in _TRUTH for v in table.values(c)))
         if truths:
             found["label"] = truths
 
     def fits(self, head: str, problem_type: str | None, num_outputs: int) -> bool:
-        """If the config says so."""
         return head == "classification" and problem_type == self.problem_type
 
     def target(self, task: Task, label: Any) -> Target:
@@ -93,30 +91,27 @@ class MultiLabel(TextKind):
         return target
 
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """0/1 vectors [N, L], and which rows have one."""
+        """0/1 vectors [N, L] and which rows have one."""
         return value_targets(max(len(task.labels), 1), sequences, places)
 
     def loss(
         self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
     ) -> tuple[Tensor, Tensor]:
-        """Mean over the labels, sum over the examples."""
+        """Binary cross-entropy: mean over labels, sum over examples."""
         import torch.nn.functional as F
 
         logits = forward().float()
         loss = F.binary_cross_entropy_with_logits(logits, targets["values"], reduction="none").mean(-1)
-        right = ((logits >= 0) == (targets["values"] > 0.5)).float().mean(-1)  # a probability of 0.5 reaches
+        right = ((logits >= 0) == (targets["values"] > 0.5)).float().mean(-1)  # a probability of 0.5 counts as present
         return (loss * targets["used"]).sum(), (right * targets["used"]).sum()
 
     def decide(self, task: Task, logits: NDArray[Any]) -> Prediction:
-        """The labels that hold."""
         return _reached(np.array([sigmoid(float(logit)) for logit in logits]))
 
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        """Those that hold by the mean of the probabilities."""
         return _reached(mean_probabilities(votes))
 
     def measures(self, task: Task, examples: Sequence[TextExample], values: Sequence[Any]) -> dict[str, Measure]:
-        """Of 0/1 tables [N, L]."""
         gold = _indicators([example.label for example in examples], len(task.labels))
         found = _indicators(values, len(task.labels))
         return {name: MEASURES[name](gold, found) for name in task.metrics}
@@ -124,27 +119,24 @@ class MultiLabel(TextKind):
     def constant(
         self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]
     ) -> tuple[str, list[Any]]:
-        """The most common set of labels."""
         common = most_common(Counter(example.label for example in train))
         names = ", ".join(repr(task.labels[label]) for label in common)
         return f"always {names or 'no label'}", [common] * len(examples)
 
     def cell(self, task: Task, value: Any) -> str:
-        """Their names, with | between."""
         return "|".join(task.labels[number] for number in value)
 
     def say(self, task: Task, example: TextExample, value: Any) -> Any:
-        """Their names."""
         return [task.labels[number] for number in value]
 
     def sureness(self, prediction: Prediction) -> float | None:
-        """That of the label which is least sure to hold or not to hold."""
+        """The least certain of all labels."""
         if prediction.probabilities is None:
             return None
         return float(np.maximum(prediction.probabilities, 1 - prediction.probabilities).min())
 
     def badness(self, task: Task, example: TextExample, gold: Any, prediction: Prediction) -> float:
-        """Minus the log of what was right about each label, on average."""
+        """Mean negative log-likelihood of the gold labels."""
         assert prediction.probabilities is not None
         right = np.zeros(len(task.labels))
         right[list(gold)] = 1
@@ -152,7 +144,7 @@ class MultiLabel(TextKind):
         return float(minus_log(given).mean())
 
     def confusions(self, line: Line) -> Iterable[tuple[str, str]]:
-        """One label is taken for another only by guesswork; what can be said is missed and made up."""
+        """Which label was mistaken for which is unknown; only hits, missed and made-up labels are."""
         gold, said = set(line["gold"]), set(line["prediction"])
         made_up, missed = self.confused
         yield from ((label, label) for label in gold & said)
@@ -160,12 +152,11 @@ class MultiLabel(TextKind):
         yield from ((made_up, label) for label in said - gold)
 
     def show_value(self, line: Line, key: Any) -> str:
-        """The names, or none."""
         return ", ".join(line[key]) or "(none)"
 
 
 def _reached(probabilities: NDArray[np.float64]) -> Prediction:
-    """All labels whose probability reaches 0.5, none perhaps."""
+    """All labels with a probability of at least 0.5; there may be none."""
     return Prediction(tuple(np.flatnonzero(probabilities >= 0.5).tolist()), probabilities)
 
 

@@ -1,6 +1,6 @@
-"""Multiple choice: which of two or more options fits a question, about a passage or none (RACE, C3, ARC).
+"""Multiple choice: which of two or more options answers a question, with or without a passage (RACE, C3, ARC).
 
-[CLS] passage [SEP] question + option [SEP], once per option; questions may have different numbers of options.
+[CLS] passage [SEP] question + option [SEP], once per option; the number of options can vary between questions.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 _CHOICE = ("choice", "option")
 _ONE_OF_SEVERAL = re.compile(r"(option|choice|ending|answer|보기|선택지|선지|选项|選項|)([0-9a-h])")
-_GAP = re.compile("_+")  # a line drawn of several is one gap
+_GAP = re.compile("_+")  # a run of underscores is one gap
 
 
 class ChoiceReader(Reader[ChoiceExample]):
-    """Options in columns of their own, or all in one; the right one by number, letter or text."""
+    """Reads options from several columns or one, and the correct one by number, letter or text."""
 
     def look_at(self, first: Table) -> None:
-        """Whether option numbers count from 0 or from 1: no row says 0, and some row says the number of its options."""
+        """Option numbers start at 1 if no row has 0 and some row has the number of its options."""
         self.first_option = 0
         column = next(iter(self.roles.get("label", ())), None)
         if column is None or column not in first.columns:
@@ -48,11 +48,10 @@ class ChoiceReader(Reader[ChoiceExample]):
         said = zip((str(value).strip() for value in first.values(column)), counts, strict=True)
         numbers = [(int(text), count) for text, count in said if re.fullmatch(r"\d+", text)]
         if all(number > 0 for number, _ in numbers) and any(number >= count for number, count in numbers):
-            self.notes.append(f"{first.path}: the options in column {column!r} count from 1")
+            self.notes.append(f"{first.path}: option numbers in column {column!r} start at 1")
             self.first_option = 1
 
     def example(self, cells: Cells, id: str, where: str) -> ChoiceExample:
-        """One row."""
         options = _options(cells["options"], where)
         if len(options) < 2:
             raise DataError(f"{where}: a question needs at least two options, got {len(options)}")
@@ -63,17 +62,15 @@ class ChoiceReader(Reader[ChoiceExample]):
         return ChoiceExample(id, passage, text_cell(cells["question"][0], where), options, label, where)
 
     def settings(self, train: Sequence[ChoiceExample]) -> dict[str, Any]:
-        """The most options of a question."""
         return {"num_choices": max((len(example.options) for example in train), default=0)}
 
     def notes_on(self, table: Table, examples: Sequence[ChoiceExample]) -> list[str]:
-        """Different numbers of options are told."""
         counts = sorted({len(example.options) for example in examples})
         return [f"{counts[0]} to {counts[-1]} options per question"] if len(counts) > 1 else []
 
 
 class MultipleChoice(Kind[ChoiceExample]):
-    """A score per option, softmax over those of a question."""
+    """One score per option, softmax over the options of a question."""
 
     name = "multiple-choice"
     aliases = ("mc", "mcq", "choice", "choose", "choices", "multichoice")
@@ -95,30 +92,28 @@ class MultipleChoice(Kind[ChoiceExample]):
     pipeline = "multiple-choice"
 
     def guess_columns(self, table: Table, found: Columns, named: Mapping[str, str]) -> None:
-        """Options in columns of their own: option1, option2, ... or A, B, C, D."""
+        """Find options in several columns: option1, option2, ... or A, B, C, D."""
         if "options" in found:
             return
         columns = _largest_family(table, found)
         if len(columns) > 1:
             found["options"] = columns
-        # A column "choice" holds all options, or beside A, B, C, D the one that is right.
+        # A column "choice" has all options or, beside A, B, C, D, the correct one.
         role = "label" if len(columns) > 1 else "options"
         if role not in found and (column := first_column(table, _CHOICE, found)):
             found[role] = (column,)
 
     def head(self, task: Task) -> str:
-        """One output for each option."""
         return "multiple-choice"
 
     def fits(self, head: str, problem_type: str | None, num_outputs: int) -> bool:
-        """By its head."""
         return head == "multiple-choice"
 
     def features(
         self, task: Task, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, num_threads: int = 1
     ) -> list[Feature]:
-        """One sequence per option, those of a question one after another."""
-        passages = dict.fromkeys(example.passage for example in examples)  # one passage has several questions
+        """One sequence per option; those of a question are consecutive."""
+        passages = dict.fromkeys(example.passage for example in examples)  # a passage has several questions
         encoded_passages = dict(zip(passages, tokenizer.encode_batch(list(passages), num_threads), strict=True))
         texts = [fill_gap(example.question, option) for example in examples for option in example.options]
         encoded = iter(tokenizer.encode_batch(texts, num_threads))
@@ -129,8 +124,8 @@ class MultipleChoice(Kind[ChoiceExample]):
         ]
 
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """Which question each option belongs to [N] (N where it is filler), and 1 for the right ones."""
-        # Each first option begins a question, also where one ends an epoch and begins the next.
+        """The question of each option [N] (N for filler), and 1 for correct options."""
+        # Each first option starts a question, even if the same one ends an epoch and starts the next.
         option = np.array([sequence.option for sequence in sequences])
         group = np.cumsum(option == 0) - 1
         gold = (option == np.array([sequence.target for sequence in sequences])).astype(np.float32)
@@ -154,15 +149,13 @@ class MultipleChoice(Kind[ChoiceExample]):
     def predict(
         self, task: Task, example: ChoiceExample, windows: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> Prediction:
-        """The likeliest option."""
         return likeliest(softmax(np.array([np.ravel(output["logits"])[0] for output in outputs])))
 
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        """The likeliest by the mean of the probabilities."""
         return likeliest(mean_probabilities(votes))
 
     def measures(self, task: Task, examples: Sequence[ChoiceExample], values: Sequence[Any]) -> dict[str, Measure]:
-        """Of numbers of options [N]; RACE's levels too."""
+        """Accuracy, for RACE also by level."""
         gold, found = np.array([example.label for example in examples]), np.array(values, dtype=int)
         measures = {name: MEASURES[name](gold, found) for name in task.metrics}
         groups = [example.group for example in examples]
@@ -174,53 +167,47 @@ class MultipleChoice(Kind[ChoiceExample]):
     def constant(
         self, task: Task, train: Sequence[ChoiceExample], examples: Sequence[ChoiceExample]
     ) -> tuple[str, list[Any]]:
-        """The most common option; a question that lacks it gets the most common one that it has."""
+        """The most common option; a question without it gets the most common one it has."""
         counts = Counter(example.label for example in train)
         values = [max(range(len(example.options)), key=counts.__getitem__) for example in examples]
         return f"always option {option_letter(most_common(counts))}", values
 
     def call(self, task: Task) -> str:
-        """About a passage."""
         return 'choose("a passage", "a question", ["one option", "another"])'
 
     def submission(
         self, task: Task, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]
     ) -> dict[str, str]:
-        """The letters by question id."""
         letters = {e.id: option_letter(p.value) for e, p in zip(examples, predictions, strict=True)}
         return {".json": to_json(letters)}
 
     def describe(self, example: ChoiceExample) -> tuple[Line, Any]:
-        """The passage, the question and its options."""
         line = {"passage": example.passage, "question": example.question, "options": list(example.options)}
         return line, example.label
 
     def say(self, task: Task, example: ChoiceExample, value: Any) -> Any:
-        """The option's text."""
         return example.options[value]
 
     def badness(self, task: Task, example: ChoiceExample, gold: Any, prediction: Prediction) -> float:
-        """Minus the log of the right option's probability."""
         assert prediction.probabilities is not None
         return float(minus_log(prediction.probabilities[gold]))
 
     def show(self, line: Line) -> list[list[Part]]:
-        """The question with its options below the passage."""
         return [[Part(shorten(line["passage"]))], [Part(f"{line['question']} — {' · '.join(line['options'])}")]]
 
 
 def choice_sequences(
     task: Task, tokenizer: Tokenizer, passage: str, question: str, options: Sequence[str]
 ) -> list[Feature]:
-    """One sequence per option: the tail of question + option is kept, the passage gives way."""
+    """One sequence per option; the end of question + option is kept, the passage is cut."""
     encoded = tokenizer.encode_batch([passage, *(fill_gap(question, option) for option in options)])
     return [_join_option(task, tokenizer, encoded[0], ids, number) for number, ids in enumerate(encoded[1:])]
 
 
 def fill_gap(question: str, option: str) -> str:
-    """RACE's rule: ("He is _ .", "old") -> "He is old ."; without a gap the option follows the question.
+    """RACE's rule: ("He is _ .", "old") -> "He is old ."; without a gap, the option follows the question.
 
-    As in the released code every gap is filled; unlike there, a run of `_` is one gap.
+    As in the released code, every gap is filled; unlike there, a run of `_` is one gap.
     """
     if "_" in question:
         return _GAP.sub(lambda _: option, question)
@@ -228,7 +215,7 @@ def fill_gap(question: str, option: str) -> str:
 
 
 def option_letter(number: int) -> str:
-    """How people call an option: 0 -> "A"; after Z they are counted, 26 -> "27"."""
+    """The letter of an option: 0 -> "A"; after Z, its number: 26 -> "27"."""
     return chr(ord("A") + number) if number < 26 else str(number + 1)
 
 
@@ -241,7 +228,7 @@ def _join_option(
     example: int = 0,
     target: int | None = None,
 ) -> Feature:
-    # At the paper's 512 the option has its 128; in a shorter model it leaves half of the room to the passage.
+    # At the paper's length of 512 the option gets 128 tokens; in shorter models the passage gets at least half.
     room = task.max_length - 3
     kept = option[-min(task.max_option, room - min(len(passage), room // 2)) :]
     sequence = join(tokenizer, passage[: room - len(kept)], kept, task.max_length, example, target)
@@ -250,7 +237,7 @@ def _join_option(
 
 
 def _largest_family(table: Table, found: Columns) -> tuple[str, ...]:
-    """Columns such as option1, option2, ... or A, B, C, D: the largest family of that kind."""
+    """The largest family of columns such as option1, option2, ... or A, B, C, D."""
     families: dict[str, list[str]] = {}
     for column in free_columns(table, found):
         if match := _ONE_OF_SEVERAL.fullmatch(plain_name(column)):
@@ -260,9 +247,9 @@ def _largest_family(table: Table, found: Columns) -> tuple[str, ...]:
 
 
 def _options(cells: list[Any], where: str) -> tuple[str, ...]:
-    """Options in columns of their own, or all in one: ["x", "y"], {"text": ["x", "y"]} or "x|y".
+    """Options from several columns, or from one: ["x", "y"], {"text": ["x", "y"]} or "x|y".
 
-    Empty columns at the end are not options: a table with columns A to D may hold questions with three.
+    Empty columns at the end are not options: with columns A to D, a question can have three.
     """
     if len(cells) > 1:
         texts = [text_cell(cell, where).strip() for cell in cells]
@@ -276,7 +263,7 @@ def _options(cells: list[Any], where: str) -> tuple[str, ...]:
 
 
 def _option_number(value: Any, options: tuple[str, ...], first: int, where: str) -> int:
-    """Which option is right, given as a number, a letter or the option itself."""
+    """The index of the correct option, given as a number, a letter or its text."""
     text = text_cell(value, where).strip()
     if re.fullmatch(r"\d+", text) and text not in options:
         number = int(text) - first
@@ -285,5 +272,5 @@ def _option_number(value: Any, options: tuple[str, ...], first: int, where: str)
     else:
         number = options.index(text) if text in options else -1
     if not 0 <= number < len(options):
-        raise DataError(f"{where}: {text!r} is none of the {len(options)} options; give a number, a letter or its text")
+        raise DataError(f"{where}: {text!r} is not one of the {len(options)} options; give its number, letter or text")
     return number

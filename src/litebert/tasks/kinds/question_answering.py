@@ -1,6 +1,6 @@
-"""Question answering: the stretch of a context that answers a question, or that there is none (SQuAD 1.1 and 2.0).
+"""Question answering: the span of a context that answers a question, or no answer (SQuAD 1.1 and 2.0).
 
-[CLS] question [SEP] a window of the context [SEP]; `litebert.tasks.spans` searches the answers in the outputs.
+[CLS] question [SEP] a window of the context [SEP]; `litebert.tasks.spans` finds answers in the outputs.
 """
 
 from __future__ import annotations
@@ -38,44 +38,41 @@ from litebert.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
-FIRST_WORDS = 3  # of a context, said of every question: what a constant can do
+FIRST_WORDS = 3  # of the context: the constant answer to every question
 NEAR = 160  # characters that a table of errors shows on each side of an answer
 
 
 class QuestionReader(Reader[QuestionExample]):
-    """Answers by their text, perhaps with their place; answers that are off are moved, and counted."""
+    """Reads answers by text, with or without their start; misplaced answers are moved and counted."""
 
     def __init__(self, kind: Kind[Any], roles: Columns, known: Task | None, first: Table, notes: list[str]):
         super().__init__(kind, roles, known, first, notes)
         self.repairs = Repairs()
 
     def example(self, cells: Cells, id: str, where: str) -> QuestionExample:
-        """One row."""
         answers = parse_answers(cells.get("answers", [None])[0], where)
         if len(answers) == 1 and "start" in cells and cells["start"][0] not in (None, ""):
             answers = [(answers[0][0], int(number_cell(cells["start"][0], where, self.roles["start"][0])))]
         impossible = "answers" in cells and not answers
-        if "impossible" in cells:  # such a column decides: without it, no answer in the file means that there is none
+        if "impossible" in cells:  # this column decides; without it, an empty answer means "no answer"
             impossible = truth_cell(cells["impossible"][0], where, self.roles["impossible"][0])
         answers = [] if impossible else answers
         question, context = (text_cell(cells[role][0], where) for role in ("question", "context"))
         return make_question(id, question, context, answers, impossible, where, self.repairs)
 
     def settings(self, train: Sequence[QuestionExample]) -> dict[str, Any]:
-        """Questions without an answer ask for the head that knows them."""
+        """Questions without an answer need the answer head."""
         return {"answerable_head": any(example.impossible for example in train)}
 
     def trainable(self, train: list[QuestionExample]) -> list[QuestionExample]:
-        """Those whose answer is in their context."""
         return trainable(train, self.notes)
 
     def late_notes(self) -> list[str]:
-        """What was moved or not found."""
         return self.repairs.notes()
 
 
 class QuestionAnswering(Kind[QuestionExample]):
-    """A start and an end among the tokens of a context; with the answer head also whether there is an answer."""
+    """Start and end tokens in the context; with the answer head, also whether there is an answer."""
 
     name = "question-answering"
     aliases = ("qa", "questionanswer", "questions", "mrc", "extractiveqa")
@@ -95,7 +92,6 @@ class QuestionAnswering(Kind[QuestionExample]):
     pipeline = "question-answering"
 
     def open_table(self, path: Path | str, columns: Mapping[str, str], encoding: str) -> Table:
-        """SQuAD's JSON too."""
         if format_of(str(path)) == "json":
             data = parse_json(read_text(path, encoding), str(path))
             if is_squad(data):
@@ -103,22 +99,20 @@ class QuestionAnswering(Kind[QuestionExample]):
         return super().open_table(path, columns, encoding)
 
     def head(self, task: Task) -> str:
-        """Start and end alone, or the head of SQuAD 2.0."""
+        """The span head, or the answer head of SQuAD 2.0."""
         return "answer" if task.answerable_head else "span"
 
     def fits(self, head: str, problem_type: str | None, num_outputs: int) -> bool:
-        """By its head."""
         return head in ("span", "answer")
 
     def infer(self, head: str, labels: tuple[str, ...], max_length: int) -> Task:
-        """In windows of the usual size."""
         length = min(self.max_length, max_length)
         return Task(self.name, self.name, max_length=length, answerable_head=head == "answer")
 
     def features(
         self, task: Task, examples: Sequence[QuestionExample], tokenizer: Tokenizer, num_threads: int = 1
     ) -> list[Feature]:
-        """One window per question, or more; a context is tokenised once for all of its questions."""
+        """One or more windows per question; each context is tokenised once."""
         questions = tokenizer.encode_batch([example.question for example in examples], num_threads)
         contexts: dict[str, Context] = {}
         features = []
@@ -137,7 +131,7 @@ class QuestionAnswering(Kind[QuestionExample]):
         return features
 
     def notes(self, task: Task, examples: Sequence[QuestionExample], features: Sequence[Feature]) -> list[str]:
-        """Answers that no window holds are learnt as "no answer"."""
+        """Answers that fit in no window are trained as "no answer"."""
         answered = {number for number, e in enumerate(examples) if not e.impossible and max(e.starts, default=-1) >= 0}
         whole = {window.example for window in features if isinstance(window.target, tuple) and not window.target[2]}
         if not (lost := len(answered - whole)):
@@ -146,13 +140,13 @@ class QuestionAnswering(Kind[QuestionExample]):
         return [told]
 
     def inputs(self, task: Task, sequences: Sequence[Feature], places: Places) -> Arrays:
-        """The answer head is told where no answer can lie."""
+        """The answer head needs to know where an answer cannot be."""
         if not task.answerable_head:
             return {}
         return {"outside": places.per_token(sequences, lambda sequence: sequence.outside, rest=1)}
 
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """Start and end in each window [N], where it begins in the flat view, and whether it has no answer."""
+        """Start and end in each window [N], its offset in the flat view, and whether it has no answer."""
         targets: list[Any] = [sequence.target for sequence in sequences]
         made = {"start": places.per_row([t[0] for t in targets]), "end": places.per_row([t[1] for t in targets])}
         made["first"] = places.per_row(places.first, 0)
@@ -163,9 +157,8 @@ class QuestionAnswering(Kind[QuestionExample]):
     def loss(
         self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
     ) -> tuple[Tensor, Tensor]:
-        """That of the head."""
         if head == "answer":
-            # The gold start is given to the end's head in training; unused rows take their first token.
+            # In training the end is conditioned on the gold start; unused rows take their first token.
             return _answer_loss(forward(start_positions=targets["start"].clamp(min=0)), targets)
         start, end = (logits.float().flatten() for logits in forward())
         return _span_loss(start, end, targets, num_rows)
@@ -173,17 +166,15 @@ class QuestionAnswering(Kind[QuestionExample]):
     def predict(
         self, task: Task, example: QuestionExample, windows: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> Prediction:
-        """The best span of all windows."""
         return _best(task, best_spans(windows, outputs, example.context, max_answer=task.max_answer))
 
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        """By mean span and no-answer scores."""
         return _best(task, average_answers(_answers(votes)))
 
     def tune(
         self, task: Task, examples: Sequence[QuestionExample], predictions: Sequence[Prediction]
     ) -> tuple[Task, list[Prediction]]:
-        """The threshold with the best F1, as the authors' models have it."""
+        """Tune the no-answer threshold for F1, as the authors do."""
         if not task.answerable_head:
             return task, list(predictions)
         threshold, _ = best_threshold(examples, _answers(predictions))
@@ -192,18 +183,16 @@ class QuestionAnswering(Kind[QuestionExample]):
     def thresholds(
         self, task: Task, examples: Sequence[QuestionExample], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        """Of a head that knows "no answer"."""
         if not task.answerable_head:
             return {}
         tuned = {"tuned": task.null_threshold} if task.null_threshold != FIXED_THRESHOLD else {}
         return {"fixed": FIXED_THRESHOLD, **tuned, "best": best_threshold(examples, _answers(predictions))[0]}
 
     def at_threshold(self, predictions: Sequence[Prediction], threshold: float) -> list[Prediction]:
-        """The same answers, with another word on which questions have none."""
         return [replace(p, value=p.answers.best(threshold)) if p.answers is not None else p for p in predictions]
 
     def measures(self, task: Task, examples: Sequence[QuestionExample], values: Sequence[Any]) -> dict[str, Measure]:
-        """SQuAD's scores; apart for questions with and without an answer where there are both."""
+        """SQuAD's scores; if some questions have no answer, also separately."""
         scores = np.array([score_answer(v, q.answers) for q, v in zip(examples, values, strict=True)])  # [N, 2]
         exact, f1 = scores.T
         measures = {"f1": share(f1), "exact_match": share(exact)}
@@ -217,19 +206,18 @@ class QuestionAnswering(Kind[QuestionExample]):
     def constant(
         self, task: Task, train: Sequence[QuestionExample], examples: Sequence[QuestionExample]
     ) -> tuple[str, list[Any]]:
-        """No answer suits all texts; where training knows questions without one, that is the constant."""
+        """No text answers all questions; if training has questions without an answer, the constant is "no answer"."""
         if task.answerable_head or any(example.impossible for example in train):
             return "never an answer", [""] * len(examples)
         return "the first words of the text", [" ".join(q.context.split()[:FIRST_WORDS]) for q in examples]
 
     def call(self, task: Task) -> str:
-        """About a text."""
         return 'answer("a question?", "a text that answers it")'
 
     def submission(
         self, task: Task, examples: Sequence[QuestionExample], predictions: Sequence[Prediction]
     ) -> dict[str, str]:
-        """Answers by question id, as SQuAD's scorer takes them; no-answer scores and n-best lists beside them."""
+        """Answers by question id in SQuAD's format, with no-answer scores and n-best lists."""
         texts, odds, n_best = {}, {}, {}
         for example, prediction in zip(examples, predictions, strict=True):
             texts[example.id] = prediction.value
@@ -246,24 +234,21 @@ class QuestionAnswering(Kind[QuestionExample]):
         return {**files, "-nbest.json": to_json(n_best)}
 
     def describe(self, example: QuestionExample) -> tuple[Line, Any]:
-        """The question and its context."""
         return {"question": example.question, "context": example.context}, list(example.answers)
 
     def sureness(self, prediction: Prediction) -> float | None:
-        """That of the best span among the n best."""
         return None if prediction.answers is None else next(iter(prediction.answers.probabilities()), None)
 
     def badness(self, task: Task, example: QuestionExample, gold: Any, prediction: Prediction) -> float:
-        """What F1 lacks, more where the model was sure."""
+        """1 - F1, weighted by the model's confidence."""
         wrong = 1 - score_answer(str(prediction.value), example.answers)[1]
         return wrong * (1 + (self.sureness(prediction) or 0.0))
 
     def is_wrong(self, line: Line) -> bool:
-        """By SQuAD's exact match."""
         return score_answer(line["prediction"], line["gold"])[0] < 1
 
     def show(self, line: Line) -> list[list[Part]]:
-        """The context near the right answer (or near what was said) below the question, with both marked."""
+        """The question, and the context around the gold answer (or the prediction) with both marked."""
         context: str = line["context"]
         gold, said = next(iter(line["gold"]), ""), str(line["prediction"])
         center = context.find(gold) if gold else context.find(said) if said else 0
@@ -279,13 +264,12 @@ class QuestionAnswering(Kind[QuestionExample]):
         return [[Part(line["question"])], [*parts, Part(text[place:]), Part("…" if end < len(context) else "")]]
 
     def show_value(self, line: Line, key: Any) -> str:
-        """Different answers, or that there is none."""
         answers = line[key] if isinstance(line[key], list) else [line[key]]
         return " / ".join(dict.fromkeys(answer for answer in answers if answer)) or "(no answer)"
 
 
 def question_windows(task: Task, tokenizer: Tokenizer, question: str, context: str) -> list[Feature]:
-    """The question with each window of its context, as long and as far apart as the task says."""
+    """A question with each window of its context."""
     return _windows(task, tokenizer, tokenizer.encode_batch([question])[0], Context(tokenizer, context), 0)
 
 
@@ -296,7 +280,7 @@ class Context:
         self.ids, self.offsets = tokenizer.encode_arrays(text)
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
-        """First and last token of the characters start to end (exclusive); None if no token lies there."""
+        """The first and last token of characters start to end (exclusive); None if there is no token."""
         touching = np.flatnonzero((self.offsets[:, 1] > start) & (self.offsets[:, 0] < end))
         return (int(touching[0]), int(touching[-1])) if len(touching) else None
 
@@ -310,7 +294,7 @@ def _windows(
     answer: tuple[int, int] | None = None,
     labelled: bool = False,
 ) -> list[Feature]:
-    # A model too short for the paper's 64 still leaves half of its room to the context.
+    # In models too short for the paper's 64, the context still gets half of the room.
     question = question[: min(task.max_question, (task.max_length - 3) // 2)]
     before = len(question) + 2  # [CLS] question [SEP]
     room = task.max_length - before - 1
@@ -333,7 +317,7 @@ def _windows(
         max_context[before:-1] = owner[here] == number
         target: tuple[int, int, bool] | None = None
         if labelled:
-            # A window without the whole answer is trained to point at [CLS], as the authors did (not thrown out).
+            # As in the released code, a window without the whole answer is trained to point at [CLS], not discarded.
             target = (0, 0, True)
             if answer is not None and start <= answer[0] and answer[1] < start + length:
                 target = (answer[0] - start + before, answer[1] - start + before, False)
@@ -352,7 +336,7 @@ def _windows(
 
 
 def _span_loss(start: Tensor, end: Tensor, targets: Mapping[str, Tensor], num_rows: int) -> tuple[Tensor, Tensor]:
-    """(start + end) / 2, each a softmax over the sequence's own tokens."""
+    """(start + end) / 2, each a softmax over the tokens of the sequence."""
     rows, used = targets["rows"], targets["used"]
     loss = start.new_zeros(())
     for logits, place in ((start, targets["start"]), (end, targets["end"])):
@@ -362,7 +346,7 @@ def _span_loss(start: Tensor, end: Tensor, targets: Mapping[str, Tensor], num_ro
 
 
 def _answer_loss(output: Any, targets: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """(start + end) / 2 + answerability / 2, as in the released code; no answer is [CLS]."""
+    """(start + end) / 2 + answerability / 2, as in the released code; [CLS] means no answer."""
     import torch.nn.functional as F
 
     start = F.cross_entropy(output.start.float(), targets["start"], ignore_index=IGNORE, reduction="sum")
@@ -374,7 +358,7 @@ def _answer_loss(output: Any, targets: Mapping[str, Tensor]) -> tuple[Tensor, Te
 
 
 def _best(task: Task, answers: Answers) -> Prediction:
-    """The best answer; with the head for it, none where the no-answer score is above the task's threshold."""
+    """The best answer; with the answer head, none if the no-answer score is above the task's threshold."""
     return Prediction(answers.best(task.null_threshold if task.answerable_head else None), answers=answers)
 
 

@@ -1,4 +1,4 @@
-"""Regression: a number for a text or a pair (STS-B, stars, one's own scores)."""
+"""Regression: a number for a text or a pair (STS-B, star ratings, your own scores)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ _SCORES = "score value rating similarity stars 점수 평점 별점 유사도 �
 
 
 class NumberReader(TextReader):
-    """The label is a number."""
+    """Reads numbers; the scale is that of the training file."""
 
     def label(self, cells: list[Any], where: str) -> float:
-        """A finite one."""
         return number_cell(cells[0], where, self.roles["label"][0])
 
     def settings(self, train: Sequence[TextExample]) -> dict[str, Any]:
-        """The scale is that of the training file."""
         scores: list[Any] = [example.label for example in train if example.label is not None]
         return {**super().settings(train), "scale": (min(scores), max(scores)) if scores else None}
 
 
 class Regression(TextKind):
-    """One output, squared error."""
+    """One output, trained with squared error."""
 
     name = "regression"
     aliases = ("regress", "regressor", "similarity", "sts", "score", "scoring", "rating")
@@ -49,42 +47,36 @@ class Regression(TextKind):
     metrics = ("pearson", "spearman", "rmse")
     counts_right = False
     problem_type = "regression"
-    how_wrong = "are off by some amount"
+    how_wrong = "are not exact"
 
     def num_outputs(self, task: Task) -> int | None:
-        """The number."""
         return 1
 
     def fits(self, head: str, problem_type: str | None, num_outputs: int) -> bool:
-        """One output cannot be a class."""
         several = problem_type == "multi_label_classification"
         return head == "classification" and not several and (problem_type == self.problem_type or num_outputs == 1)
 
     def infer(self, head: str, labels: tuple[str, ...], max_length: int) -> Task:
-        """Without labels."""
         return super().infer(head, (), max_length)
 
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """Numbers [N, 1], and which rows have one."""
+        """Numbers [N, 1] and which rows have one."""
         return value_targets(1, sequences, places)
 
     def loss(
         self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
     ) -> tuple[Tensor, Tensor]:
-        """The squared error; nothing is right or wrong."""
+        """Squared error; there is no count of correct predictions."""
         error = (forward().float() - targets["values"]).square() * targets["used"][:, None]
         return error.sum(), error.new_zeros(())
 
     def decide(self, task: Task, logits: NDArray[Any]) -> Prediction:
-        """The output itself."""
         return Prediction(float(np.ravel(logits)[0]))
 
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        """The mean."""
         return Prediction(float(np.mean([float(vote.value) for vote in votes])))
 
     def measures(self, task: Task, examples: Sequence[TextExample], values: Sequence[Any]) -> dict[str, Measure]:
-        """Of numbers [N]."""
         gold = np.array([example.label for example in examples], dtype=float)
         found = np.array(values, dtype=float)
         return {name: MEASURES[name](gold, found) for name in task.metrics}
@@ -92,29 +84,25 @@ class Regression(TextKind):
     def constant(
         self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]
     ) -> tuple[str, list[Any]]:
-        """The mean."""
         mean = float(np.mean(np.array([example.label for example in train], dtype=float)))
         return f"always the mean, {mean:.2f}", [mean] * len(examples)
 
     def cell(self, task: Task, value: Any) -> str:
-        """Within the scale, for GLUE's server."""
+        """For GLUE's server, within its scale."""
         return f"{min(5.0, max(0.0, value)):.3f}" if task.name == "sts-b" else f"{value:.6g}"
 
     def badness(self, task: Task, example: TextExample, gold: Any, prediction: Prediction) -> float:
-        """The error."""
         return abs(float(prediction.value) - float(gold))
 
     def show_value(self, line: Line, key: Any) -> str:
-        """Two digits."""
         return f"{line[key]:.2f}"
 
     def show_sureness(self, line: Line) -> str | None:
-        """The error, instead."""
         return f"off by {line['badness']:.2f}"
 
 
 def value_targets(width: int, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-    """Some numbers per row, and 1 for the rows that are no filler."""
+    """Numbers [N, width], and 1 for rows that are not filler."""
     used = len(sequences)
     values = np.zeros((places.num_rows, width), np.float32)
     values[:used] = np.array([sequence.target for sequence in sequences], np.float32).reshape(used, -1)

@@ -1,4 +1,4 @@
-"""Kinds about one text or a pair of texts: what classification, regression and multi-label have in common."""
+"""Kinds of tasks on one text or a pair: the base of classification, regression and multi-label."""
 
 from __future__ import annotations
 
@@ -48,41 +48,38 @@ _PAIRS = [
 
 
 def text_columns(labels: str) -> tuple[Column, ...]:
-    """Which columns are texts, `guess_columns` finds; the label goes by one of these names."""
+    """The columns of texts and their label, which has one of these names; `guess_columns` finds the texts."""
     return Column("text"), Column("pair", required=False), Column("label", labels, predicted=True)
 
 
 class TextReader(Reader[TextExample]):
-    """Rows with one text or two, and a label."""
+    """Rows with one or two texts and a label."""
 
     def example(self, cells: Cells, id: str, where: str) -> TextExample:
-        """One row."""
         pair = text_cell(cells["pair"][0], where) if "pair" in cells else None
         label = self.label(cells["label"], where) if "label" in cells else None
         return TextExample(id, text_cell(cells["text"][0], where), pair, label, where)
 
     def label(self, cells: list[Any], where: str) -> int | float | tuple[int, ...]:
-        """What the label's columns say."""
+        """The label in its columns."""
         raise NotImplementedError
 
     def settings(self, train: Sequence[TextExample]) -> dict[str, Any]:
-        """Whether texts come in pairs."""
         return {"pair": "pair" in self.roles}
 
     def notes_on(self, table: Table, examples: Sequence[TextExample]) -> list[str]:
-        """Empty texts are kept, and counted."""
         empty = sum(not example.a.strip() for example in examples)
-        return [f"{empty:,} empty texts kept"] if empty else []
+        return [f"{empty:,} empty texts"] if empty else []
 
 
 class TextKind(Kind[TextExample]):
-    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]; the pooled state of [CLS] is what a head sees."""
+    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]; the head reads the pooled state."""
 
     columns = text_columns(LABELS)
     pipeline = "text-classification"
 
     def guess_columns(self, table: Table, found: Columns, named: Mapping[str, str]) -> None:
-        """Texts by their names, else the column with the longest texts; then the label, if one column is left."""
+        """Find texts by name, otherwise by length; the label can be the one column left."""
         plain = {plain_name(column): column for column in reversed(table.columns)}
         free = free_columns(table, found)
         if "text" not in named:
@@ -103,26 +100,23 @@ class TextKind(Kind[TextExample]):
             self.guess_label(table, rest, found)
 
     def guess_label(self, table: Table, rest: list[str], found: Columns) -> None:
-        """The label among the columns that are left."""
+        """Find the label among the remaining columns."""
         if len(rest) == 1:
             found["label"] = (rest[0],)
 
     def head(self, task: Task) -> str:
-        """A linear layer on the pooled state."""
         return "classification"
 
     def num_outputs(self, task: Task) -> int | None:
-        """One per label."""
         return len(task.labels)
 
     def infer(self, head: str, labels: tuple[str, ...], max_length: int) -> Task:
-        """Whether such a model reads pairs, nothing says."""
+        """Whether the model expects pairs is unknown."""
         return Task(self.name, self.name, labels, max_length=max_length, pair=None)
 
     def features(
         self, task: Task, examples: Sequence[TextExample], tokenizer: Tokenizer, num_threads: int = 1
     ) -> list[Feature]:
-        """One sequence per example."""
         firsts = tokenizer.encode_batch([example.a for example in examples], num_threads)
         seconds = iter(tokenizer.encode_batch([e.b for e in examples if e.b is not None], num_threads))
         features = []
@@ -133,29 +127,25 @@ class TextKind(Kind[TextExample]):
         return features
 
     def target(self, task: Task, label: Any) -> Target:
-        """A label as a sequence has it."""
+        """The label as the target of a sequence."""
         return label  # type: ignore[no-any-return]
 
     def predict(
         self, task: Task, example: TextExample, windows: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> Prediction:
-        """What the logits of the one sequence say."""
         return self.decide(task, outputs[0]["logits"])
 
     @abstractmethod
     def decide(self, task: Task, logits: NDArray[Any]) -> Prediction:
-        """What logits [L] say."""
+        """The prediction for logits [L]."""
 
     def call(self, task: Task) -> str:
-        """Of one text or of two."""
         return 'classify("a text", "its pair")' if task.pair else 'classify("a text")'
 
     def describe(self, example: TextExample) -> tuple[Line, Any]:
-        """The text, or both."""
         return {"text": example.a, **({} if example.b is None else {"pair": example.b})}, example.label
 
     def show(self, line: Line) -> list[list[Part]]:
-        """The second text below the first."""
         return [[Part(shorten(line[key]))] for key in ("text", "pair") if key in line]
 
 

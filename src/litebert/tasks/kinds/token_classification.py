@@ -1,4 +1,4 @@
-"""Token classification: a tag for every word (named entities, parts of speech).
+"""Token classification: a tag per word (named entities, parts of speech).
 
 find_entities(["B-PER", "I-PER", "O", "B-LOC"])  -> {("PER", 0, 2), ("LOC", 3, 4)}
 """
@@ -35,15 +35,14 @@ CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".txt")
 
 
 class TagReader(Reader[TagExample]):
-    """Words and their tags, as lists or as texts with spaces."""
+    """Reads words and tags from lists or space-separated text."""
 
     def find_labels(self, train: Table) -> tuple[str, ...]:
-        """The tags of the training file, "O" first."""
         values = train.values(self.roles["tags"][0])
         return at_least(2, order_tags(tag for value in values for tag in words_cell(value, train.path)), train)
 
     def example(self, cells: Cells, id: str, where: str) -> TagExample:
-        """One row; each word needs a tag."""
+        """One sentence; every word needs a tag."""
         words = words_cell(cells["words"][0], where)
         if not words:
             raise DataError(f"{where}: no words")
@@ -51,18 +50,18 @@ class TagReader(Reader[TagExample]):
         if cells.get("tags", [None])[0] is not None:
             names = words_cell(cells["tags"][0], where)
             if len(names) != len(words):
-                raise DataError(f"{where}: {len(words)} words and {len(names)} tags; each word needs one")
+                raise DataError(f"{where}: {len(words)} words but {len(names)} tags; each word needs one")
             tags = tuple(label_id(name, self.ids, where, self.source) for name in names)
         return TagExample(id, words, tags, where)
 
     def settings(self, train: Sequence[TagExample]) -> dict[str, Any]:
-        """Tags of entities are scored as entities first."""
+        """With entity tags, entity F1 is the first metric."""
         entities = any(label[:2] == "B-" for label in self.labels)
         return {"metrics": ("entity_f1", *self.kind.metrics)} if entities else {}
 
 
 class TokenClassification(Kind[TagExample]):
-    """A word is decided at its first piece; long texts are read in windows that overlap by a quarter."""
+    """Each word is tagged at its first piece; long texts are read in windows that overlap by a quarter."""
 
     name = "token-classification"
     aliases = tuple("ner pos tag tags tagging token tokens bio conll sequencelabeling sequencelabelling".split())
@@ -77,36 +76,31 @@ class TokenClassification(Kind[TagExample]):
     pipeline = "token-classification"
 
     def open_table(self, path: Path | str, columns: Mapping[str, str], encoding: str) -> Table:
-        """CoNLL files too; there, columns are numbers."""
+        """Also reads CoNLL files, where columns are given by number."""
         if not self.names_columns(path):
             return super().open_table(path, columns, encoding)
         places = {role: int(value) for role, value in columns.items()} if are_numbers(columns) else {}
         return read_conll(path, encoding, places.get("words", 1), places.get("tags", -1))
 
     def names_columns(self, path: Path | str) -> bool:
-        """Of a CoNLL file, as its name tells; a .txt of tagged words is one too."""
+        """Whether the file name is that of a CoNLL file; .txt counts as one."""
         return any(suffix.lower() in CONLL_SUFFIXES for suffix in Path(path).suffixes)
 
     def head(self, task: Task) -> str:
-        """A linear layer on every token."""
         return "token-classification"
 
     def num_outputs(self, task: Task) -> int | None:
-        """One per tag."""
         return len(task.labels)
 
     def fits(self, head: str, problem_type: str | None, num_outputs: int) -> bool:
-        """By its head."""
         return head == "token-classification"
 
     def infer(self, head: str, labels: tuple[str, ...], max_length: int) -> Task:
-        """With the tags of the config."""
         return Task(self.name, self.name, labels, max_length=max_length)
 
     def features(
         self, task: Task, examples: Sequence[TagExample], tokenizer: Tokenizer, num_threads: int = 1
     ) -> list[Feature]:
-        """One window per example, or more."""
         return [
             sequence
             for number, example in enumerate(examples)
@@ -114,32 +108,29 @@ class TokenClassification(Kind[TagExample]):
         ]
 
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """A tag id per token [flat], -100 where nothing is decided; the loss is the mean over tags."""
+        """A tag id per token [flat], -100 elsewhere; the loss is the mean over tags."""
         tags = places.per_token(sequences, lambda sequence: np.asarray(sequence.target)).reshape(-1)
         return {"labels": tags}, int((tags != IGNORE).sum())
 
     def loss(
         self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
     ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of every tag."""
         return cross_entropy(forward().float(), targets["labels"])
 
     def predict(
         self, task: Task, example: TagExample, windows: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> Prediction:
-        """The likeliest tag of each word."""
         return _likeliest(word_probabilities(task, len(example.words), windows, outputs))
 
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        """The likeliest by the mean of the probabilities."""
         return _likeliest(mean_probabilities(votes))
 
     def measures(self, task: Task, examples: Sequence[TagExample], values: Sequence[Any]) -> dict[str, Measure]:
-        """Counted per example: entities as CoNLL's scorer does, where type and both ends must agree; and words."""
+        """Entity F1 as in CoNLL's scorer (type and both ends must match), and word accuracy."""
         pairs = [(example.tags or (), tuple(value)) for example, value in zip(examples, values, strict=True)]
         for (gold, found), example in zip(pairs, examples, strict=True):
             if len(gold) != len(found):
-                raise InputError(f"{example.where}: {len(gold)} words and {len(found)} predicted tags")
+                raise InputError(f"{example.where}: {len(gold)} words but {len(found)} predicted tags")
         measures = {}
         if "entity_f1" in task.metrics:
             named = [[find_entities([task.labels[tag] for tag in tags]) for tags in pair] for pair in pairs]
@@ -153,54 +144,48 @@ class TokenClassification(Kind[TagExample]):
     def constant(
         self, task: Task, train: Sequence[TagExample], examples: Sequence[TagExample]
     ) -> tuple[str, list[Any]]:
-        """The most common tag."""
         usual = most_common(Counter(tag for example in train for tag in example.tags or ()))
         return f"always {task.labels[usual]!r}", [(usual,) * len(example.words) for example in examples]
 
     def call(self, task: Task) -> str:
-        """Of a text."""
         return 'tag("a text")'
 
     def cell(self, task: Task, value: Any) -> str:
-        """The tags, with spaces between."""
         return " ".join(task.labels[number] for number in value)
 
     def describe(self, example: TagExample) -> tuple[Line, Any]:
-        """The words."""
         return {"words": list(example.words)}, example.tags
 
     def say(self, task: Task, example: TagExample, value: Any) -> Any:
-        """The names of the tags."""
         return [task.labels[number] for number in value]
 
     def sureness(self, prediction: Prediction) -> float | None:
-        """That of the least sure tag."""
+        """The least certain tag."""
         if prediction.probabilities is None:
             return None
         return float(prediction.probabilities.max(-1).min(initial=1.0))
 
     def badness(self, task: Task, example: TagExample, gold: Any, prediction: Prediction) -> float:
-        """Minus the logs of the right tags' probabilities, summed."""
+        """Summed negative log-likelihood of the gold tags."""
         assert prediction.probabilities is not None
         return float(minus_log(prediction.probabilities[np.arange(len(gold)), list(gold)]).sum())
 
     def confusions(self, line: Line) -> Iterable[tuple[str, str]]:
-        """Word by word."""
         return zip(line["gold"], line["prediction"], strict=True)
 
     def show(self, line: Line) -> list[list[Part]]:
-        """All words; those with a tag are marked, and the wrong ones."""
+        """All words; tagged and wrong ones are marked."""
         parts = []
         for word, gold, said in zip(line["words"], line["gold"], line["prediction"], strict=True):
             if gold != said:
-                parts.append(Part(word, "wrong", f"right: {gold}, said: {said}"))
+                parts.append(Part(word, "wrong", f"gold: {gold}, predicted: {said}"))
             else:
                 parts.append(Part(word) if gold == "O" else Part(word, "right", gold))
             parts.append(Part(" "))
         return [parts]
 
     def show_value(self, line: Line, key: Any) -> str:
-        """The words that are wrong, with their tags."""
+        """The wrong words with their tags."""
         pairs = zip(line["words"], line[key], line["gold"], line["prediction"], strict=True)
         return ", ".join(f"{word}: {tag}" for word, tag, gold, said in pairs if gold != said)
 
@@ -208,11 +193,11 @@ class TokenClassification(Kind[TagExample]):
 def tag_windows(
     tokenizer: Tokenizer, words: Sequence[str], max_length: int, tags: Sequence[int] | None = None, example: int = 0
 ) -> list[Feature]:
-    """Words joined by spaces, as one sequence or, where they do not fit, as overlapping windows."""
+    """Words joined by spaces, as one sequence or, if they do not fit, as overlapping windows."""
     ids, offsets = tokenizer.encode_arrays(" ".join(words))
-    ends = np.cumsum([len(word) + 1 for word in words])  # of each word with its space, in the joined text
+    ends = np.cumsum([len(word) + 1 for word in words])  # end of each word with its space, in the joined text
     word_of = np.searchsorted(ends, offsets[:, 0], side="right")
-    # The first piece with text in it: a "▁" that stands alone says nothing yet.
+    # The first piece with text in it: a "▁" alone has none.
     shown = np.flatnonzero(offsets[:, 1] > offsets[:, 0])
     first_words, places = np.unique(word_of[shown], return_index=True)
     first = np.full(len(ids), -1, dtype=np.int32)
@@ -246,7 +231,7 @@ def tag_windows(
 def word_probabilities(
     task: Task, num_words: int, windows: Sequence[Feature], outputs: Sequence[Outputs]
 ) -> NDArray[np.float64]:
-    """[words, labels]; a word without any piece (an invisible character) counts as "O", or as the first tag."""
+    """[words, labels]; a word without pieces (an invisible character) gets "O", or the first tag."""
     probabilities = np.zeros((num_words, len(task.labels)))
     probabilities[:, task.labels.index("O") if "O" in task.labels else 0] = 1
     for window, output in zip(windows, outputs, strict=True):
@@ -261,10 +246,7 @@ def _likeliest(probabilities: NDArray[np.float64]) -> Prediction:
 
 
 def find_entities(tags: Sequence[str]) -> set[Entity]:
-    """The entities of a sentence (BIO, IOB and BIOES alike).
-
-    An I- that continues nothing begins one, as in the CoNLL scorer.
-    """
+    """The entities of a sentence, from BIO, IOB or BIOES tags; as in CoNLL's scorer, a stray I- starts one."""
     entities = set()
     kind, begin, closed = "", 0, True
     for place, tag in enumerate([*tags, "O"]):
@@ -283,16 +265,16 @@ def find_entities(tags: Sequence[str]) -> set[Entity]:
 
 
 def read_conll(path: Path | str, encoding: str = "utf-8", words: int = 1, tags: int = -1) -> Table:
-    """Tagged words, one per line with the tag in the last column and a blank line between sentences (CoNLL, BIO).
+    """Read tagged words, one per line, with blank lines between sentences (CoNLL, BIO).
 
-    A table with the columns "words" and "tags", one row per sentence; columns count from 1, -1 is the last.
+    Returns the columns "words" and "tags", one row per sentence. `words` and `tags` count from 1; -1 is the last.
     """
     rows: list[tuple[tuple[str, ...], tuple[str, ...] | None]] = []
     lines: list[int] = []
     sentence: list[list[str]] = []
     begin = width = 0
     delimiter: str | None = None
-    # A blank line at the end closes the last sentence.
+    # A blank line at the end completes the last sentence.
     for number, line in enumerate([*read_text(path, encoding).split("\n"), ""], start=1):
         if not line.strip():
             if sentence:
@@ -308,14 +290,14 @@ def read_conll(path: Path | str, encoding: str = "utf-8", words: int = 1, tags: 
             continue
         width = width or len(fields)
         if len(fields) != width:
-            raise DataError(f"{path}:{number}: {len(fields)} columns where the lines before have {width}: {line!r:.80}")
+            raise DataError(f"{path}:{number}: {len(fields)} columns, but the lines before have {width}: {line!r:.80}")
         if max(words, tags) > width:
-            raise DataError(f"{path}:{number}: no column {max(words, tags)}; the line has {width}")
+            raise DataError(f"{path}:{number}: no column {max(words, tags)}; the line has {width} columns")
         if not sentence:
             begin = number
         sentence.append(fields)
     if not rows:
-        raise DataError(f"{path}: the file holds no words")
+        raise DataError(f"{path}: no words in the file")
     return Table(
         str(path), ("words", "tags") if width > 1 else ("words",), [row[: min(width, 2)] for row in rows], lines
     )
