@@ -91,7 +91,7 @@ def export_web(source: Path | str, target: Path | str, *, overwrite: bool = Fals
         copy_companions(folder, staging)
         if not (staging / TOKENIZER).is_file():
             Tokenizer.load(folder).save(staging)
-        spell_out_charsmap(staging / TOKENIZER)
+        fit_tokenizer(staging / TOKENIZER)
         _write_classes(model, staging)
         for precision, name in FILES.items():
             peaks = input_peaks(reference, requests) if precision == "int8" else None
@@ -137,21 +137,43 @@ def _write_classes(model: Model, folder: Path) -> None:
     path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def spell_out_charsmap(path: Path) -> None:
-    """Replace SentencePiece's table of characters in a tokenizer.json by plain steps.
+def fit_tokenizer(path: Path) -> None:
+    """Rewrite a tokenizer.json so that transformers.js normalises as we do: patterns that JavaScript reads, no table.
 
-    transformers.js does not read the table but imitates a common one, which differs (it takes zero-width joiners for
-    spaces). After a compatibility decomposition only a few characters are left for the table to change.
+    transformers.js does not read SentencePiece's table of characters but imitates a common one, which differs (it takes
+    zero-width joiners for spaces). After a compatibility decomposition the table changes a few characters only: those
+    are spelled out.
     """
     data = json.loads(path.read_text(encoding="utf-8"))
     steps = (data.get("normalizer") or {}).get("normalizers", [])
+    for step in steps:
+        if "Regex" in (step.get("pattern") or {}):
+            step["pattern"]["Regex"] = to_javascript(step["pattern"]["Regex"])
     kinds = [step["type"] for step in steps]
-    if "Precompiled" not in kinds or not {"NFKD", "NFKC"} & set(kinds[: kinds.index("Precompiled")]):
-        return
-    place = kinds.index("Precompiled")
+    place = kinds.index("Precompiled") if "Precompiled" in kinds else 0
+    if {"NFKD", "NFKC"} & set(kinds[:place]):
+        steps[place : place + 1] = _spell_out(steps[place]["precompiled_charsmap"])
+    path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")  # to download
+
+
+_CLASS = r"\[[^\]]*\]"
+_NAMED = re.compile(rf"\(\?<(\w+)>\[({_CLASS})&&\[\^([^\]]*)\]\](\{{[\d,]+\}})\)\{{0\}}")
+_KEPT = re.compile(rf"((?:{_CLASS}|\\p\{{\w+\}}|\(\?:\(\?!{_CLASS}\){_CLASS}\)|\{{[\d,]+\}})+)\\K")
+
+
+def to_javascript(pattern: str) -> str:
+    """A pattern of text/tokenizer_json.py in JavaScript's words: a look behind for \\K, no groups called by name."""
+    bodies = {name: f"(?:(?![{without}]){of}){times}" for name, of, without, times in _NAMED.findall(pattern)}
+    pattern = re.sub(r"\\g<(\w+)>", lambda call: bodies[call[1]], _NAMED.sub("", pattern))
+    pattern = pattern.replace(r"(?=\p{Latin}\p{M})", "")  # there to be fast
+    return _KEPT.sub(r"(?<=\1)", re.sub(r"\A\\A", "^", pattern))
+
+
+def _spell_out(charsmap: str) -> list[dict[str, Any]]:
+    """The steps that do what a table does to composed text."""
     from tokenizers.normalizers import Precompiled
 
-    table = Precompiled(base64.b64decode(steps[place]["precompiled_charsmap"]))
+    table = Precompiled(base64.b64decode(charsmap))
     changed: dict[str, list[str]] = {}
     for code in range(1, 0x110000):
         character = chr(code)
@@ -159,12 +181,11 @@ def spell_out_charsmap(path: Path) -> None:
             continue
         if (becomes := table.normalize_str(character)) != character:
             changed.setdefault(becomes, []).append(character)
-    steps[place : place + 1] = [
+    return [
         {"type": "Replace", "pattern": {"Regex": f"[{''.join(map(re.escape, characters))}]"}, "content": becomes}
         for becomes, characters in changed.items()
         if unicodedata.category(characters[0]) != "Cn"  # letters that are younger than the table of this Python
     ]
-    path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")  # to download
 
 
 class WebFile:
