@@ -34,6 +34,7 @@ LINES = {
     "pretrain": "run.yaml --out new",
     "plan": "albert-tiny --gpus 1",
     "finetune": "--task classification --train rows.csv --dev rows.csv --model pretraining --set steps=2 --out new",
+    "adapter merge": "adapter --out new",
     "evaluate": "pretraining --text text.txt --tokens 200",
     "baseline": "--task classification --train rows.csv --dev rows.csv --kind bow",
     "report": "run --out new.html",
@@ -61,6 +62,8 @@ OTHER_LINES = {
     ("evaluate", "--task"): "classification --data rows.csv",
     ("evaluate", "--data"): "classification",
     ("evaluate", "--column"): "classification --data rows.csv",
+    ("evaluate", "--blimp"): "pretraining",
+    ("evaluate", "--limit"): "pretraining --blimp pairs.jsonl",
     ("baseline", "--text"): "--task classification --train rows.csv --dev rows.csv --kind word2vec",
     ("baseline", "--tokenizer"): "--task masked-lm --text text.txt --dev rows.csv",
     ("bench pretrain", "--store"): LINES["bench pretrain"] + " --tokenizer tokenizer",
@@ -71,7 +74,7 @@ OTHER_LINES = {
 }
 # These have something to do without being told anything; the others say what they need.
 RUN_ALONE = {"quickstart", "doctor", "params", "corpus generate", "bench pretrain", "serve"}
-FREE_TEXT = {"--text-field", "--pair", "--api-key", "--host"}
+FREE_TEXT = {"--text-field", "--pair", "--api-key", "--host", "--allowed-host"}
 ANY_NUMBER = {"--seed", "--threshold"}
 WRITTEN = {"--out", "--predictions"}
 
@@ -99,6 +102,17 @@ def wrong_values():
                 yield command, option, "-7"
 
 
+def write_adapter(model, folder):
+    from litebert.model.adapter import AdapterConfig, add_adapter, save_adapter
+    from litebert.model.hub import load_model
+    from litebert.tasks.task import Task, load_task, save_task
+
+    adapted = load_model(model)
+    add_adapter(adapted, AdapterConfig(rank=2))
+    save_adapter(adapted, folder, base=str(model))
+    save_task(load_task(model) or Task("classification", "classification", adapted.config.labels), folder)
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A folder with small models, text, a store, a run, labelled rows, and a port that somebody else has."""
@@ -106,6 +120,8 @@ def world(tmp_path_factory):
     make_corpus(folder)
     write_models(folder)
     (folder / "rows.csv").write_text(ROWS, encoding="utf-8")
+    (folder / "pairs.jsonl").write_text('{"sentence_good": "a dog.", "sentence_bad": "a dogs."}\n', encoding="utf-8")
+    write_adapter(folder / "classification", folder / "adapter")
     settings = {"steps": 2, "log": {"evaluate_every": 0}}
     (folder / "run.yaml").write_text(write_yaml(tiny_config(folder, **settings)))
     from litebert.pretraining.run import pretrain

@@ -80,7 +80,7 @@ MISTAKES = {
     "export no-one/nothing": "(`hf download no-one/nothing --local-dir FOLDER`)",
     "serve defualt": "did you mean 'default'?",
     "serve ./none": "./none: no such folder",
-    "serve --set queue_requests=0": "queue_requests: must be at least 1",
+    "serve --set queue_requests=0": "queue_requests: must be >= 1",
     "quickstart --steps 0": "--steps",
 }
 

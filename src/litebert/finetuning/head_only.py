@@ -47,6 +47,7 @@ class Rows:
     groups: NDArray[np.int64]  # [N]
 
     def take(self, chosen: NDArray[Any]) -> Rows:
+        """Some of the rows."""
         return Rows(self.features[chosen], self.targets[chosen], self.groups[chosen])
 
 

@@ -141,21 +141,25 @@ class Connection(H11Protocol):  # type: ignore[misc]
             self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:
+        """Count the connection, or refuse it."""
         super().connection_made(transport)
         self.owner = owner_of(self.client[0] if self.client else "")
         self.door.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Give its place to another."""
         super().connection_lost(exc)
         self.line.gone = True
         self.door.leave(self)
 
     def data_received(self, data: bytes) -> None:
+        """Start the clock of a request with its first byte."""
         if not self._begun and (self.cycle is None or self.cycle.response_complete):
             self._begun, self._since = True, self.loop.time()
         super().data_received(data)
 
     def on_response_complete(self) -> None:
+        """Start the clock of an idle connection."""
         self._begun, self._since = False, self.loop.time()
         super().on_response_complete()
 
