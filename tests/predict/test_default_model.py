@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from importlib import resources
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -101,3 +104,21 @@ def test_it_opens_in_transformers_with_the_same_answers(default):
     (mask,) = default.fill_mask("the book was [MASK] by an english writer.", top=1).masks
     assert tokenizer.convert_ids_to_tokens(int(best)) == mask.candidates[0].piece
     assert float(probability) == pytest.approx(mask.candidates[0].probability, abs=1e-4)
+
+
+def test_the_first_examples_of_the_page_show_what_the_model_can():
+    """Chosen by tools/page_examples.py; a new default model needs a new choice."""
+    text = resources.files("litebert").joinpath("serve", "page", "examples.js").read_text(encoding="utf-8")
+    examples = json.loads(text.partition("EXAMPLES = ")[2].rstrip().rstrip(";"))["en"]
+    predictor = Predictor(threads=1)
+    for example in examples["fill_mask"]:
+        for mask in predictor.fill_mask(**example).masks:
+            best = mask.candidates[0]
+            assert best.probability > 0.3
+            assert best.word not in example["text"].split(), "no word of the sentence is repeated"
+    order = predictor.sentence_order(**examples["sentence_order"][0], symmetric=True)
+    assert order.probability > 0.8
+    assert min(predictor.coherence(**examples["coherence"][0]).boundaries) > 0.8
+    vectors = predictor.embed(examples["embed"][0]["text"].split("\n"), normalize=True)
+    cosines = vectors @ vectors.T - 2 * np.eye(6)
+    assert cosines.argmax(1).tolist() == [1, 0, 3, 2, 5, 4], "lines come in pairs"

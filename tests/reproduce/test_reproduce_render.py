@@ -146,6 +146,21 @@ def test_the_page_is_whole_and_escaped(table5, figure1):
     assert "L2 distance" in page
 
 
+@pytest.mark.parametrize("width", [768, 1024, 1280])
+def test_no_column_of_table_5_is_cut(table5, browser, tmp_path, width):
+    (tmp_path / "page.html").write_text(draw_page([table5]), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto((tmp_path / "page.html").as_uri())
+    last = page.locator(".reproduced thead th").last.bounding_box()
+    assert last["x"] + last["width"] <= width - 16
+    page.set_viewport_size({"width": 360, "height": 800})
+    scroll = page.locator('.scroll[aria-label="Table 5"]')
+    scroll.evaluate("node => { node.scrollLeft = node.scrollWidth }")
+    name = page.locator(".reproduced tbody th").first.bounding_box()
+    assert name["x"] >= scroll.bounding_box()["x"] - 1, "the names of the rows stay in view"
+    page.close()
+
+
 def test_figure1_has_a_line_per_row_and_a_thin_one_per_seed(figure1):
     page = draw_page([figure1])
     assert page.count("curve thin run-0") == 2 * 3  # L2 and angle

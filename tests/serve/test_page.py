@@ -53,6 +53,11 @@ def ask(page, ability, **fields):
     page.wait_for_selector(f"#{ability} .result:not([aria-busy])")
 
 
+def page_examples(page):
+    """What the forms hold at first: language -> ability -> examples."""
+    return page.evaluate("async () => (await import('/examples.js')).EXAMPLES")
+
+
 def until(page, condition):
     """Wait for a condition; playwright's own way would need eval, which the page's policy forbids."""
     for _ in range(3000):
@@ -96,7 +101,7 @@ def test_fill_mask(tiny_server, open_page):
     numbers = [float(text.strip(" %<")) for text in groups.nth(0).locator(".number").all_inner_texts()]
     assert widths == pytest.approx(numbers, abs=0.06)
     page.locator(".example").nth(1).click()
-    assert page.input_value("#fill-text").startswith("she opened the [MASK]")
+    assert page.input_value("#fill-text") == page_examples(page)["en"]["fill_mask"][1]["text"]
 
 
 def order_of(page):
@@ -138,7 +143,7 @@ def test_coherence_is_drawn_at_every_boundary(tiny_server, open_page):
     sentences = ["Anna slept.", "Ben read the old book.", "The rain fell.", "A farmer walked to the café."]
     ask(page, "coherence", text=" ".join(sentences))
     assert page.locator("#coherence .link").all_inner_texts() == sentences
-    joints = [float(text.split(" %")[0]) for text in page.locator("#coherence .joint").all_inner_texts()]
+    joints = [float(text.split("%")[0]) for text in page.locator("#coherence .joint").all_inner_texts()]
     assert len(joints) == 3
     assert probability(page, "coherence") == pytest.approx(sum(joints) / 3, abs=0.1)
     assert page.locator("#coherence .profile circle").count() == 3
@@ -151,6 +156,26 @@ def test_coherence_is_drawn_at_every_boundary(tiny_server, open_page):
     with page.expect_response("**/coherence"):
         page.click("#unshuffle")
     assert page.input_value("#coherence-text") == " ".join(sentences)
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_a_map_of_twelve_lines_keeps_its_labels(tiny_server, open_page, width):
+    page = open_page(tiny_server, "embed", viewport={"width": width, "height": 800})
+    lines = [f"Anna bought {number} apples." for number in range(12)]
+    ask(page, "embed", text="\n".join(lines))
+    assert page.locator("#embed .map td button").count() == 144
+    labels = page.locator("#embed .map tbody th")
+    assert labels.all_inner_texts() == [f"{number}. {line}" for number, line in enumerate(lines, 1)]
+    frame = page.locator("#embed .scroll")
+    for scrolled in (0, 10_000):
+        frame.evaluate("(node, x) => { node.scrollLeft = x }", scrolled)
+        inside = frame.bounding_box()
+        box = labels.nth(11).bounding_box()
+        assert box["width"] >= 70
+        assert box["x"] >= inside["x"] - 1, "in view, however far the map is scrolled"
+    if width > 360:
+        last = page.locator('#embed [data-at="0 11"]').bounding_box()
+        assert last["x"] + last["width"] <= inside["x"] + inside["width"], "and all of the map is"
 
 
 def test_similarity(tiny_server, open_page):
@@ -227,6 +252,10 @@ def test_tags_stand_in_the_text(tiny_server, open_page):
     )
     assert marked == text
     page.click("#tag .result details >> nth=0")
+    lines = page.locator("#tag .words thead > tr > *").evaluate_all(
+        "cells => cells.map(cell => getComputedStyle(cell).borderTopWidth)"
+    )
+    assert set(lines) == {"0px"}, "no stray line above the head"
     words = page.locator("#tag .words tbody th").all_inner_texts()
     assert [word for word in words if word.isalpha()] == ["Anna", "walked", "to", "the", "café"]
 
@@ -307,6 +336,19 @@ def test_with_the_keyboard_alone(tiny_server, open_page):
     assert page.locator("#attention output").first.inner_text() == "2"
 
 
+def test_the_smallest_and_the_largest_number_stand_on_one_line(tiny_server, open_page):
+    page = open_page(tiny_server, "classify", viewport={"width": 360, "height": 740})
+    number = page.locator("#classify .number").first
+    heights = []
+    for text in ("9.9\u00a0%", "100.0\u00a0%", "<\u00a00.1\u00a0%"):
+        number.evaluate("(node, text) => { node.textContent = text }", text)
+        heights.append(number.bounding_box()["height"])
+        assert number.evaluate("node => node.scrollWidth <= node.clientWidth")
+    assert len(set(heights)) == 1
+    shown = page.evaluate("async () => [0.00001, 0.5, 1].map((await import('/dom.js')).percent)")
+    assert shown == ["<\u00a00.1\u00a0%", "50.0\u00a0%", "100.0\u00a0%"]
+
+
 def test_results_are_announced(tiny_server, open_page):
     page = open_page(tiny_server, "classify")
     label = page.locator("#classify .big").inner_text()
@@ -335,6 +377,10 @@ def test_on_a_phone_nothing_sticks_out_and_everything_can_be_touched(tiny_server
         assert small == []
         form, result = (page.locator(f"#{ability} {part}").bounding_box() for part in ("form", ".result"))
         assert result["y"] >= form["y"] + form["height"], "one below the other"
+        wrapped = page.locator(f"#{ability} .number").evaluate_all(
+            "all => all.filter(n => n.offsetParent && n.getClientRects()[0].height > 30).map(n => n.textContent)"
+        )
+        assert wrapped == [], "a number stands on one line"
         tab = page.locator(f"#tab-{ability}").bounding_box()
         assert tab["x"] >= 0, "the open tab is in view"
         assert tab["x"] + tab["width"] <= 360
@@ -521,11 +567,11 @@ def test_a_server_with_a_key_asks_for_it(open_page):
         page.fill("#key", "wrong")
         page.keyboard.press("Enter")
         page.wait_for_selector("#trouble:visible")
-        assert "does not fit" in page.locator("#trouble").inner_text()
+        assert "Wrong key" in page.locator("#trouble").inner_text()
         page.fill("#key", "열려라")  # an input method that was left on: no header can carry this
         page.keyboard.press("Enter")
         until(page, lambda: page.locator("#key").input_value() == "")
-        assert "does not fit" in page.locator("#trouble").inner_text()
+        assert "Wrong key" in page.locator("#trouble").inner_text()
         page.fill("#key", "open sesame")
         page.keyboard.press("Enter")
         page.wait_for_selector("#embed .meta")
@@ -572,7 +618,7 @@ def test_examples_follow_the_language_of_the_model(two_languages, open_page):
     page = open_page(two_languages, "fill_mask")
     text, examples = page.locator("#fill-text"), page.locator(".example")
     english = text.input_value()
-    assert english.startswith("the [MASK] is cold")
+    assert english == page_examples(page)["en"]["fill_mask"][0]["text"]
     assert (text.get_attribute("lang"), examples.first.get_attribute("lang")) == ("en", "en")
     with page.expect_response("**/fill-mask"):
         examples.nth(1).click()
@@ -615,7 +661,7 @@ def test_what_somebody_wrote_is_kept_in_another_language(two_languages, open_pag
     assert kept["options"] == [korean["options"][0], "밥을 먹어서", *korean["options"][2:]]
     assert kept["question"] == "누가 잤는가?"
     assert language_of(kept["passage"]) == "en"
-    assert english == page.evaluate("EXAMPLES.en.choose[0].options")
+    assert english == page_examples(page)["en"]["choose"][0]["options"]
 
 
 def test_a_shuffled_example_is_still_ours(two_languages, open_page):
@@ -623,11 +669,11 @@ def test_a_shuffled_example_is_still_ours(two_languages, open_page):
     with page.expect_response("**/coherence"):
         page.click("#shuffle")
     sent = switch(page, "coherence", "ko-pretraining")
-    assert sent["text"] == page.evaluate("EXAMPLES.ko.coherence[0].text")
+    assert sent["text"] == page_examples(page)["ko"]["coherence"][0]["text"]
     assert page.locator("#coherence .link").first.get_attribute("lang") == "ko"
     assert not page.is_visible("#unshuffle")
     # Sentences that stood without spaces are put together without.
-    chinese = page.evaluate("EXAMPLES.zh.coherence[0].text")
+    chinese = page_examples(page)["zh"]["coherence"][0]["text"]
     ask(page, "coherence", text=chinese)
     assert page.get_attribute("#coherence-text", "lang") == "zh"
     with page.expect_response("**/coherence"):
@@ -650,7 +696,7 @@ def test_a_server_with_a_korean_model_only(two_languages, open_page):
 
 
 def test_every_language_has_every_example(tiny_server, open_page):
-    languages = open_page(tiny_server, "embed").evaluate("EXAMPLES")
+    languages = page_examples(open_page(tiny_server, "embed"))
     assert set(languages) == set(get_args(Language))
     for language, abilities in languages.items():
         assert list(abilities) == list(languages["en"])

@@ -79,7 +79,9 @@ class FilledMasks(Result):
         }
 
 
-@ability(outputs=["masked_lm"], examples=[{"text": "the [MASK] is cold in winter."}], also=["mask", "mlm"])
+@ability(
+    outputs=["masked_lm"], examples=[{"text": "the band released their first [MASK] in 1994."}], also=["mask", "mlm"]
+)
 def fill_mask(
     inputs: Inputs,
     text: Annotated[str, "A text with one [MASK] or several."],

@@ -63,7 +63,7 @@ class Coherence(Result):
 @ability(
     outputs=["sentence"],
     also=["order", "sop", "nsp"],
-    examples=[{"a": "she put on her coat.", "b": "then she left the house."}],
+    examples=[{"a": "The company was founded in 1921.", "b": "It was sold in 1958."}],
 )
 def sentence_order(
     inputs: Inputs,

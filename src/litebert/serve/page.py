@@ -12,7 +12,10 @@ from typing import Any
 from fastapi import Request as HttpRequest
 from fastapi.responses import Response
 
-PAGE_FILES = {f"/{name}": name for name in ("page.css", "page.js", "examples.js")} | {"/": "index.html"}
+PAGE = files("litebert").joinpath("serve", "page")
+SCRIPTS = [each.name for each in PAGE.iterdir() if each.name.endswith(".js")]
+PANELS = [f"panels/{each.name}" for each in PAGE.joinpath("panels").iterdir() if each.name.endswith(".js")]
+PAGE_FILES = {"/": "index.html"} | {f"/{name}": name for name in sorted(["page.css", *SCRIPTS, *PANELS])}
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
@@ -32,9 +35,8 @@ def page_response(name: str, content: str | None = None) -> Callable[[HttpReques
 
 def read_page(name: str) -> bytes:
     """One file of the page; the stylesheet starts with the colours that it shares with the reports."""
-    package = files("litebert")
-    colors = package.joinpath("colors.css").read_bytes() if name.endswith(".css") else b""
-    return colors + package.joinpath("serve", "page", name).read_bytes()
+    colors = files("litebert").joinpath("colors.css").read_bytes() if name.endswith(".css") else b""
+    return colors + PAGE.joinpath(name).read_bytes()
 
 
 def docs_page(openapi: dict[str, Any], origin: str, wants_key: bool = False) -> str:

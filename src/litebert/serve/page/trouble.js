@@ -1,0 +1,30 @@
+// What went wrong, as people are told.
+import { h } from "./dom.js";
+
+/** What went wrong, for people. */
+export class Trouble extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+const ADVICE = {
+  queue_full: "Too many requests at once.",
+  overloaded: "The server is busy.",
+  timeout: "That took too long.",
+  too_large: "Too much text.",
+  too_many_tokens: "Too much text.",
+  too_many_inputs: "Too many sentences.",
+  invalid_input: "This input does not work.",
+  failed: "The server failed on this input.",
+  unreachable: "No connection.",
+};
+
+export function problem(trouble, again) {
+  const may = [0, 429, 503, 504].includes(trouble.status);
+  return h("div", { class: "problem", role: "alert" },
+    h("p", {}, h("strong", {}, ADVICE[trouble.code] || "That did not work."), " ", trouble.message),
+    may ? h("button", { type: "button", onclick: again }, "Try again") : null);
+}
