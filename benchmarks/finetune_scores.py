@@ -1,6 +1,6 @@
 """Dev scores of a model on public tasks: medians over seeds, a row from random weights, and the paper's beside them.
 
-    python benchmarks/finetune_scores.py MODEL DATA --out results/ [--seeds 5] [--recipe small] [--lr 3e-5,1e-4]
+    python benchmarks/finetune_scores.py MODEL DATA --out results/ [--seeds 5] [--preset small] [--lr 3e-5,1e-4]
     python benchmarks/finetune_scores.py MODEL DATA --out results/ --tasks sst-2 --limit 50 --steps 4 --device cpu
 
 DATA holds GLUE's folders (glue/SST-2, ...), squad/ and race/. Every task is a study in its own folder under --out: what
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=5, help="at most; large tasks take fewer")
-    parser.add_argument("--recipe", default="small")
+    parser.add_argument("--preset", default="small")
     parser.add_argument("--lr", default="", help="learning rates to choose among on dev, for example 3e-5,1e-4")
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--evaluations", type=int, default=10, help="on dev in each run; decoding SQuAD takes its time")
@@ -88,7 +88,7 @@ def measure(arguments: argparse.Namespace, task: str, name: str, model: str) -> 
     folder, most_seeds, paper = TASKS[task]
     settings: dict[str, Any] = {
         "task": task,
-        "recipe": arguments.recipe,
+        "preset": arguments.preset,
         "model": model,
         "data": {"folder": str(arguments.data / folder), "limit": arguments.limit},
         "device": {"device": arguments.device},
@@ -146,7 +146,7 @@ def write_results(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> 
     device = open_device(DeviceConfig(device=arguments.device))
     facts = {
         "model": arguments.model,
-        "recipe": arguments.recipe,
+        "preset": arguments.preset,
         "hardware": device.name,
         "precision": device.precision,
         "torch": torch.__version__,

@@ -112,7 +112,7 @@ def config_of(arguments: argparse.Namespace, task: str, folder: str, model: str)
     return finetune_config(
         {
             "task": task,
-            "recipe": "base",
+            "preset": "base",
             "model": model,
             "data": {"folder": folder, "limit": arguments.limit},
             "batch": batch,

@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="*", choices=[*BASELINES, *MODELS], default=[*BASELINES, *MODELS])
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=1, help="of each model on each fold")
-    parser.add_argument("--recipe", default="small")
+    parser.add_argument("--preset", default="small")
     parser.add_argument("--lr", type=float, default=5e-5, help="on MRPC; another one is another row")
     parser.add_argument("--epochs", type=float, default=5.0, help="on MRPC")
     parser.add_argument("--first-lr", type=float, default=1e-4, help="on STS-B and QNLI")
@@ -191,7 +191,7 @@ def settings_of(options: argparse.Namespace, contender: str) -> dict[str, Any]:
     """What a result depends on: it counts as done only where these are the same."""
     names = ["folds", "limit"]
     if contender in MODELS:
-        names += ["model", "recipe", "lr", "epochs", "steps"]
+        names += ["model", "preset", "lr", "epochs", "steps"]
     if MODELS.get(contender):
         names += ["first_lr"]
         names += ["sts_b_epochs"] if "sts-b" in MODELS[contender] else []
@@ -279,8 +279,8 @@ def starting_model(options: argparse.Namespace, contender: str, sentences: set[s
 def training_config(
     options: argparse.Namespace, task: str, model: str, lr: float, epochs: float, seed: int = 0
 ) -> FinetuneConfig:
-    """A run of the recipe."""
-    settings: dict[str, Any] = {"task": task, "recipe": options.recipe, "model": model, "seed": seed}
+    """A run of the preset."""
+    settings: dict[str, Any] = {"task": task, "preset": options.preset, "model": model, "seed": seed}
     settings |= {"optim": {"lr": lr}, "epochs": epochs, "device": {"device": options.device}}
     return finetune_config(settings | ({"steps": options.steps} if options.steps else {}))
 

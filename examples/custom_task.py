@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     data = TaskData(TASK, train=list(questions(options.train, 1)), dev={"dev": list(questions(100, 2))})
-    settings = {"recipe": "cpu", "optim": {"lr": 5e-4}, "device": {"threads": 1}}
+    settings = {"preset": "cpu", "optim": {"lr": 5e-4}, "device": {"threads": 1}}
     config = finetune_config({"model": options.model, **settings})
     result = finetune(config, options.out, data=data)
     if not result.completed:

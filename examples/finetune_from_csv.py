@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
             "task": "classification",
             "model": options.model,
             "data": {"train": str(data / "train.csv"), "dev": str(data / "dev.csv")},
-            "recipe": "cpu",
+            "preset": "cpu",
             "epochs": options.epochs,
             "optim": {"lr": 5e-4},  # small models need larger steps than the 2e-5 of released ones
             "device": {"threads": 1},

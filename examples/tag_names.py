@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
             "task": "token-classification",
             "model": options.model,
             "data": {"train": str(train), "dev": str(dev)},
-            "recipe": "cpu",
+            "preset": "cpu",
             "optim": {"lr": options.lr},
             "device": {"threads": 1},
         }

@@ -36,7 +36,9 @@ def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
+    renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})  # keys that had other names in earlier versions
     for key, value in data.items():
+        key = renamed.get(key, key)
         if key not in fields:
             raise ConfigError(f"{_join(where, str(key)[:80])}: unknown key{_hint(cls, str(key)[:80], value)}")
         values[key] = coerce(value, hints[key], _join(where, key))
@@ -53,6 +55,16 @@ def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
 def to_dict(config: Any) -> dict[str, Any]:
     """The plain data of a config, ready for YAML or JSON (tuples become lists, paths strings)."""
     return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+
+
+def given(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what somebody said, paths as text: {"task": "sst-2", "data": {"train": None}} -> {"task": "sst-2"}."""
+    said: dict[str, Any] = {}
+    for name, value in choices.items():
+        plain = given(value) if isinstance(value, Mapping) else _plain(value)
+        if plain is not None and plain != {}:
+            said[name] = plain
+    return said
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
@@ -195,7 +207,8 @@ def _hint(cls: type, key: str, value: Any) -> str:
 def _paths(cls: type, prefix: str = "") -> list[str]:
     """All keys of a config, those of its parts with dots: ["steps", "optim", "optim.lr", ...]."""
     paths = []
-    for name, hint in typing.get_type_hints(cls).items():
+    hints = typing.get_type_hints(cls)
+    for name, hint in ((field.name, hints[field.name]) for field in dataclasses.fields(cls)):
         paths.append(prefix + name)
         if dataclasses.is_dataclass(hint):
             paths += _paths(typing.cast(type, hint), f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""Configs and recipes: the paper's numbers, precedence, and mistakes that name their key."""
+"""Configs and presets: the paper's numbers, precedence, and mistakes that name their key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from litebert.config import build, read_yaml, write_yaml
 from litebert.errors import ConfigError
 from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.data import settle_task
-from litebert.finetuning.recipes import RECIPES, find_recipe, pick_recipe
+from litebert.finetuning.presets import PRESETS, find_preset, pick_preset
 from litebert.model.config import ModelConfig
 from litebert.tasks.task import Task
 
@@ -35,7 +35,7 @@ RACE 2.00E-05 32 0.1 0.1 12000 1000 512
 def test_table_14(line):
     task, *numbers = line.split()
     for version in ("v1", "v2"):
-        config = finetune_config({"task": task.lower(), "recipe": version})
+        config = finetune_config({"task": task.lower(), "preset": version})
         found = [
             config.optim.lr,
             config.batch,
@@ -58,48 +58,48 @@ def test_table_14(line):
 def test_glue_is_evaluated_as_often_as_the_released_script_saves():
     """run_glue.sh: every 100 steps, QNLI every 200."""
     for task in ("sst-2", "mnli", "cola", "qnli", "qqp", "rte", "sts-b", "mrpc"):
-        every = finetune_config({"task": task, "recipe": "v2"}).log.evaluate_every
+        every = finetune_config({"task": task, "preset": "v2"}).log.evaluate_every
         assert every == (200 if task == "qnli" else 100), task
 
 
 def test_a_recipe_gives_way_to_what_is_said():
-    config = finetune_config({"task": "rte", "recipe": "v2", "batch": 8, "optim": {"lr": "5e-6"}})
-    assert (config.batch, config.optim.lr, config.optim.warmup_steps, config.recipe) == (8, 5e-6, 200, "v2")
+    config = finetune_config({"task": "rte", "preset": "v2", "batch": 8, "optim": {"lr": "5e-6"}})
+    assert (config.batch, config.optim.lr, config.optim.warmup_steps, config.preset) == (8, 5e-6, 200, "v2")
 
 
-def test_epochs_of_ones_own_replace_the_steps_of_a_recipe():
-    config = finetune_config({"task": "rte", "recipe": "v2", "epochs": 2})
+def test_epochs_of_ones_own_replace_the_steps_of_a_preset():
+    config = finetune_config({"task": "rte", "preset": "v2", "epochs": 2})
     assert config.steps is None
     assert config.num_steps(100) == 7  # 200 examples in batches of 32
     assert config.learning_rate(7).warmup_steps == 1
 
 
 def test_a_row_can_be_borrowed_and_a_missing_one_says_so():
-    assert finetune_config({"task": "classification", "recipe": "v2/sst-2"}).steps == 20935
+    assert finetune_config({"task": "classification", "preset": "v2/sst-2"}).steps == 20935
     with pytest.raises(ConfigError, match=r"no row for the task 'classification'.*v2/sst-2"):
-        finetune_config({"task": "classification", "recipe": "v2"})
+        finetune_config({"task": "classification", "preset": "v2"})
     with pytest.raises(ConfigError, match="did you mean 'small'"):
-        find_recipe("smal", "cola")
+        find_preset("smal", "cola")
 
 
 def test_auto_picks_by_model_and_machine():
-    assert pick_recipe(768, on_gpu=True) == "base"
-    assert pick_recipe(312, on_gpu=True) == "small"
-    assert pick_recipe(768, on_gpu=False) == "cpu"
-    assert finetune_config({}, auto="small").optim.lr == finetune_config({"recipe": "small"}).optim.lr
+    assert pick_preset(768, on_gpu=True) == "base"
+    assert pick_preset(312, on_gpu=True) == "small"
+    assert pick_preset(768, on_gpu=False) == "cpu"
+    assert finetune_config({}, auto="small").optim.lr == finetune_config({"preset": "small"}).optim.lr
 
 
 def test_the_windows_of_a_question_overlap_unless_a_stride_is_set():
     model, task = ModelConfig(max_position_embeddings=512), Task("qa", "question-answering", max_length=384)
-    settled = settle_task(task, finetune_config({"recipe": "cpu"}), model)
+    settled = settle_task(task, finetune_config({"preset": "cpu"}), model)
     assert (settled.max_length, settled.stride) == (128, None)
-    assert settle_task(task, finetune_config({"recipe": "cpu", "stride": 100}), model).stride == 100
-    assert settle_task(replace(task, stride=90), finetune_config({"recipe": "cpu"}), model).stride == 90
+    assert settle_task(task, finetune_config({"preset": "cpu", "stride": 100}), model).stride == 100
+    assert settle_task(replace(task, stride=90), finetune_config({"preset": "cpu"}), model).stride == 90
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_survives_its_file(name, tmp_path):
-    config = finetune_config({"recipe": name})
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_survives_its_file(name, tmp_path):
+    config = finetune_config({"preset": name})
     (tmp_path / "config.yaml").write_text(write_yaml(config), encoding="utf-8")
     again = read_yaml(tmp_path / "config.yaml")
     assert build(FinetuneConfig, again) == config

@@ -8,6 +8,7 @@ import shutil
 import pytest
 from toy_tasks import make_files, make_model, rows_of, tiny_config, write_rows
 
+from litebert.config import read_yaml
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.data import open_tokenizer, read_data, unknown_share
 from litebert.finetuning.flags import describe_length
@@ -164,7 +165,7 @@ def test_seeds_and_rates_in_one_command_that_skips_what_is_done(cli, toy_model, 
     assert (tmp_path / "said" / "classification-test.tsv").is_file()
 
 
-def test_an_official_folder_with_a_table_14_recipe(cli, toy_model, tmp_path):
+def test_an_official_folder_with_a_table_14_preset(cli, toy_model, tmp_path):
     folder = tmp_path / "SST-2"
     folder.mkdir()
     labels = {"pos": "1", "neg": "0"}
@@ -173,11 +174,11 @@ def test_an_official_folder_with_a_table_14_recipe(cli, toy_model, tmp_path):
         body = "".join(f"{row['text']} \t{labels[row['label']]}\n" for row in rows)
         (folder / f"{name}.tsv").write_text("sentence\tlabel\n" + body, encoding="utf-8")
     (folder / "test.tsv").write_text("index\tsentence\n0\ta good film\n1\ta dull plot\n", encoding="utf-8")
-    arguments = ["finetune", "--task", "sst-2", "--data", folder, "--model", toy_model, "--recipe", "v2"]
+    arguments = ["finetune", "--task", "sst-2", "--data", folder, "--model", toy_model, "--preset", "v2"]
     settings = ["--set", "steps=4", "--set", "optim.warmup_steps=1", "--set", "device.threads=1"]
     done = cli(*arguments, *settings, "--out", tmp_path / "run")
     assert done.code == 0, done
-    assert "recipe v2: lr 1e-05, batch 32, 4 steps" in done.out
+    assert "preset v2: lr 1e-05, batch 32, 4 steps" in done.out
     assert read_scores(tmp_path / "run").metric == "accuracy"
     assert not (tmp_path / "run" / "predictions" / "SST-2.tsv").exists()
     asked = cli(*arguments, *settings, "--out", tmp_path / "asked", "--predict-test")
@@ -241,6 +242,27 @@ def test_a_few_unknown_tokens_are_nothing_to_warn_of(toy_model, tmp_path, known,
     assert data.warnings() == []  # told once
 
 
+def test_plain_options_stand_over_the_config(cli, toy_model, tmp_path):
+    files = make_files(tmp_path / "files", "classification", train=16, dev=8)
+    (tmp_path / "run.yaml").write_text("steps: 500\nrecipe: small\nbatch: 2\n")  # an old name of preset
+    options = ["--epochs", 0.5, "--batch", 4, "--lr", "0.003", "--max-length", 20, "--device", "cpu"]
+    arguments = ["finetune", "--config", tmp_path / "run.yaml", "--task", "classification", "--model", toy_model]
+    paths = ["--train", files["train"], "--dev", files["dev"], "--out", tmp_path / "run"]
+    done = cli(*arguments, *paths, *options, "--set", "device.threads=1")
+    assert done.code == 0, done
+    config = finetune_config(read_yaml(tmp_path / "run" / "config.yaml"))
+    assert (config.epochs, config.steps, config.batch, config.optim.lr, config.max_length) == (0.5, None, 4, 0.003, 20)
+    assert (config.preset, config.device.device) == ("small", "cpu")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["steps"] == 2
+    # A run of before the renaming goes on, too: here it is complete, and left as it is.
+    path = tmp_path / "run" / "config.yaml"
+    path.write_text(path.read_text().replace("preset: small", "recipe: small"))
+    options[options.index("--epochs") : options.index("--epochs")] = ["--recipe", "small"]
+    again = cli(*arguments, *paths, *options, "--set", "device.threads=1")
+    assert again.code == 0, again
+    assert "resuming" not in again.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -249,7 +271,7 @@ def test_a_few_unknown_tokens_are_nothing_to_warn_of(toy_model, tmp_path, known,
         (["--column", "text"], "--column text: expected role=name"),
         (["--lr", "fast"], "--lr fast: expected numbers"),
         (["--seeds", "0"], "--seeds: must be at least 1"),
-        (["--recipe", "v3"], "no recipe 'v3'"),
+        (["--preset", "v3"], "no preset 'v3'"),
         (["--set", "epoch=3"], "epoch: unknown key; did you mean 'epochs'"),
         (["--set", "schedule.steps=30"], "schedule: unknown key; did you mean 'steps'?"),
         (["--set", "lr=1e-5"], "lr: unknown key; did you mean 'optim.lr'?"),
@@ -303,7 +325,7 @@ def test_evaluate_refuses_a_model_of_other_labels(cli, toy_model, tmp_path):
     assert "train one with `litebert finetune`" in headless.err
 
 
-def test_the_list_of_recipes(cli):
+def test_the_list_of_presets(cli):
     done = cli("finetune", "--list")
     assert done.code == 0, done
     for word in ("small", "cpu", "frozen", "v1/ v2/sst-2", "20,935 steps", "v2/race"):
@@ -315,4 +337,4 @@ def test_the_list_of_recipes(cli):
     [({"epochs": 1}, "1 epoch"), ({"epochs": 2.5}, "2.5 epochs"), ({"steps": 1}, "1 step"), ({"steps": 8}, "8 steps")],
 )
 def test_lengths_in_words(settings, length):
-    assert describe_length(finetune_config({"recipe": "base", **settings})) == length
+    assert describe_length(finetune_config({"preset": "base", **settings})) == length

@@ -86,7 +86,7 @@ def test_a_label_that_training_lacks_is_never_said(toy_model, tmp_path):
 
 def test_what_has_no_linear_head_is_refused_before_a_folder_is_made(toy_model, tmp_path):
     files = make_files(tmp_path / "files", "question-answering")
-    with pytest.raises(ConfigError, match="head_only: not for question-answering; recipe: frozen"):
+    with pytest.raises(ConfigError, match="head_only: not for question-answering; preset: frozen"):
         finetune(tiny_config(toy_model, files, "question-answering", head_only=True), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match="head_only: fits a new head"):

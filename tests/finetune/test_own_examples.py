@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import datasets
+import numpy as np
+import pandas
+import pyarrow as pa
 import pytest
+import torch
 from toy_tasks import make_model, rows_of, tiny_config, write_rows
 
 from litebert import finetune
+from litebert.config import read_yaml, to_dict
 from litebert.errors import DataError
+from litebert.finetuning.config import finetune_config
 from litebert.finetuning.evaluate import evaluate_task
+from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
 from litebert.tasks.examples import TextExample
 from litebert.tasks.task import Task, TaskData, load_task
@@ -52,6 +61,57 @@ def test_it_is_evaluated_on_examples_and_on_a_file_of_its_kind(trained, tmp_path
     result = cli("evaluate", trained.model, "--data", file, "--threads", 1, "--json")
     assert result.code == 0, result
     assert json.loads(result.out)[0]["scores"]["accuracy"]["value"] == pytest.approx(right / 40)
+
+
+def frames(rows):
+    """The same rows as everything that people hold them in."""
+    arrow = pa.Table.from_pylist(rows)
+    yield "dictionaries", rows
+    yield "tuples", [tuple(row.values()) for row in rows]
+    yield "columns", {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    yield "pandas", pandas.DataFrame(rows, index=[f"row {i}" for i in range(len(rows))])
+    yield "arrow", arrow
+    yield "datasets", datasets.Dataset(arrow)
+
+
+def test_rows_in_memory_are_learnt_as_those_of_a_file(toy_model, tmp_path):
+    train, dev = rows_of("classification", 24, 0), rows_of("classification", 12, 2)
+    files = {"train": write_rows(tmp_path / "train.csv", train), "dev": write_rows(tmp_path / "dev.csv", dev)}
+    config = to_dict(tiny_config(toy_model, {}, steps=2))
+    told = finetune(config, tmp_path / "file", quiet=True, **files)
+    expected = load_model(told.model).state_dict()
+    others = dict(frames(dev))
+    for name, rows in frames(train):
+        result = finetune(config, tmp_path / name, task="classification", train=rows, dev=others[name], quiet=True)
+        assert result.scores == told.scores, name
+        for key, tensor in load_model(result.model).state_dict().items():
+            assert torch.equal(tensor, expected[key]), (name, key)
+    again = finetune(config, tmp_path / "mixed", train=train, dev=files["dev"], quiet=True)
+    assert again.scores == told.scores
+    assert finetune(config, tmp_path / "mixed", train=train, dev=dev, quiet=True).completed  # complete: left alone
+
+
+def test_what_is_named_stands_over_the_config(toy_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = rows_of("regression", 12, 0)
+    config = tiny_config(toy_model, {}, "regression", steps=2)
+    more = dict(epochs=1, batch=4, lr=0.002, max_length=24, device="cpu", seed=3, settings=["patience=2"])
+    result = finetune(config, train=rows, columns={"text": "text", "label": "score"}, quiet=True, **more)
+    assert (result.folder, result.step) == (Path("runs/regression"), 3)
+    made = finetune_config(read_yaml("runs/regression/config.yaml"))
+    assert (made.epochs, made.steps, made.batch, made.optim.lr, made.max_length) == (1, None, 4, 0.002, 24)
+    assert (made.seed, made.patience, made.device.device, made.preset) == (3, 2, "cpu", "base")
+
+
+def test_rows_that_cannot_be_learnt_from(toy_model, tmp_path):
+    def run(**data):
+        finetune(tiny_config(toy_model, {}), tmp_path / "run", quiet=True, **data)
+
+    with pytest.raises(DataError, match="train: cannot tell which column is the label; it has 'text'"):
+        run(train={"text": ["a", "b"]})
+    with pytest.raises(DataError, match="sst-2: train: expected a file; for rows in memory use its kind"):
+        run(task="sst-2", train=[("a", 1)])
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_export_is_checked_on_a_file_of_its_kind(trained, tmp_path, cli):

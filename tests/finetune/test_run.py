@@ -283,13 +283,13 @@ def test_recomputed_layers_change_nothing(toy_model, files, tmp_path):
         torch.testing.assert_close(other[name], tensor, atol=1e-6, rtol=1e-5, msg=name)
 
 
-def test_one_step_of_a_paper_recipe_by_hand(files, tmp_path):
+def test_one_step_of_a_paper_preset_by_hand(files, tmp_path):
     """The mean loss of the batch, gradients clipped to 1, AdamW without bias correction; no decay for biases, norms."""
     folder = make_model(tmp_path / "model", initializer_range=1.0)  # large weights: gradients that have to be clipped
     config = tiny_config(
         folder,
         files,
-        recipe="v2/sst-2",
+        preset="v2/sst-2",
         classifier_dropout=0.0,
         optim={"lr": 0.01, "warmup_steps": 0},
         steps=1,

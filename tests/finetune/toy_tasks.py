@@ -135,7 +135,7 @@ def tiny_config(model: Path, files: dict[str, str], kind: str = "classification"
     data = {
         "task": kind,
         "model": str(model),
-        "recipe": "base",
+        "preset": "base",
         "data": {split: path for split, path in files.items() if split != "test"},
         "optim": {"lr": 0.01},
         "batch": 8,

@@ -9,6 +9,7 @@ from tiny_run import make_corpus, tiny_config
 
 from litebert.cli.model import find_config
 from litebert.config import write_yaml
+from litebert.pretraining.config import load_run_config
 from litebert.pretraining.presets import RUN_PRESETS
 
 
@@ -29,6 +30,26 @@ def test_from_a_config_to_a_model_and_its_report(cli, corpus, tmp_path):
     report = cli("report", tmp_path / "run", "--out", tmp_path / "report.html")
     assert report.code == 0, report
     assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_plain_options_stand_over_the_config(cli, corpus, tmp_path):
+    (tmp_path / "run.yaml").write_text(write_yaml(tiny_config(corpus, data={"stores": ["elsewhere"]})))
+    options = ["--store", corpus / "store", "--tokenizer", corpus / "tokenizer", "--minutes", 5, "--device", "cpu"]
+    result = cli("pretrain", tmp_path / "run.yaml", *options, "--set", "steps=2", "--out", tmp_path / "run")
+    assert result.code == 0, result
+    config = load_run_config(tmp_path / "run" / "config.yaml")
+    assert config.data.stores == (str(corpus / "store"),)
+    assert (config.max_minutes, config.device.device, config.steps) == (5, "cpu", 2)
+
+
+def test_without_a_config_the_preset_for_the_machine_is_taken(cli, corpus):
+    options = ["--store", corpus / "store", "--tokenizer", corpus / "tokenizer", "--device", "cpu", "--dry-run"]
+    small = ["--set", "micro_batch_tokens=256", "--set", "batch_tokens=256", "--set", "recipe.max_length=32"]
+    result = cli("pretrain", *options, *small)
+    assert result.code == 0, result
+    assert result.out.splitlines()[0] == "preset cpu/albert-tiny"
+    assert "300 pieces" in result.out
+    assert str(corpus / "store") in result.out
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -52,11 +73,14 @@ def test_a_dry_run_trains_nothing(cli, corpus, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a YAML file or a preset"),
+        ([], "name a YAML file, a preset (litebert pretrain --list), or what to train on"),
         (["cpu/albert-tny", "--out", "x"], "did you mean 'cpu/albert-tiny'"),
         (["none.yaml", "--out", "x"], "none.yaml: no such config file"),
         (["cpu/albert-tiny"], "--out: name the folder of the run"),
         (["cpu/albert-tiny", "--out", "x"], "data.stores: name at least one token store"),
+        (["cpu/albert-tiny", "--out", "x", "--store", "nowhere"], "nowhere"),
+        (["--store", "nowhere", "--out", "x"], "nowhere"),
+        (["cpu/albert-tiny", "--out", "x", "--minutes", "0"], "max_minutes: must be"),
         (["cpu/albert-tiny", "--out", "x", "--set", "optim.lr"], "expected key=value"),
         (["cpu/albert-tiny", "--out", "x", "--set", "optim.rate=1"], "optim.rate: unknown key"),
         (["cpu/albert-tiny", "--out", "x", "--resume", "maybe"], "--resume: 'maybe' is not one of"),

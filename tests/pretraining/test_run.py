@@ -21,13 +21,13 @@ import torch
 from safetensors.torch import load_file
 from tiny_run import make_corpus, poison, tiny_config
 
-from litebert.config import write_yaml
+from litebert.config import to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
 from litebert.pretraining import plateau
 from litebert.pretraining import run as run_module
-from litebert.pretraining.config import load_run_config
+from litebert.pretraining.config import load_run_config, machine_preset
 from litebert.pretraining.data import Data
 from litebert.pretraining.dry_run import describe_run
 from litebert.pretraining.run import pretrain
@@ -101,6 +101,24 @@ def test_a_run_leaves_a_whole_folder(corpus, tmp_path):
     assert all("[MASK]" in sample["text"] and len(sample["guesses"][0]) == 5 for sample in samples)
     # The saved config is complete: it makes the same run.
     assert load_run_config(tmp_path / "run" / "config.yaml").steps == 8
+
+
+def test_in_python_a_run_is_named_as_on_the_command_line(corpus, tmp_path):
+    plain = to_dict(tiny_config(corpus, data={"stores": [], "tokenizer": ""}))
+    (tmp_path / "run.yaml").write_text(write_yaml(tiny_config(corpus, steps=3)))
+    data = {"store": corpus / "store", "tokenizer": str(corpus / "tokenizer")}
+    for name, config, more in (
+        ("plain", plain, data),
+        ("file", tmp_path / "run.yaml", {}),
+        ("config", tiny_config(corpus, data={"stores": ["elsewhere"]}), {**data, "store": [corpus / "store"]}),
+    ):
+        result = pretrain(config, tmp_path / name, quiet=True, **more, settings=["steps=3"], minutes=9, device="cpu")
+        assert result.completed
+        assert_same(weights(tmp_path / "plain", 3), weights(tmp_path / name, 3))
+        assert load_run_config(tmp_path / name / "config.yaml").max_minutes == 9
+    with pytest.raises(ConfigError, match="out: name the folder"):
+        pretrain(plain)
+    assert machine_preset("cpu") == "cpu/albert-tiny"
 
 
 def test_transformers_opens_the_model(corpus, tmp_path):

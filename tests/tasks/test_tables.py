@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from litebert.errors import DataError
-from litebert.tasks.tables import read_table, read_text
+from litebert.tasks.tables import read_table, read_text, table_of
 
 
 def write(folder, name, text, encoding="utf-8"):
@@ -136,3 +136,34 @@ def test_a_wrong_column_name_shows_the_columns(tmp_path):
         table.values("sentense")
     with pytest.raises(DataError, match=r"no column 'x'\. It has: 'sentence', 'label'"):
         table.values("x")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "dev: no rows"),
+        ({"text": [], "label": []}, "dev: no rows"),
+        (7, "dev: expected a file's path, a list of dictionaries or tuples, .* got int"),
+        ([7], "dev:1: expected an object"),
+        ([("a", 1), ("b",)], "dev:2: 1 columns, but the first row has 2"),
+        ({"text": ["a", "b"], "label": [1]}, "dev: columns of different lengths: text 2, label 1"),
+        ({"text": "ab"}, "dev: column 'text': expected a list, got 'ab'"),
+    ],
+)
+def test_rows_in_memory_that_are_no_table(rows, message):
+    with pytest.raises(DataError, match=message):
+        table_of("dev", rows)
+
+
+def test_missing_values_and_named_classes_of_rows_in_memory():
+    import datasets
+    import pandas
+
+    frame = pandas.DataFrame({"text": ["a", None], "label": pandas.array([1, None], dtype="Int64")})
+    assert table_of("dev", frame).rows == [("a", 1), (None, None)]
+    with pytest.raises(DataError, match="dev: two columns have the same name"):
+        table_of("dev", pandas.concat([frame, frame], axis=1))
+    names = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
+    split = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, -1]}, features=names)
+    assert table_of("dev", split).rows == table_of("dev", split.data.table).rows == [("a", "yes"), ("b", None)]
+    assert table_of("dev", split).where(1) == "dev:2"

@@ -41,17 +41,26 @@ def finetune(
         int | None,
         typer.Option(help="Train a LoRA adapter of this rank instead of the whole model.", metavar="RANK"),
     ] = None,
-    recipe: Annotated[str | None, typer.Option(help="A recipe by name; --list shows them.")] = None,
-    lr: Annotated[str | None, typer.Option(help="Learning rates to try, for example 1e-5,2e-5,5e-5.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Settings by name; --list shows them.")] = None,
+    recipe: Annotated[str | None, typer.Option(hidden=True)] = None,  # as --preset was called before 0.2
+    epochs: Annotated[float | None, typer.Option(help="Passes over the training data.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Examples per step.")] = None,
+    lr: Annotated[
+        str | None, typer.Option(help="The learning rate, or several to try: 1e-5,2e-5,5e-5.", metavar="RATE")
+    ] = None,
+    max_length: Annotated[int | None, typer.Option(help="The longest input, in tokens.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1.")] = None,
     seeds: Annotated[int, typer.Option(help="Train so many times with different seeds.")] = 1,
     config: Annotated[Path | None, typer.Option(help="A YAML file with the same settings.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, for example epochs=5.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, for example optim.freeze=embeddings.")
+    ] = None,
     resume: Annotated[str, typer.Option(help="auto, never or must.")] = "auto",
-    show_recipes: Annotated[bool, typer.Option("--list", help="List the recipes and exit.")] = False,
+    show_presets: Annotated[bool, typer.Option("--list", help="List the presets and exit.")] = False,
 ) -> None:
     """Fine-tune a model on labelled data; kill it at any time and run it again."""
-    if show_recipes:
-        _print_recipes()
+    if show_presets:
+        _print_presets()
         return
     check_choice("--resume", resume, ("auto", "never", "must"))
     if task is None and config is None:
@@ -60,7 +69,16 @@ def finetune(
         raise ConfigError(
             f"--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: {', '.join(KINDS)}"
         )
-    flags: dict[str, Any] = {"task": task, "model": model, "recipe": recipe, "head_only": head_only or None}
+    flags: dict[str, Any] = {
+        "task": task,
+        "model": model,
+        "preset": preset or recipe,
+        "epochs": epochs,
+        "batch": batch,
+        "max_length": max_length,
+        "device": {"device": device},
+        "head_only": head_only or None,
+    }
     if adapter is not None:
         flags["adapter"] = {"rank": adapter}
     flags["data"] = {
@@ -104,22 +122,22 @@ def _rates(text: str | None) -> list[float]:
     return rates
 
 
-def _print_recipes() -> None:
+def _print_presets() -> None:
     from rich.console import Console
     from rich.table import Table
 
     from litebert.finetuning.config import finetune_config
     from litebert.finetuning.flags import describe_length
-    from litebert.finetuning.recipes import RECIPES
+    from litebert.finetuning.presets import PRESETS
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("recipe", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):
-        table.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
-    for name, recipe in RECIPES.items():
-        if name.startswith("v2/") and recipe == RECIPES[name.replace("v2", "v1")]:
+    for name in ("preset", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):
+        table.add_column(name, justify="left" if name == "preset" else "right", no_wrap=True)
+    for name, preset in PRESETS.items():
+        if name.startswith("v2/") and preset == PRESETS[name.replace("v2", "v1")]:
             continue
-        config = finetune_config({"recipe": name})
-        both = name.startswith("v1/") and recipe == RECIPES[name.replace("v1", "v2")]
+        config = finetune_config({"preset": name})
+        both = name.startswith("v1/") and preset == PRESETS[name.replace("v1", "v2")]
         table.add_row(
             name.replace("v1/", "v1/ v2/") if both else name,
             f"{config.optim.lr:g}",

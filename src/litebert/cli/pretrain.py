@@ -8,16 +8,22 @@ from typing import Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_out_folder
+from litebert.cli.early import check_out_folder, check_stores
 from litebert.errors import ConfigError, check_choice
 
 
 @app.command()
 def pretrain(
-    config: Annotated[str | None, typer.Argument(help="A YAML file, or the name of a preset.")] = None,
+    config: Annotated[
+        str | None, typer.Argument(help="A YAML file or a preset; by default the preset that suits this machine.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's folder; the same command goes on where it was stopped.")
     ] = None,
+    store: Annotated[list[Path] | None, typer.Option(help="A token store to train on (litebert corpus build).")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer that the stores were built with.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes; the schedules follow.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, for example optim.lr=1e-3.")] = None,
     resume: Annotated[str, typer.Option(help="auto, never or must.")] = "auto",
     dry_run: Annotated[
@@ -29,12 +35,18 @@ def pretrain(
     if show_presets:
         _print_presets()
         return
-    if config is None:
-        raise ConfigError("name a YAML file or a preset; litebert pretrain --list shows the presets")
+    if config is None and not store:
+        raise ConfigError(
+            "name a YAML file, a preset (litebert pretrain --list), or what to train on (--store, --tokenizer)"
+        )
     check_choice("--resume", resume, ("auto", "never", "must"))
-    from litebert.pretraining.config import load_run_config
+    check_stores(store or [], tokenizer)
+    from litebert.pretraining.config import choose_config, machine_preset
 
-    run_config = load_run_config(config, settings or [])
+    if config is None:
+        config = machine_preset(device)
+        print(f"preset {config}")
+    run_config = choose_config(config, store, tokenizer, minutes, device, settings or [])
     if dry_run:
         from litebert.pretraining.dry_run import describe_run
 

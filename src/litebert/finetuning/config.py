@@ -1,8 +1,8 @@
 """The config of a fine-tuning run: typed, complete, saved with the run.
 
-    finetune_config({"task": "sst-2", "data": {"folder": "glue/SST-2"}, "recipe": "v2"})     # defaults < recipe < these
+    finetune_config({"task": "sst-2", "data": {"folder": "glue/SST-2"}, "preset": "v2"})     # defaults < preset < these
 
-In YAML, `recipe: v2` begins from a named recipe.
+In YAML, `preset: v2` begins from named settings.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
-from litebert.finetuning.recipes import ADAPTER, AUTO, find_recipe
+from litebert.finetuning.presets import ADAPTER, AUTO, find_preset
 from litebert.model.config import AdapterConfig
 from litebert.tasks.read import canonical_name
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
@@ -77,6 +77,8 @@ class FinetuneGuard(GuardConfig):
 class FinetuneConfig:
     """One fine-tuning run."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {"recipe": "preset"}  # keys of configs from before 0.2
+
     #: A known task (sst-2, squad-2.0, race, ...) or the kind of one's own (classification, regression, ...).
     task: str = "classification"
     data: DataConfig = field(default_factory=DataConfig)
@@ -89,7 +91,7 @@ class FinetuneConfig:
     #: Train a low-rank adapter and the head instead of the whole model: {rank: 8}; null = the whole model.
     adapter: AdapterConfig | None = None
     #: Where the other settings came from; they are written out below it.
-    recipe: str = AUTO
+    preset: str = AUTO
     optim: FinetuneOptim = field(default_factory=FinetuneOptim)
     #: Examples per step (for question answering: windows).
     batch: int = 32
@@ -167,19 +169,19 @@ FREE_ON_RESUME = (
 
 
 def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = "") -> FinetuneConfig:
-    """A run's config from plain data; `auto` is the recipe to take where none is named."""
-    data = dict(data)
-    name = str(data.get("recipe") or AUTO)
+    """A run's config from plain data; `auto` is the preset to take where none is named."""
+    data = {FinetuneConfig.RENAMED.get(key, key): value for key, value in data.items()}
+    name = str(data.get("preset") or AUTO)
     name = auto if name == AUTO else name
     task = data["task"] = canonical_name(str(data.get("task", FinetuneConfig.task)))
-    recipe = find_recipe(name, task)
+    preset = find_preset(name, task)
     if data.get("epochs") is not None and data.get("steps") is None:
-        recipe = {key: value for key, value in recipe.items() if key != "steps"}  # the user's own measure counts
-        if recipe.get("optim", {}).get("warmup_steps") is not None:
-            recipe = merge(recipe, {"optim": {"warmup_steps": None}})
+        preset = {key: value for key, value in preset.items() if key != "steps"}  # the user's own measure counts
+        if preset.get("optim", {}).get("warmup_steps") is not None:
+            preset = merge(preset, {"optim": {"warmup_steps": None}})
     if data.get("adapter") is not None:
-        recipe = merge(recipe, ADAPTER)
-    return build(FinetuneConfig, {**merge(recipe, data), "recipe": name}, where)
+        preset = merge(preset, ADAPTER)
+    return build(FinetuneConfig, {**merge(preset, data), "preset": name}, where)
 
 
 def read_settings(file: Path | str | None, settings: Sequence[str]) -> tuple[dict[str, Any], str]:

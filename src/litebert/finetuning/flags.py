@@ -6,28 +6,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from litebert.config import merge
+from litebert.config import given, merge, override
 from litebert.finetuning.config import FinetuneConfig, finetune_config, read_settings
-from litebert.finetuning.recipes import pick_recipe
+from litebert.finetuning.presets import pick_preset
 from litebert.model.folder import load_config
 from litebert.tasks.read import find_task
 
 
 def config_from(
-    flags: Mapping[str, Any], file: Path | str | None, settings: Sequence[str], lrs: Sequence[float] = ()
+    flags: Mapping[str, Any],
+    file: Path | str | Mapping[str, Any] | None = None,
+    settings: Sequence[str] = (),
+    lrs: Sequence[float] = (),
 ) -> FinetuneConfig:
-    """The config of a run: recipe < YAML file < flags < settings; `auto` picks a recipe for the model and machine."""
-    data, where = read_settings(file, [])
-    data = merge(data, _given(flags))
+    """The config of a run: preset < YAML file < flags < settings; `auto` picks a preset for the model and machine."""
+    data, where = (dict(file), "") if isinstance(file, Mapping) else read_settings(file, [])
+    data = {FinetuneConfig.RENAMED.get(key, key): value for key, value in data.items()}
+    said = given(flags)
+    if "epochs" in said:
+        data["steps"] = None  # the measure of the file; the one that was said counts
+    data = merge(data, said)
     if lrs:
         data = merge(data, {"optim": {"lr": lrs[0]}})
-    data = merge(data, read_settings(None, settings)[0])
+    data = override(data, settings)
     data["task"] = find_task(str(data.get("task") or FinetuneConfig.task))
     device = finetune_config(data, where=where).device
     hidden_size = load_config(str(data.get("model") or FinetuneConfig.model)).hidden_size
     from litebert.train.device import open_device  # torch takes seconds: after the mistakes
 
-    return finetune_config(data, pick_recipe(hidden_size, open_device(device).is_cuda), where)
+    return finetune_config(data, pick_preset(hidden_size, open_device(device).is_cuda), where)
 
 
 def describe(config: FinetuneConfig) -> str:
@@ -44,13 +51,3 @@ def describe_length(config: FinetuneConfig) -> str:
     if config.steps:
         return f"{config.steps:,} step" + "s" * (config.steps != 1)
     return f"{config.epochs:g} epoch" + "s" * (config.epochs != 1)
-
-
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what somebody said."""
-    given: dict[str, Any] = {}
-    for name, value in flags.items():
-        plain = _given(value) if isinstance(value, Mapping) else str(value) if isinstance(value, Path) else value
-        if plain is not None and plain != {}:
-            given[name] = plain
-    return given

@@ -79,7 +79,7 @@ class Kind:
 def check_kind(task: Task) -> None:
     """Refuse kinds of tasks that have no such head."""
     if kind_of(task).says not in KINDS:
-        raise ConfigError(f"head_only: not for {task.kind}; recipe: frozen trains its head on a frozen encoder")
+        raise ConfigError(f"head_only: not for {task.kind}; preset: frozen trains its head on a frozen encoder")
 
 
 def fit_head(model: Model, task: Task, split: Split, device: Device, seed: int = 0) -> HeadFit:

@@ -111,7 +111,7 @@ def _subtitle(run: Run, task: Task | None, with_state: bool = True) -> Any:
     parts = [
         f"{config.get('task')}" + (f" ({task.kind})" if task and task.kind != config.get("task") else ""),
         f"from {config.get('model')}",
-        f"recipe {config.get('recipe')}",
+        f"preset {config.get('preset') or config.get('recipe')}",
         str(run.hardware.get("name") or ""),
     ]
     text = " · ".join(part for part in parts if part)

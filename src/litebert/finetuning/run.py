@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,13 +22,14 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from litebert.config import read_yaml
+from litebert.config import given, read_yaml, to_dict
 from litebert.errors import ConfigError
 from litebert.files import staged_folder
 from litebert.finetuning.baselines import compare_with_baselines, write_baselines
 from litebert.finetuning.card import write_card
 from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig
 from litebert.finetuning.data import Data, open_tokenizer, read_data
+from litebert.finetuning.flags import config_from
 from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.objective import Tensors, batch_loss, to_device
 from litebert.finetuning.order import TrainingBatches
@@ -42,6 +43,7 @@ from litebert.model.fast.layers import FastLayers
 from litebert.model.folder import load_config
 from litebert.model.hub import save_model
 from litebert.tasks.decode import write_submission
+from litebert.tasks.read import read_task
 from litebert.tasks.task import TaskData, kind_of, save_task
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, speed_up
@@ -70,6 +72,62 @@ class FinetuneResult:
 
 
 def finetune(
+    config: FinetuneConfig | Mapping[str, Any] | Path | str | None = None,
+    out: Path | str | None = None,
+    resume: Resume = "auto",
+    console: Console | None = None,
+    quiet: bool = False,
+    data: Data | TaskData | None = None,
+    *,
+    task: str | None = None,
+    train: Any = None,
+    dev: Any = None,
+    test: Any = None,
+    columns: Mapping[str, str] | None = None,
+    model: Path | str | None = None,
+    preset: str | None = None,
+    epochs: float | None = None,
+    batch: int | None = None,
+    lr: float | None = None,
+    max_length: int | None = None,
+    device: str | None = None,
+    seed: int | None = None,
+    settings: Sequence[str] = (),
+) -> FinetuneResult:
+    """Train to the end and keep the weights that score best on dev; call it again to go on where it was stopped.
+
+    finetune(task="classification", train="train.csv", dev="dev.csv", out="runs/mine")
+    finetune(task="classification", train=frame, dev=other_frame, epochs=3, out="runs/mine")
+
+    config: a FinetuneConfig, its plain data or a YAML file. What else is named here goes on top, then `settings` such
+    as "optim.beta2=0.98". `out` is runs/TASK by default; a folder whose run is complete is left as it is.
+    train, dev, test: files, or rows in memory: a list of dictionaries or tuples, a dictionary of columns, a pandas or
+    polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles, {"text": "review"}.
+    data: a task of one's own with its examples, instead of files (or files that were read before, for another seed).
+    """
+    files = {"train": train, "dev": dev, "test": test}
+    in_memory = any(not isinstance(rows, str | Path | None) for rows in files.values())
+    paths = {} if in_memory else files
+    choices = {
+        "task": task,
+        "data": {**paths, "columns": columns},
+        "model": model,
+        "preset": preset,
+        "epochs": epochs,
+        "batch": batch,
+        "optim": {"lr": lr},
+        "max_length": max_length,
+        "device": {"device": device},
+        "seed": seed,
+    }
+    if not isinstance(config, FinetuneConfig) or given(choices) or settings:
+        config = config_from(choices, to_dict(config) if isinstance(config, FinetuneConfig) else config, settings)
+    if in_memory:
+        data = read_task(config.task, **files, columns=config.data.columns or None, encoding=config.data.encoding)
+    return train_model(config, out if out is not None else Path("runs") / config.task, resume, console, quiet, data)
+
+
+def train_model(
     config: FinetuneConfig,
     out: Path | str,
     resume: Resume = "auto",
@@ -77,11 +135,7 @@ def finetune(
     quiet: bool = False,
     data: Data | TaskData | None = None,
 ) -> FinetuneResult:
-    """Train to the end and keep the weights that score best on dev; call it again to go on where it was stopped.
-
-    A folder whose run is complete is left as it is. `data` is a task of one's own with its examples, instead of the
-    files that the config names (or those files, read before, to save reading them again for another seed).
-    """
+    """The run of a complete config in its folder."""
     out = Path(out)
     if isinstance(data, TaskData):
         config = dataclasses.replace(config, task=data.task.name)

@@ -13,9 +13,9 @@ from litebert.finetuning.baselines import print_baselines
 from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.flags import describe
 from litebert.finetuning.page import write_run_page, write_study_page
-from litebert.finetuning.recipes import FROM_MNLI
+from litebert.finetuning.presets import FROM_MNLI
 from litebert.finetuning.results import Scores, explain_threshold, num_train_examples, show_interval, show_value
-from litebert.finetuning.run import finetune
+from litebert.finetuning.run import train_model
 from litebert.finetuning.study import print_study, run_study
 from litebert.remote import find_folder
 from litebert.tasks.task import load_task
@@ -43,11 +43,11 @@ def run(
         raise ConfigError("--head-only: the fit has no seed and no learning rate; leave out --seeds and --lr")
     is_main = world_from_environment().is_main
     console = Console(highlight=False, soft_wrap=True, quiet=not is_main)
-    console.print(f"recipe {config.recipe}: {describe(config)}")
-    if config.task in FROM_MNLI and config.recipe[:2] in ("v1", "v2") and not _knows_mnli(config.model):
+    console.print(f"preset {config.preset}: {describe(config)}")
+    if config.task in FROM_MNLI and config.preset[:2] in ("v1", "v2") and not _knows_mnli(config.model):
         console.print(f"The paper starts {config.task} from a model fine-tuned on MNLI: --init-from", style="yellow")
     if seeds == 1 and len(lrs) <= 1:
-        result = finetune(config, out, resume, console)
+        result = train_model(config, out, resume, console)
         if not result.completed:
             return Outcome(signal=result.signal)
         print_scores(result.scores, console)

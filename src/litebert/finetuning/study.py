@@ -30,7 +30,7 @@ from litebert.finetuning.results import (
     show_spread,
     show_value,
 )
-from litebert.finetuning.run import FinetuneResult, finetune
+from litebert.finetuning.run import FinetuneResult, train_model
 from litebert.model.folder import load_config
 from litebert.train.distributed import world_from_environment
 from litebert.train.folder import Resume
@@ -149,7 +149,7 @@ def run_study(
         name = f"lr-{lr:g}-seed-{seed}"
         console.print(f"run {number} of {len(configs)}: lr {lr:g}, seed {seed}", style="bold")
         try:
-            result = finetune(one, out / name, resume, console, quiet, data)
+            result = train_model(one, out / name, resume, console, quiet, data)
         except TrainingStoppedError as error:  # one rate that diverges does not end the search
             console.print(f"given up: {error}", style="yellow")
             result = FinetuneResult(out / name, 0, completed=False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from litebert.config import build, merge, override, read_yaml, to_dict
+from litebert.config import build, given, merge, override, read_yaml, to_dict
 from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import ModelConfig, preset
 from litebert.model.sharing import plan_of
@@ -190,18 +190,52 @@ FREE_ON_RESUME = (
 )
 
 
-def load_run_config(source: Path | str, settings: Sequence[str] = ()) -> RunConfig:
-    """A run's config from a YAML file or the name of a preset, with `key=value` settings on top."""
-    path = Path(source)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        data, where = read_yaml(path), f"{path}: "
+def load_run_config(
+    source: Path | str | Mapping[str, Any], settings: Sequence[str] = (), choices: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """A run's config from a YAML file, a preset's name or plain data; `choices` and then settings go on top."""
+    data: Mapping[str, Any]
+    where = ""
+    if isinstance(source, Mapping):
+        data = source
+    elif Path(source).suffix in (".yaml", ".yml") or Path(source).is_file():
+        data, where = read_yaml(source), f"{source}: "
     elif str(source) in RUN_PRESETS:
-        data, where = {"preset": str(source)}, ""
+        data = {"preset": str(source)}
     else:
-        run = path / "config.yaml"
+        run = Path(source) / "config.yaml"
         hint = f"; did you mean {run}?" if run.is_file() else did_you_mean(str(source), RUN_PRESETS) or "."
         raise ConfigError(f"{source}: neither a YAML file nor a preset{hint} Presets: {', '.join(RUN_PRESETS)}")
-    return run_config(override(data, settings), where)
+    return run_config(override(merge(data, choices or {}), settings), where)
+
+
+def choose_config(
+    config: RunConfig | Mapping[str, Any] | Path | str | None,
+    store: Path | str | Sequence[Path | str] | None = None,
+    tokenizer: Path | str | None = None,
+    minutes: float | None = None,
+    device: str | None = None,
+    settings: Sequence[str] = (),
+) -> RunConfig:
+    """The config of a run, from whatever a person says about it."""
+    stores = [store] if isinstance(store, str | Path) else list(store or []) or None
+    choices = given(
+        {
+            "data": {"stores": stores, "tokenizer": tokenizer},
+            "max_minutes": minutes,
+            "device": {"device": device},
+        }
+    )
+    if isinstance(config, RunConfig):
+        return load_run_config(to_dict(config), settings, choices) if choices or settings else config
+    return load_run_config(machine_preset(device) if config is None else config, settings, choices)
+
+
+def machine_preset(device: str | None = None) -> str:
+    """The run to begin with on this machine, where none was named."""
+    from litebert.train.device import open_device  # torch takes seconds
+
+    return "gpu/albert-base" if open_device(DeviceConfig(device=device or "auto")).is_cuda else "cpu/albert-tiny"
 
 
 def run_config(data: Mapping[str, Any], where: str = "") -> RunConfig:

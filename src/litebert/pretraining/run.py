@@ -8,7 +8,7 @@ RUN/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -25,7 +25,7 @@ from litebert.model.hub import save_model
 from litebert.pretraining.assembly import Batch
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.card import write_card
-from litebert.pretraining.config import FREE_ON_RESUME, RunConfig
+from litebert.pretraining.config import FREE_ON_RESUME, RunConfig, choose_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.evaluate import Scores, evaluate_batches
 from litebert.pretraining.objective import Inputs, run_model, scorer, to_device, weigh
@@ -56,23 +56,41 @@ class RunResult:
 
 
 def pretrain(
-    config: RunConfig, out: Path | str, resume: Resume = "auto", console: Console | None = None, quiet: bool = False
+    config: RunConfig | Mapping[str, Any] | Path | str | None = None,
+    out: Path | str | None = None,
+    resume: Resume = "auto",
+    console: Console | None = None,
+    quiet: bool = False,
+    *,
+    store: Path | str | Sequence[Path | str] | None = None,
+    tokenizer: Path | str | None = None,
+    minutes: float | None = None,
+    device: str | None = None,
+    settings: Sequence[str] = (),
 ) -> RunResult:
     """Train to the end of the config's budget; call it again to go on where it was stopped.
 
+    pretrain(store="store", tokenizer="vocab", minutes=10, out="runs/mine")
+    pretrain("gpu/albert-base", store=["wiki", "books"], tokenizer="vocab", out="runs/base")
+
+    config: a RunConfig, its plain data, a YAML file or a preset's name; by default the preset that suits this machine.
+    What else is named here goes on top, then `settings` such as "optim.lr=1e-3".
     resume: `auto` goes on if the folder holds a run, `never` wants a new folder, `must` wants an old one.
     """
+    if out is None:
+        raise ConfigError("out: name the folder of the run")
+    config = choose_config(config, store, tokenizer, minutes, device, settings)
     out = Path(out)
-    world, device = open_machine(config.device)
+    world, hardware = open_machine(config.device)
     # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
-    tokenizer = load_tokenizer(config)
-    config = settle(config, tokenizer)
+    vocabulary = load_tokenizer(config)
+    config = settle(config, vocabulary)
     advice = f" (init_from: {out / 'model'} begins from its weights once it is complete)"
     resuming = check_folder(out, config, resume, FREE_ON_RESUME, advice)
-    data = Data(config, tokenizer)
-    with alone_in(out, world, device) as stop:
-        learner = Pretraining(config, data, device, world, load=not resuming)
-        with Trainer(learner, config, out, device, world, resuming, console, quiet) as trainer:
+    data = Data(config, vocabulary)
+    with alone_in(out, world, hardware) as stop:
+        learner = Pretraining(config, data, hardware, world, load=not resuming)
+        with Trainer(learner, config, out, hardware, world, resuming, console, quiet) as trainer:
             signal = trainer.fit(stop)
             if signal is not None:
                 return RunResult(out, trainer.step, completed=False, signal=signal)

@@ -13,7 +13,7 @@ from typing import Any
 
 from litebert.config import merge
 from litebert.finetuning.config import finetune_config
-from litebert.finetuning.recipes import pick_recipe
+from litebert.finetuning.presets import pick_preset
 from litebert.finetuning.run import finetune
 from litebert.model.folder import load_config
 from litebert.reproduce.metrics import METRICS
@@ -63,11 +63,11 @@ def score_downstream(
 ) -> Downstream:
     """Fine-tune a model on every wanted data set of a folder, each in a run folder below `out`, and score it on dev.
 
-    `settings` are those of a fine-tuning config; without a recipe, the one for the model's size is taken.
+    `settings` are those of a fine-tuning config; without a preset, the one for the model's size is taken.
     """
     settings = dict(settings or {})
     on_gpu = open_device(DeviceConfig(**settings.get("device", {}))).is_cuda
-    auto = pick_recipe(load_config(model_folder).hidden_size, on_gpu)
+    auto = pick_preset(load_config(model_folder).hidden_size, on_gpu)
     scores: dict[str, float] = {}
     spread: dict[str, float] = {}
     missing: dict[str, None] = {}

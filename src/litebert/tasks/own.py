@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from litebert.errors import DataError, did_you_mean
 from litebert.tasks.examples import Example
-from litebert.tasks.tables import Table, text_cell
+from litebert.tasks.tables import Table, table_of, text_cell
 from litebert.tasks.task import Task, TaskData, kind_of
 
 if TYPE_CHECKING:
@@ -44,15 +44,19 @@ ID = Column("id", "id idx index guid uid qid exampleid rowid 번호 아이디 �
 
 def read_own(
     kind: str,
-    files: Mapping[str, Path | str],
+    files: Mapping[str, Any],
     columns: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
     known: Task | None = None,
 ) -> TaskData:
-    """Read files by split ("train", "dev", "test"); `known`, the task of a saved model, supplies labels and columns."""
+    """Read files or rows in memory by split; `known`, the task of a saved model, supplies labels and columns."""
     named = columns or (known.columns if known else {})
-    tables = {split: kind_of(kind).open_table(path, named, encoding) for split, path in files.items()}
-    if all(map(kind_of(kind).names_columns, files.values())):
+    paths = {split: source for split, source in files.items() if isinstance(source, str | Path)}
+    tables = {
+        split: kind_of(kind).open_table(source, named, encoding) if split in paths else table_of(split, source)
+        for split, source in files.items()
+    }
+    if len(paths) == len(files) and all(map(kind_of(kind).names_columns, paths.values())):
         columns = None  # already applied
     return data_from_tables(kind, tables, columns, known)
 

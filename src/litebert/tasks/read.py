@@ -3,6 +3,7 @@
 read_task("sst-2", folder="glue/SST-2")                                  the official files
 read_task("sst-2")                                                       through `datasets` (extra [hf])
 read_task("classification", train="a.csv", dev="b.csv")                  the user's own
+read_task("classification", train=[{"text": "good", "label": "pos"}, ...])   or any table in memory
 read_task("classification", folder="hub:owner/name", columns={"text": "document"})
 """
 
@@ -19,7 +20,7 @@ from litebert.extras import require
 from litebert.tasks import glue, race, squad
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.own import data_from_tables, plain_name, read_own
-from litebert.tasks.tables import Table, name_classes
+from litebert.tasks.tables import Table, table_of
 from litebert.tasks.task import Task, TaskData
 
 # A public task is one file with TASKS and read(task, folder, files, encoding) -> TaskData; add new ones here.
@@ -74,20 +75,26 @@ def read_task(
     name: str,
     *,
     folder: Path | str | None = None,
-    train: Path | str | None = None,
-    dev: Path | str | None = None,
-    test: Path | str | None = None,
+    train: Any = None,
+    dev: Any = None,
+    test: Any = None,
     columns: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
     task: Task | None = None,
 ) -> TaskData:
-    """Read all available splits; `task`, from a fine-tuned model, supplies its labels and columns."""
+    """Read all available splits; `task`, from a fine-tuned model, supplies its labels and columns.
+
+    train, dev, test: files, or rows in memory in any form that `litebert.tasks.tables.table_of` takes.
+    """
     name = find_task(name)
     files = {split: path for split, path in (("train", train), ("dev", dev), ("test", test)) if path is not None}
     hub = str(folder)[4:] if str(folder).startswith("hub:") else None
     if folder is not None and hub is None and not Path(folder).is_dir():
         raise DataError(f"{folder}: no such folder")
     if name in named_tasks():
+        if in_memory := [split for split, rows in files.items() if not isinstance(rows, str | Path)]:
+            kind = named_tasks()[name].kind
+            raise DataError(f"{name}: {in_memory[0]}: expected a file; for rows in memory use its kind, {kind}")
         if columns:
             kind = named_tasks()[name].kind
             raise DataError(f"columns: the public task {name} has fixed columns; for other files use its kind, {kind}")
@@ -160,7 +167,7 @@ def load_tables(source: str) -> dict[str, Table]:
             name = _SPLITS[part]
             if variant:  # MNLI: validation_matched, test_mismatched
                 name = variant if name == "dev" else f"{name}-{variant}"
-            tables[name] = _table(f"hub:{source}/{split}", rows)
+            tables[name] = table_of(f"hub:{source}/{split}", rows)
     if not tables:
         raise DataError(f"{source}: no split named train, validation or test; the splits are {', '.join(loaded)}")
     return tables
@@ -182,10 +189,3 @@ def _quick(hub: Any, datasets: Any) -> Iterator[None]:
     finally:
         for module, value in zip(settings, before, strict=True):
             module.HF_HUB_OFFLINE = value
-
-
-def _table(path: str, rows: Any) -> Table:
-    features = rows.features.to_dict()
-    content = rows.with_format(None)[:]
-    columns = [name_classes(list(content[name]), features.get(name)) for name in rows.column_names]
-    return Table(path, tuple(rows.column_names), list(zip(*columns, strict=True)), range(1, len(rows) + 1))

@@ -79,6 +79,54 @@ def read_table(path: Path | str, encoding: str = "utf-8", header: bool = True) -
     return _from_rows(path, rows, lines, header)
 
 
+def table_of(name: str, rows: Any) -> Table:
+    """Rows in memory as a table, called `name` in messages.
+
+    A list of dictionaries or of tuples, a dictionary of columns, a pandas or polars DataFrame, an Arrow table, a split
+    of `datasets`. Without names, as in a list of tuples, columns are called "1", "2" and so on.
+    """
+    if hasattr(rows, "to_arrow"):  # polars
+        rows = rows.to_arrow()
+    if hasattr(rows, "features") and hasattr(rows, "with_format"):  # datasets
+        features, plain = rows.features.to_dict(), rows.with_format(None)[:]
+        columns = {str(key): name_classes(list(plain[key]), features.get(key)) for key in rows.column_names}
+    elif hasattr(rows, "to_pydict"):  # Arrow
+        features = _hub_features(rows.schema.metadata or {})
+        columns = {key: name_classes(values, features.get(key)) for key, values in rows.to_pydict().items()}
+    elif hasattr(rows, "itertuples"):  # pandas
+        if not rows.columns.is_unique:
+            raise DataError(f"{name}: two columns have the same name; rename one")
+        columns = {str(key): rows[key].astype(object).where(rows[key].notna(), None).tolist() for key in rows.columns}
+    elif isinstance(rows, Mapping):
+        columns = {str(key): _listed(name, key, values) for key, values in rows.items()}
+    elif isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
+        if not rows:
+            raise DataError(f"{name}: no rows")
+        if isinstance(rows[0], list | tuple):
+            return _from_rows(name, [list(row) for row in rows], list(range(1, len(rows) + 1)), header=False)
+        return _from_objects(name, enumerate(rows, start=1))
+    else:
+        raise DataError(
+            f"{name}: expected a file's path, a list of dictionaries or tuples, a dictionary of columns, a DataFrame, "
+            f"an Arrow table or a data set, got {type(rows).__name__}"
+        )
+    sizes = {key: len(values) for key, values in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise DataError(f"{name}: columns of different lengths: {', '.join(f'{k} {n:,}' for k, n in sizes.items())}")
+    content = list(zip(*columns.values(), strict=True))
+    if not content:
+        raise DataError(f"{name}: no rows")
+    return _checked(Table(name, tuple(columns), content, range(1, len(content) + 1)))
+
+
+def _listed(name: str, key: Any, values: Any) -> list[Any]:
+    if hasattr(values, "tolist"):  # numpy, pandas
+        values = values.tolist()
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        raise DataError(f"{name}: column {key!r}: expected a list, got {values!r:.80}")
+    return list(values)
+
+
 def format_of(path: str) -> Format:
     """The format by file name ("a.csv.gz" -> "csv"); a .txt is read as a TSV or CSV with a header."""
     suffixes = Path(path).suffixes
@@ -183,7 +231,7 @@ def _split_csv(path: str, text: str, delimiter: str, strict: bool = False) -> tu
     return rows, lines
 
 
-def _from_rows(path: str, rows: list[list[str]], lines: list[int], header: bool) -> Table:
+def _from_rows(path: str, rows: list[list[Any]], lines: list[int], header: bool) -> Table:
     if not rows:
         raise DataError(f"{path}: the file is empty")
     width = len(rows[0])
@@ -195,7 +243,7 @@ def _from_rows(path: str, rows: list[list[str]], lines: list[int], header: bool)
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
             what = "the header has" if header else "the first row has"
-            hint = '; a quote (") may be open' if any("\n" in field for field in row) else ""
+            hint = '; a quote (") may be open' if any("\n" in str(field) for field in row) else ""
             raise DataError(f"{path}:{line}: {len(row)} columns, but {what} {width}{hint}")
     return _checked(Table(path, columns, [tuple(row) for row in rows], lines))
 

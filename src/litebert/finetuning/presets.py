@@ -1,10 +1,10 @@
-"""Fine-tuning recipes by name: the paper's per task, and our own for small models and for CPUs.
+"""Fine-tuning presets by name: the paper's per task, and our own for small models and for CPUs.
 
-Plain data in the form of the YAML file, so that a recipe can be printed, copied and changed.
+Plain data in the form of the YAML file, so that a preset can be printed, copied and changed.
 
-    find_recipe("v2", "race")        -> {"optim": {"lr": 1e-05, ...}, "batch": 32, ...}     the row of the task
-    find_recipe("v2/sst-2", "mine")  -> the row of SST-2 for a task of your own
-    find_recipe("small", "mine")     -> one recipe for every task
+    find_preset("v2", "race")        -> {"optim": {"lr": 1e-05, ...}, "batch": 32, ...}     the row of the task
+    find_preset("v2/sst-2", "mine")  -> the row of SST-2 for a task of your own
+    find_preset("small", "mine")     -> one preset for every task
 """
 
 from __future__ import annotations
@@ -76,41 +76,41 @@ _GENERAL: dict[str, dict[str, Any]] = {
 }
 
 
-# On top of any recipe where an adapter is trained: it starts at zero and has few parameters, so it takes larger steps.
+# On top of any preset where an adapter is trained: it starts at zero and has few parameters, so it takes larger steps.
 ADAPTER: dict[str, Any] = {"optim": {"lr": 5e-4}}
 
 
-def _recipes() -> dict[str, dict[str, Any]]:
-    recipes = dict(_GENERAL)
+def _all() -> dict[str, dict[str, Any]]:
+    presets = dict(_GENERAL)
     for task in _TABLE_14:
-        recipes[f"v1/{task}"] = _row(task)
-        recipes[f"v2/{task}"] = merge(_row(task), _V2_CHANGES.get(task, {}))
-    return recipes
+        presets[f"v1/{task}"] = _row(task)
+        presets[f"v2/{task}"] = merge(_row(task), _V2_CHANGES.get(task, {}))
+    return presets
 
 
-RECIPES: dict[str, dict[str, Any]] = _recipes()
+PRESETS: dict[str, dict[str, Any]] = _all()
 AUTO = "auto"
 SMALL_HIDDEN = 512  # models narrower than this are "small"
 
 
-def find_recipe(name: str, task: str) -> dict[str, Any]:
-    """The settings of a recipe; `v1` and `v2` alone mean the row of the task."""
+def find_preset(name: str, task: str) -> dict[str, Any]:
+    """The settings of a preset; `v1` and `v2` alone mean the row of the task."""
     if name in ("v1", "v2"):
         task = "race" if task.startswith("race-") else task  # middle and high were trained together
-        if f"{name}/{task}" not in RECIPES:
+        if f"{name}/{task}" not in PRESETS:
             rows = ", ".join(_TABLE_14)
             raise ConfigError(
-                f"recipe: Table 14 of the paper has no row for the task {task!r}; "
+                f"preset: Table 14 of the paper has no row for the task {task!r}; "
                 f"borrow one by its name, for example {name}/sst-2 (rows: {rows}), or use base, small or cpu"
             )
         name = f"{name}/{task}"
-    if name not in RECIPES:
-        known = [AUTO, "v1", "v2", *RECIPES]
-        raise ConfigError(f"recipe: no recipe {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
-    return RECIPES[name]
+    if name not in PRESETS:
+        known = [AUTO, "v1", "v2", *PRESETS]
+        raise ConfigError(f"preset: no preset {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+    return PRESETS[name]
 
 
-def pick_recipe(hidden_size: int, on_gpu: bool) -> str:
+def pick_preset(hidden_size: int, on_gpu: bool) -> str:
     """What `auto` means: "small" for narrow models, "cpu" where there is no GPU, else "base"."""
     if not on_gpu:
         return "cpu"
