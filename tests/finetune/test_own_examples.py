@@ -107,7 +107,7 @@ def test_rows_that_cannot_be_learnt_from(toy_model, tmp_path):
     def run(**data):
         finetune(tiny_config(toy_model, {}), tmp_path / "run", quiet=True, **data)
 
-    with pytest.raises(DataError, match="train: cannot tell which column is the label; it has 'text'"):
+    with pytest.raises(DataError, match="train: cannot tell which column is the label; the columns are 'text'"):
         run(train={"text": ["a", "b"]})
     with pytest.raises(DataError, match="sst-2: train: expected a file; for rows in memory use its kind"):
         run(task="sst-2", train=[("a", 1)])
