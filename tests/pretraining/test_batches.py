@@ -212,6 +212,16 @@ def test_rows_mix_documents():
     assert np.abs(np.diff(first)).mean() > 50  # neighbours in a row are strangers
 
 
+def test_a_tiny_store_whose_chapters_may_be_empty():
+    """Windows of one sentence find no partner in another document: some epochs have no example of their own."""
+    recipe = named_recipe("paper", {"one_sentence": "nsp", "truncation": "trim", "max_length": 8})
+    store, vocabulary = MemoryStore([[3, 4]]), SmallVocabulary(20)
+    batches = Batches(store, vocabulary, recipe, tokens_per_batch=128, row_tokens=128)
+    assert any(not len(batches.sources[0].plan(number)) for number in range(40))
+    for number in range(40):
+        assert batches.batch(number).tokens.any()
+
+
 def test_held_out_documents_never_train():
     options = {"tokens_per_batch": 512, "held_out": 0.1}
     train, held_out = make(**options), make(**options, split="held-out")
