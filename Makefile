@@ -6,9 +6,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: quickstart test lint types package docs reference format clean help
+.PHONY: quickstart test test-fast lint types package docs reference format clean help
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 # The stamps make a second run quick: pip is called only when the requirements have changed.
 $(VENV)/.core: pyproject.toml constraints.txt
@@ -26,6 +26,9 @@ quickstart: $(VENV)/.core ## set up, then the whole story in three minutes
 
 test: $(VENV)/.dev ## set up, then run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(PYTEST_ARGS)
+
+test-fast: $(VENV)/.dev ## the tests that take little time: under a minute on two cores
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow" -p no:schemathesis $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## style
 	$(BIN)/ruff check .

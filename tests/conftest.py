@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -31,6 +32,24 @@ CHROMIUM = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+# The tests that `make test-fast` leaves out: files, and functions as FILE::FUNCTION (tools/slow_tests.py writes it).
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that are slow as a whole need not be imported to be left out."""
+    fast = config.option.markexpr == "not slow" and collection_path.suffix == ".py"
+    return True if fast and collection_path.relative_to(config.rootpath).as_posix() in SLOW else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow ones."""
+    for item in items:
+        file, _, rest = item.nodeid.partition("::")
+        if file in SLOW or f"{file}::{rest.partition('[')[0]}" in SLOW:
+            item.add_marker("slow")
 
 
 @pytest.fixture
