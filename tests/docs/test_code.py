@@ -24,6 +24,7 @@ from doc_pages import (
 )
 
 from litebert.errors import LitebertError
+from litebert.tasks.kinds import KINDS
 
 PAGES_WITH_CODE = [
     page
@@ -36,6 +37,15 @@ PAGES_WITH_CODE = [
 
 # What a reader of the README has: texts, tables, and a released model. What a command needs beside, one before made.
 OWN_FILES = {"README.md": ("mytext.txt", "other.txt", "train.csv", "dev.csv", "test.csv", "albert")}
+
+
+@pytest.fixture(autouse=True)
+def same_kinds():
+    """A page may register a kind of task; other tests do not know it."""
+    before = dict(KINDS)
+    yield
+    KINDS.clear()
+    KINDS.update(before)
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_name)
