@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,9 +10,10 @@ import sys
 import time
 
 import pytest
+from safetensors import SafetensorError
 
 from litebert import files
-from litebert.files import hold_lock, staged_folder, write_atomic
+from litebert.files import hold_lock, is_full, staged_folder, sweep, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -140,3 +142,59 @@ def test_what_cannot_be_written_is_named_as_people_know_it(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         write_atomic(tmp_path / "nowhere" / "a.txt", "x")
     assert caught.value.filename == str(tmp_path / "nowhere" / "a.txt")
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_names_the_file_that_was_to_be_written(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("old")
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_atomic(tmp_path / "a", "new")
+    assert caught.value.filename == str(tmp_path / "a")
+    assert is_full(caught.value)
+    assert (tmp_path / "a").read_text() == "old"
+    for place in (tmp_path / "model", tmp_path / "run" / "best"):
+        with (
+            pytest.raises(OSError, match="No space left") as caught,
+            staged_folder(place) as staging,
+            staged_folder(staging / "inner"),
+        ):
+            full()
+        assert caught.value.filename == str(place)
+    with pytest.raises(FileNotFoundError) as caught, staged_folder(tmp_path / "model"):
+        (tmp_path / "elsewhere").read_text()  # not ours to rename
+    assert caught.value.filename == str(tmp_path / "elsewhere")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "run"]
+
+
+def test_errors_that_safetensors_tells_as_text(tmp_path):
+    with pytest.raises(OSError, match="No space left") as caught, staged_folder(tmp_path / "model"):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "model"))
+    with pytest.raises(SafetensorError), staged_folder(tmp_path / "model"):
+        raise SafetensorError("InvalidHeader")
+
+
+def test_what_killed_processes_left_is_swept(tmp_path):
+    run = tmp_path / "run"
+    (run / "predictions").mkdir(parents=True)
+    begun = (
+        "import os, sys\nfrom litebert.files import *\nos.replace = lambda *_: os._exit(9)\nos.rename = os.replace\n"
+    )
+    endings = [
+        f"with staged_folder('{run}/best') as staging: (staging / 'a').write_text('x')",
+        f"with staged_folder('{run}/model') as staging: (staging / 'a').write_text('x')",
+        f"write_atomic('{run}/run.json', 'x')",
+        f"write_atomic('{run}/predictions/dev.jsonl', 'x')",
+    ]
+    for ending in endings:
+        assert subprocess.run([sys.executable, "-c", begun + ending]).returncode == 9
+    assert len(list(run.rglob("*.tmp"))) == 4
+    mine = [run / ".notes.tmp", run / "kept.tmp", run / ".short.abc.tmp"]  # not as we name them
+    for path in mine:
+        path.write_text("mine")
+    sweep(run)
+    assert sorted(run.rglob("*.tmp")) == sorted(mine)

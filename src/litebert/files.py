@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,15 +19,16 @@ def write_atomic(path: Path | str, data: bytes | str) -> None:
     path = Path(path)
     if isinstance(data, str):
         data = data.encode("utf-8")
-    with _naming(path):
+    with naming(path):
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        with naming(path, temporary):
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -44,20 +47,21 @@ def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name:
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{target} is a file; a folder is to be written there")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _naming(target):
+    with naming(target):
         staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
     try:
-        yield staging
-        if target.exists():
-            for entry in target.iterdir():
-                if keep(entry.name) and not (staging / entry.name).exists():
-                    _link_tree(entry, staging / entry.name)
-        for file in staging.rglob("*"):
-            if file.is_file():
-                _sync(file)
-        sync_folder(staging)
-        os.chmod(staging, 0o777 & ~_umask())
-        _swap_in(staging, target)
+        with naming(target, staging):
+            yield staging
+            if target.exists():
+                for entry in target.iterdir():
+                    if keep(entry.name) and not (staging / entry.name).exists():
+                        _link_tree(entry, staging / entry.name)
+            for file in staging.rglob("*"):
+                if file.is_file():
+                    _sync(file)
+            sync_folder(staging)
+            os.chmod(staging, 0o777 & ~_umask())
+            _swap_in(staging, target)
         sync_folder(target.parent)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -100,14 +104,39 @@ def sync_folder(folder: Path) -> None:
         _sync(folder)
 
 
+def sweep(folder: Path) -> None:
+    """Remove what killed processes have left of files and folders under way; only for who holds the folder's lock."""
+    for place in (folder, *(entry for entry in folder.iterdir() if entry.is_dir())):
+        for rest in place.glob(".*.tmp"):
+            if re.fullmatch(r"\..+\.[a-z0-9_]{8}\.tmp", rest.name):  # as tempfile names them
+                if rest.is_dir():
+                    shutil.rmtree(rest, ignore_errors=True)
+                else:
+                    rest.unlink(missing_ok=True)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there was no room: a full disk, a quota, a limit on the size of files."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """An error about a temporary name is about the name that people know."""
+def naming(path: Path, temporary: Path | str | None = None) -> Iterator[None]:
+    """An error that names no file, or a temporary one, is about the file that people know.
+
+    safetensors tells the system's errors as text only: here they become errors of the system again.
+    """
     try:
         yield
     except OSError as error:
-        error.filename = str(path)
+        if temporary is None or error.filename is None or str(error.filename).startswith(str(temporary)):
+            error.filename, error.filename2 = str(path), None
         raise
+    except Exception as error:
+        told = re.search(r"os error (\d+)", str(error)) if type(error).__name__ == "SafetensorError" else None
+        if told is None:
+            raise
+        raise OSError(int(told[1]), os.strerror(int(told[1])), str(path)) from error
 
 
 def _sync(path: Path) -> None:

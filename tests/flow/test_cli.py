@@ -77,7 +77,30 @@ def test_a_full_disk_is_no_traceback(monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["convert", "default", "b"])
     assert stop.value.code == 2
-    assert "model.safetensors: No space left on device" in capsys.readouterr().err
+    told = "model.safetensors: No space left on device; free some space and run the same command again"
+    assert told in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_on_the_way_names_what_was_to_be_written(tmp_path):
+    """Every file may have 20 kB here; what stood there before stays."""
+    (tmp_path / "gen.txt").write_text("old")
+    code = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+    code += "from litebert.cli import main\nmain({!r})"
+    lines = (
+        ["corpus", "generate", "--documents", "300", "--out", "gen.txt"],
+        ["convert", "default", "copy"],
+        ["predict", "embed", *(["a text"] * 20), "--out", "embeddings.jsonl"],
+    )
+    for arguments in lines:
+        command = [sys.executable, "-c", code.format(arguments)]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 2, result
+        told = (
+            f"{arguments[-1]}: File too large; free some space and run the same command again, nothing finished is lost"
+        )
+        assert told in result.stderr.replace("\n", " ")
+    assert [path.name for path in tmp_path.iterdir()] == ["gen.txt"]
+    assert (tmp_path / "gen.txt").read_text() == "old"
 
 
 def test_a_closed_pipe_is_quiet():

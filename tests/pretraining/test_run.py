@@ -501,6 +501,13 @@ def test_a_damaged_config_file_does_not_stop_a_run(corpus, tmp_path, content):
     assert file.read_text() == whole
 
 
+def test_what_a_kill_left_behind_is_removed(corpus, tmp_path):
+    (tmp_path / "run" / ".model.abcd1234.tmp").mkdir(parents=True)
+    (tmp_path / "run" / ".run.json.abcd1234.tmp").write_text("{")
+    pretrain(tiny_config(corpus, steps=2), tmp_path / "run", quiet=True)
+    assert list((tmp_path / "run").rglob("*.tmp")) == []
+
+
 def test_without_a_sentence_objective(corpus, tmp_path):
     result = pretrain(tiny_config(corpus, recipe={"objective": "none"}), tmp_path, quiet=True)
     assert isinstance(load_model(result.model), MaskedLMModel)

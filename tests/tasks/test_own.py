@@ -177,7 +177,26 @@ def test_parquet_equals_csv(tmp_path):
 def test_empty_texts_are_kept_and_counted(tmp_path):
     data = read_task("classification", train=write(tmp_path, "a.tsv", "text\tlabel\n \t1\nx\t0\n"))
     assert len(data.train) == 2
-    assert "1 empty texts" in data.notes[-1]
+    assert data.notes[-1].endswith(f"a.tsv: 1 of 2 texts are empty; the first is {tmp_path / 'a.tsv'}:2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "odd"),
+    [
+        ("classification", {"text": "a", "label": "x"}, {"text": "b\0", "label": "y"}),
+        ("classification", {"text": "a", "pair": "b", "label": "x"}, {"text": "a", "pair": "\0", "label": "y"}),
+        ("token-classification", {"words": ["a"], "tags": ["O"]}, {"words": ["b", "\0c"], "tags": ["O", "O"]}),
+        (
+            "multiple-choice",
+            {"question": "a", "options": ["b", "c"], "label": 0},
+            {"question": "a", "options": ["b\0", "c"], "label": 1},
+        ),
+    ],
+)
+def test_nul_characters_are_told(tmp_path, kind, good, odd):
+    path = write_jsonl(tmp_path, "a.jsonl", [good, odd, good])
+    data = read_task(kind, train=path)
+    assert f"{path}: 1 of 3 texts hold NUL characters, as damaged files do; the first is {path}:2" in data.notes
 
 
 def test_ids_that_repeat_are_replaced_by_row_numbers(tmp_path):

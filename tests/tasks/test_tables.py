@@ -109,7 +109,10 @@ def test_encodings(tmp_path):
     with pytest.raises(DataError, match=r"a\.csv:1: not UTF-8.*cp949 \(Korean\).*--set data\.encoding=cp949"):
         read_table(path)
     assert read_table(path, encoding="cp949").rows == [("좋다", "1")]
-    assert read_text(write(tmp_path, "b.txt", "좋다", "utf-16")) == "좋다"
+    for encoding in ("utf-16", "utf-32", "utf-8-sig"):
+        assert read_text(write(tmp_path, "b.txt", "좋다", encoding)) == "좋다"
+    with pytest.raises(DataError, match=r"it looks like utf-32le \(four bytes a character\)"):
+        read_text(write(tmp_path, "c.txt", "좋다 a", "utf-32-le"))
     with pytest.raises(DataError, match="cannot decode it as 'klingon'"):
         read_table(path, encoding="klingon")
 

@@ -585,7 +585,7 @@ def test_a_full_disk_is_told_and_survived(corpus, tmp_path, room):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
-        with pytest.raises(DataError, match=r"store: cannot be written: File too large.*run the same build again"):
+        with pytest.raises(DataError, match=r"store: cannot write: File too large.*run the same build again"):
             build_store([folder], TOKENIZER, tmp_path / "store", options, workers=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -82,8 +82,11 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:  # a full disk, a forbidden folder: the user's machine, not our bug
+        from litebert.files import is_full
+
         name = error.filename2 or error.filename  # of a copy, where it was to go
-        _fail(f"{name or 'file system'}: {error.strerror or error}", debug)
+        advice = "; free some space and run the same command again, nothing finished is lost" if is_full(error) else ""
+        _fail(f"{name or 'file system'}: {error.strerror or error}{advice}", debug)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

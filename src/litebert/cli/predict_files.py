@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from litebert.errors import DataError, InputError, did_you_mean
+from litebert.files import naming
 from litebert.parse import parse_json
 from litebert.text.encodings import encoding_advice
 
@@ -101,7 +102,7 @@ def writer_of(out: Path) -> Callable[[Iterable[tuple[Row, Result]], Task | None]
         partial = out.with_name(f".{out.name}.{os.getpid()}.part")
         count = 0
         try:
-            with open(partial, "w", encoding="utf-8", newline="") as file:
+            with naming(out, partial), open(partial, "w", encoding="utf-8", newline="") as file:
                 for line in _json_lines(results) if ending in LINES else _table_lines(results, task, ending):
                     file.write(line)
                     count += 1

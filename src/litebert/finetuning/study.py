@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from litebert.errors import ConfigError
-from litebert.files import staged_folder, write_atomic
+from litebert.files import staged_folder, sweep, write_atomic
 from litebert.finetuning.baselines import print_baselines
 from litebert.finetuning.config import FinetuneConfig, with_seed
 from litebert.finetuning.data import open_tokenizer, read_data
@@ -162,6 +162,7 @@ def run_study(
     if not any(member.result.completed for member in members):
         raise TrainingStoppedError(f"{out}: all {len(members)} runs diverged; lower the learning rate")
     if is_main:
+        sweep(out)
         _copy_best(study)
     return study
 

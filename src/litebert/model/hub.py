@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -298,12 +296,7 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
     # Not the file's: transformers opens a model in this dtype, and AdamW turns float16 weights into NaN.
     data["dtype"] = "float32"
     with staged_folder(folder, keep=lambda name: not is_weights_file(name)) as staging:
-        try:
-            save_weights(state, staging)
-        except SafetensorError as error:  # a full disk, say; the system's error is in its text only
-            told = re.search(r"os error (\d+)", str(error))
-            reason = os.strerror(int(told[1])) if told else error
-            raise CheckpointError(f"{folder}: the model was not written: {reason}") from error
+        save_weights(state, staging)
         (staging / CONFIG_FILE).write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return folder
 

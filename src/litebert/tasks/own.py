@@ -95,6 +95,29 @@ def data_from_tables(
     )
 
 
+def odd_texts(examples: Sequence[Example]) -> list[str]:
+    """What a person should know about the texts themselves: how many are empty or hold NUL characters, and where."""
+    empty, damaged = [], []
+    for example in examples:
+        texts = _strings(example.asked)
+        if not any(text.strip() for text in texts):
+            empty.append(example.where)
+        if any("\0" in text for text in texts):
+            damaged.append(example.where)
+    what = {"are empty": empty, "hold NUL characters, as damaged files do": damaged}
+    return [
+        f"{len(places):,} of {len(examples):,} texts {told}; the first is {places[0]}"
+        for told, places in what.items()
+        if places
+    ]
+
+
+def _strings(asked: object) -> list[str]:
+    if isinstance(asked, tuple):
+        return [text for part in asked for text in _strings(part)]
+    return [asked] if isinstance(asked, str) else []
+
+
 def _shared_notes(tables: Mapping[str, Table], splits: Mapping[str, list[Example]]) -> list[str]:
     """A warning for each split that overlaps with the training file, as when both are the same file."""
     train = {example.asked for example in splits.get("train", [])}
@@ -248,7 +271,8 @@ class Reader(Generic[E]):
         for row in range(len(table.rows)):
             cells = {role: [values[row] for values in columns] for role, columns in present.items()}
             examples.append(self.example(cells, ids[row], table.where(row)))
-        self.notes.extend(f"{table.path}: {note}" for note in self.notes_on(table, examples))
+        notes = (*odd_texts(examples), *self.notes_on(table, examples))
+        self.notes.extend(f"{table.path}: {note}" for note in notes)
         return examples
 
     def _row_ids(self, table: Table, columns: list[list[Any]] | None) -> list[str]:

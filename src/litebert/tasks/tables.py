@@ -2,7 +2,7 @@
 
     read_table("train.csv")  -> Table("train.csv", columns=("text", "label"), rows=[("good", "1"), ...], lines=[2, ...])
 
-Text is UTF-8 with or without a byte-order mark, or UTF-16 with one; other encodings must be named. A TSV is read line
+Text is UTF-8 with or without a byte-order mark, or UTF-16 or UTF-32 with one; other encodings must be named. A TSV is read line
 by line because quotes are usually literal there; they are removed only if the whole file is quoted consistently.
 """
 
@@ -145,7 +145,9 @@ def read_text(path: Path | str, encoding: str = "utf-8") -> str:
     """The text of a file, decompressed and without a byte-order mark; a decoding error names the line."""
     path = str(path)
     data = read_bytes(path)
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # the first begins like UTF-16's
+        encoding = "utf-32"
+    elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     try:
         return data.decode(encoding).removeprefix("\ufeff")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.errors import DataError
-from litebert.files import hold_lock, write_atomic
+from litebert.files import hold_lock, is_full, write_atomic
 from litebert.parse import read_object
 from litebert.text.compressed import STDIN
 from litebert.text.store import TokenStore, read_manifest
@@ -142,9 +142,9 @@ def writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        advice = "free some space and run" if is_full(error) else "run"
         raise DataError(
-            f"{out}: cannot be written: {error.strerror or error}. Finished parts are kept: "
-            "when there is room, run the same build again"
+            f"{out}: cannot write: {error.strerror or error}. Finished parts are kept: {advice} the same build again"
         ) from error
 
 

@@ -25,11 +25,16 @@ def describe(name: str) -> str:
 def guess_encoding(data: bytes) -> str | None:
     """The name that Python and iconv have for what this is likely to be, by the letters that it would be made of."""
     data = data[:SAMPLE]
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # the first begins like UTF-16's
+        return "utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if b"\0" in data:  # spaces and digits of UTF-16 hold one, and pictures any number
-        name = "utf-16le" if data[1::2].count(0) > data[::2].count(0) else "utf-16be"
-        text = data[: len(data) // 2 * 2].decode(name, "replace")
+    if b"\0" in data:  # spaces and digits of UTF-16 hold one, every character of UTF-32, and pictures any number
+        name, width = "utf-16le" if data[1::2].count(0) > data[::2].count(0) else "utf-16be", 2
+        for wide, zeros in (("utf-32le", (2, 3)), ("utf-32be", (0, 1))):
+            if all(2 * data[place::4].count(0) > len(data) // 4 for place in zeros):
+                name, width = wide, 4
+        text = data[: len(data) // width * width].decode(name, "replace")
         return name if all(character.isprintable() or character.isspace() for character in text[:-1]) else None
     as_utf8 = data.decode("utf-8", "replace")
     if 2 * as_utf8.count("\ufffd") < sum(not character.isascii() for character in as_utf8):
@@ -73,6 +78,9 @@ def _is_frequent(encoding: str, first: int, last: int) -> Callable[[str], bool]:
 
 
 _LANGUAGE = {
+    "utf-32": "four bytes a character",
+    "utf-32le": "four bytes a character",
+    "utf-32be": "four bytes a character",
     "utf-16": "from Windows",
     "utf-16le": "from Windows",
     "utf-16be": "from Windows",

@@ -14,9 +14,7 @@ checkpoint = load("run")          # the newest good one; `checkpoint.notes` says
 from __future__ import annotations
 
 import contextlib
-import errno as errno_names
 import json
-import os
 import re
 import shutil
 import time
@@ -32,7 +30,7 @@ from torch import Tensor
 
 import litebert
 from litebert.errors import CheckpointError, DataError
-from litebert.files import file_sha256, staged_folder
+from litebert.files import file_sha256, is_full, staged_folder
 from litebert.parse import read_object
 
 MODEL, OPTIMIZER, STATE, CHECKSUMS = "model.safetensors", "optimizer.safetensors", "state.json", "checksums.json"
@@ -90,7 +88,7 @@ def save(
             files = {name: _fingerprint(staging / name) for name in (MODEL, OPTIMIZER, STATE)}
             sums = json.dumps({"format": FORMAT, "files": files}, indent=1)
             (staging / CHECKSUMS).write_text(sums, encoding="utf-8")
-    except (OSError, safetensors.SafetensorError) as error:
+    except OSError as error:
         size = sum(tensor.nbytes for tensor in (*model.values(), *optimizer.values()))
         raise _write_error(folder, error, size) from error
     discard_after(run, step)
@@ -249,16 +247,13 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     safetensors.torch.save_file(plain, path, metadata={"format": "pt"})
 
 
-def _write_error(folder: Path, error: Exception, size: int) -> CheckpointWriteError:
-    # safetensors reports the system's error as text only.
-    told = re.search(r"os error (\d+)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-    reason = os.strerror(number) if number else str(error)
+def _write_error(folder: Path, error: OSError, size: int) -> CheckpointWriteError:
     advice = ""
-    if number in (errno_names.ENOSPC, errno_names.EDQUOT, errno_names.EFBIG):
+    if is_full(error):
         advice = f" Free some space (a checkpoint takes about {size / 1e6:,.1f} MB) or keep fewer checkpoints."
+    reason = error.strerror or error
     return CheckpointWriteError(
-        f"{folder}: the checkpoint was not written: {reason}. Older checkpoints are intact.{advice}", number
+        f"{folder}: the checkpoint was not written: {reason}. Older checkpoints are intact.{advice}", error.errno
     )
 
 

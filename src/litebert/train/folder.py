@@ -17,7 +17,7 @@ import torch
 import litebert
 from litebert.config import build, to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError, DataError
-from litebert.files import hold_lock, write_atomic
+from litebert.files import hold_lock, sweep, write_atomic
 from litebert.parse import read_object
 from litebert.train import checkpoint
 from litebert.train.device import Device
@@ -123,6 +123,7 @@ def locked(folder: Path, wanted: bool) -> Iterator[None]:
             held.enter_context(hold_lock(folder / ".lock"))
         except BlockingIOError:
             raise ConfigError(f"{folder}: another process is training there now; choose another folder") from None
+        sweep(folder)
         yield
 
 

@@ -67,10 +67,6 @@ class TextReader(Reader[TextExample]):
     def settings(self, train: Sequence[TextExample]) -> dict[str, Any]:
         return {"pair": "pair" in self.roles}
 
-    def notes_on(self, table: Table, examples: Sequence[TextExample]) -> list[str]:
-        empty = sum(not example.a.strip() for example in examples)
-        return [f"{empty:,} empty texts"] if empty else []
-
 
 class TextKind(Kind[TextExample]):
     """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]; the head reads the pooled state."""
