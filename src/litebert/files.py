@@ -129,7 +129,8 @@ def naming(path: Path, temporary: Path | str | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if temporary is None or error.filename is None or str(error.filename).startswith(str(temporary)):
+        ours = temporary is None or error.filename is None or str(error.filename).startswith(str(temporary))
+        if ours and error.errno is not None:
             error.filename, error.filename2 = str(path), None
         raise
     except Exception as error:

@@ -185,7 +185,7 @@ def test_empty_texts_are_kept_and_counted(tmp_path):
     [
         ("classification", {"text": "a", "label": "x"}, {"text": "b\0", "label": "y"}),
         ("classification", {"text": "a", "pair": "b", "label": "x"}, {"text": "a", "pair": "\0", "label": "y"}),
-        ("token-classification", {"words": ["a"], "tags": ["O"]}, {"words": ["b", "\0c"], "tags": ["O", "O"]}),
+        ("token-classification", {"words": ["a"], "tags": ["O"]}, {"words": ["b", "\0c"], "tags": ["O", "B-X"]}),
         (
             "multiple-choice",
             {"question": "a", "options": ["b", "c"], "label": 0},

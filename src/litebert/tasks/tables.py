@@ -2,8 +2,9 @@
 
     read_table("train.csv")  -> Table("train.csv", columns=("text", "label"), rows=[("good", "1"), ...], lines=[2, ...])
 
-Text is UTF-8 with or without a byte-order mark, or UTF-16 or UTF-32 with one; other encodings must be named. A TSV is read line
-by line because quotes are usually literal there; they are removed only if the whole file is quoted consistently.
+Text is UTF-8 with or without a byte-order mark, or UTF-16 or UTF-32 with one; other encodings must be named. A TSV is
+read line by line because quotes are usually literal there; they are removed only if the whole file is quoted
+consistently.
 """
 
 from __future__ import annotations
