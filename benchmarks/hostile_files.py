@@ -148,6 +148,7 @@ def make_doors(folder: Path) -> list[Door]:
     shards = folder / "shards"
     save_model(PretrainingModel(shape), shards)
     (shards / "model.safetensors").rename(shards / "model-00001-of-00001.safetensors")
+    (shards / "SHA256SUMS").unlink()  # it names the file of before
     from safetensors import safe_open
 
     with safe_open(shards / "model-00001-of-00001.safetensors", "pt") as file:

@@ -42,7 +42,7 @@ def finetune(
         typer.Option(help="Train a LoRA adapter of this rank instead of the whole model.", metavar="RANK"),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Settings by name; --list shows them.")] = None,
-    recipe: Annotated[str | None, typer.Option(hidden=True)] = None,  # as --preset was called before 0.2
+    recipe: Annotated[str | None, typer.Option(hidden=True, help="The old name of --preset.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the training data.")] = None,
     batch: Annotated[int | None, typer.Option(help="Examples per step.")] = None,
     lr: Annotated[
