@@ -78,6 +78,7 @@ def walk_text(walk: Walk) -> None:
     walk.works("tokenizer", "train", "train.txt", "--vocab-size", "500", "--out", "vocab", says="500 pieces")
     walk.works("tokenizer", "show", "vocab", "the garden", says="0 unknown")
     walk.works("corpus", "build", "train.txt", "--tokenizer", "vocab", "--out", "store", "--workers", "1")
+    walk.works("corpus", "verify", "store", "--tokenizer", "vocab")
     walk.works("corpus", "show", "store", "--tokenizer", "vocab", says="Example 1")
     walk.needs("ray", "corpus", "build", "train.txt", "--tokenizer", "vocab", "--out", "other", "--engine", "ray")
 
@@ -121,6 +122,9 @@ def walk_finetuning(walk: Walk) -> None:
     ):
         files = ("--train", data, "--dev", data)
         walk.works("finetune", "--task", kind, *files, "--model", "run/model", "--out", kind, "--set", "epochs=1")
+    labels = ("--task", "classification", "--train", "labels.csv", "--dev", "labels.csv", "--model", "run/model")
+    walk.works("finetune", *labels, "--adapter", "2", "--out", "adapted", "--set", "epochs=1")
+    walk.works("adapter", "merge", "adapted/adapter", "--out", "merged", says="model: merged")
     walk.needs("hf", "finetune", "--task", "sst-2", "--model", "run/model", "--out", "public")
     walk.works("evaluate", "classification/best", "--data", "labels.csv", says="accuracy")
     labelled = ("--task", "classification", "--train", "labels.csv", "--dev", "labels.csv")
