@@ -97,4 +97,4 @@ def test_the_colours_are_those_of_the_servers_page_and_the_button_switches_them(
 def test_search_finds_a_page(page_at):
     page = page_at()
     page.fill(".md-search__input", "sentence order")
-    page.wait_for_selector(".md-search-result__item")
+    assert page.wait_for_selector(".md-search-result__item") is not None

@@ -298,7 +298,8 @@ def test_a_model_that_fails_when_it_is_tried_is_not_ready(fake):
 def test_an_example_that_does_not_fit_a_model_does_not_make_it_unusable(fake):
     fake._result = lambda job: InputError("text: too long")
     with running({"fake": fake}) as client:
-        wait_until(lambda: client.get("/ready").status_code == 200)
+        wait_until(lambda: client.get("/ready").status_code != 503)
+        assert client.get("/ready").status_code == 200
 
 
 def test_closing_finishes_what_waits(fake):

@@ -194,6 +194,7 @@ def test_a_client_that_does_not_read_is_closed():
         asked.start()
         wait_until(lambda: count(client, 'litebert_closed_total{reason="unread"}') == 1)
         asked.join()
+        assert not asked.is_alive()
 
 
 def send_quietly(connection, data):
