@@ -146,7 +146,7 @@ def _pretraining(folder: Path) -> Scene:
     )
 
     def go_on(out: Path) -> dict[str, str]:
-        from litebert.report.page import write_report
+        from litebert.report import write_report
 
         pretrain(config, out, console=_quiet(), quiet=True)
         write_report([out], out / "report.html")
@@ -196,7 +196,7 @@ def _finetuning(folder: Path) -> Scene:
     )
 
     def go_on(out: Path) -> dict[str, str]:
-        from litebert.finetuning.page import write_run_page
+        from litebert.report.finetuning_page import write_run_page
 
         finetune(config, out, console=_quiet(), quiet=True)
         write_run_page(out)

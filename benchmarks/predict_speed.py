@@ -31,7 +31,7 @@ import numpy as np
 import torch
 import transformers
 
-from litebert.bench.sides import choose_mask
+from litebert.bench import choose_mask
 from litebert.files import write_atomic
 from litebert.model.config import preset
 from litebert.model.heads import EncoderModel

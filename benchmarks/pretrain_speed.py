@@ -15,7 +15,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from litebert.bench.pretrain import BenchResult, Case, bench_pretrain
+from litebert.bench import BenchResult, Case, bench_pretrain
 from litebert.files import write_atomic
 from litebert.train.device import DeviceConfig, open_device
 

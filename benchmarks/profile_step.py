@@ -15,8 +15,7 @@ import time
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from litebert.bench.pretrain import Case, make_batch, shape_of
-from litebert.bench.sides import Side, our_side
+from litebert.bench import Case, Side, make_batch, our_side, shape_of
 from litebert.train.device import Device, DeviceConfig, open_device
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from litebert.bench.sides import choose_mask, pad, peer_model
+from litebert.bench import choose_mask, pad, peer_model
 from litebert.config import merge, override
 from litebert.files import write_atomic
 from litebert.pretraining.assembly import Batch

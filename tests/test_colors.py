@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import litebert
-from litebert.report.page import assemble_page, draw_header
+from litebert.report.html import assemble_page, draw_header
 from litebert.serve.page import read_page
 
 ROOT = Path(litebert.__file__).parent

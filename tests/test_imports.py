@@ -25,10 +25,10 @@ ALLOWED = {
     "predict": {"ground", "text", "model", "tasks", "train"},
     "export": {"ground", "text", "model", "tasks", "train", "predict"},
     "serve": {"ground", "text", "predict"},
-    "report": {"ground", "text", "model", "train", "pretraining"},
-    "finetuning": {"ground", "text", "model", "tasks", "train", "baselines", "predict", "report"},
+    "finetuning": {"ground", "text", "model", "tasks", "train", "baselines", "predict"},
     "bench": {"ground", "text", "model", "train", "pretraining"},
-    "reproduce": {"ground", "text", "model", "tasks", "train", "pretraining", "predict", "report", "finetuning"},
+    "reproduce": {"ground", "text", "model", "tasks", "train", "pretraining", "finetuning"},
+    "report": {"ground", "model", "tasks", "train", "baselines", "finetuning", "reproduce"},
     "quickstart": {"ground", "text", "model", "train", "pretraining", "baselines", "predict", "report"},
 }
 ALLOWED["cli"] = set().union(*ALLOWED.values(), ALLOWED)

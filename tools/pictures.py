@@ -17,7 +17,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from litebert.report.page import write_report
+from litebert.report import write_report
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

@@ -66,7 +66,7 @@ RUN: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class QuickstartResult:
     """What the quickstart's model scores on held-out documents, beside the guesses."""
 
     scores: Scores
@@ -80,7 +80,7 @@ def quickstart(
     documents: int = 6000,
     steps: int | None = None,
     console: Console | None = None,
-) -> Outcome:
+) -> QuickstartResult:
     """Generate, train, show; `out` is made anew unless an interrupted quickstart stands there."""
     out = Path(out)
     console = console or Console(highlight=False)
@@ -125,7 +125,7 @@ def quickstart(
     console.print(Text.assemble(("   report   ", "bold"), str(page)))
     console.print(Text.assemble(("   model    ", "bold"), str(result.model)))
     console.print(Text.assemble(("   took     ", "bold"), f"{seconds:.0f} s"))
-    return Outcome(result.scores, baselines, page, seconds)
+    return QuickstartResult(result.scores, baselines, page, seconds)
 
 
 ASKED = "he studied law at the [MASK] of oxford."

@@ -22,7 +22,6 @@ from litebert.finetuning import run as run_module
 from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.order import Order
-from litebert.finetuning.page import write_run_page
 from litebert.finetuning.predictions import read_predictions
 from litebert.finetuning.results import read_scores
 from litebert.finetuning.run import finetune
@@ -30,6 +29,7 @@ from litebert.finetuning.setup import make_model as build_model
 from litebert.model.folder import load_config
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
+from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
 from litebert.train.distributed import World

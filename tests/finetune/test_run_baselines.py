@@ -13,9 +13,9 @@ from toy_tasks import make_files, tiny_config
 
 from litebert.baselines.verdict import Comparison
 from litebert.finetuning.baselines import describe_verdicts, next_steps, print_baselines, show_lead
-from litebert.finetuning.page import write_run_page
 from litebert.finetuning.results import Scores, read_scores
 from litebert.finetuning.run import finetune
+from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.metrics import Metric
 
 TFIDF = "TF-IDF + logistic regression"

@@ -14,10 +14,10 @@ from toy_tasks import make_files, tiny_config
 
 from litebert.baselines.verdict import Comparison
 from litebert.errors import ConfigError
-from litebert.finetuning.page import write_study_page
 from litebert.finetuning.results import Scores
 from litebert.finetuning.run import FinetuneResult, Finetuning
 from litebert.finetuning.study import Member, Study, print_study, run_study, write_summary
+from litebert.report.finetuning_page import write_study_page
 from litebert.tasks.metrics import Metric
 from litebert.train.trainer import TrainingStoppedError
 

@@ -49,7 +49,7 @@ def test_the_browser_is_opened_on_request(cli, run_folder, monkeypatch):
     folder = run_folder("mine", 0.4)
     assert "no browser" not in cli("report", folder, "--open").out
     assert opened == [(folder / "report.html").resolve().as_uri()]
-    assert "no browser here" in cli("report", folder, "--open").out
+    assert "no browser found" in cli("report", folder, "--open").out
 
 
 def test_mistakes(cli, run_folder, tmp_path):

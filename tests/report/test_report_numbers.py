@@ -8,8 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.report.axes import count_axis, linear_axis, log_axis, log_ticks, nice_step, ticks_between, time_axis
-from litebert.report.numbers import UNITS, count, duration, percent, show, tick_labels
+from litebert.report.numbers import (
+    UNITS,
+    count,
+    count_axis,
+    duration,
+    linear_axis,
+    log_axis,
+    log_ticks,
+    nice_step,
+    percent,
+    show,
+    tick_labels,
+    ticks_between,
+    time_axis,
+)
 
 SIZES = {unit: size for size, unit in UNITS}
 

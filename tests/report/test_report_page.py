@@ -15,11 +15,10 @@ from synthetic_runs import write_run
 
 from litebert.errors import DataError
 from litebert.report import write_report
+from litebert.report.history import differences, flatten, show_value
 from litebert.report.html import VOID, Markup, element, inline_json, join
-from litebert.report.masks import rank_of
-from litebert.report.page import draw_page
-from litebert.report.runs import Guess, Run, Table, read_run, read_runs
-from litebert.report.settings import differences, flatten, show_value
+from litebert.report.pretraining_page import draw_page, rank_of
+from litebert.report.runs import Guess, MetricLog, TrainingRun, read_run, read_runs
 from litebert.report.svg import LEFT, RIGHT, SIZES, TOP
 
 CHARTS = {
@@ -350,7 +349,9 @@ def test_a_million_lines_make_a_small_page():
     names = ("loss", "mlm_loss", "mlm_accuracy", "sentence_loss", "sentence_accuracy", "lr", "gradient_norm")
     columns = {name: random.random(length) for name in (*names, "tokens_per_second")}
     columns |= {"tokens": steps * 4096, "seconds": steps * 0.1, "depth": np.repeat([3.0, 12.0], length // 2)}
-    run = Run("folder", "long", Table(steps, columns), Table(steps[::1000], {"mlm_accuracy": random.random(1000)}))
+    run = TrainingRun(
+        "folder", "long", MetricLog(steps, columns), MetricLog(steps[::1000], {"mlm_accuracy": random.random(1000)})
+    )
     text = draw_page([run])
     assert len(text.encode()) < 2_000_000
     curves = [curve for chart in Page(text).data["charts"].values() for curve in chart["curves"]]
@@ -363,8 +364,11 @@ def test_many_runs_make_a_small_page():
     steps = np.arange(1, 2001, dtype=float)
     random = np.random.default_rng(0)
     names = ("loss", "mlm_loss", "mlm_accuracy", "sentence_loss", "sentence_accuracy", "lr", "gradient_norm", "tokens")
-    empty = Table(np.empty(0), {})
-    runs = [Run("f", f"run {i}", Table(steps, {n: random.random(2000) for n in names}), empty) for i in range(12)]
+    empty = MetricLog(np.empty(0), {})
+    runs = [
+        TrainingRun("f", f"run {i}", MetricLog(steps, {n: random.random(2000) for n in names}), empty)
+        for i in range(12)
+    ]
     text = draw_page(runs)
     assert len(text.encode()) < 2_000_000
     pairs = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from litebert.reproduce.corpus import generated_corpus
+from litebert.reproduce.paper import make_table
 from litebert.reproduce.scale import Scale
-from litebert.reproduce.table import make_table
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 
 from litebert.pretraining import run as pretraining_run
 from litebert.reproduce import corpus as corpus_module
-from litebert.reproduce.table import load_table
+from litebert.reproduce.paper import load_table
 
 COUNTS = {  # published (keras-hub) for ALBERT, BERT by the closed formula with 30,000 pieces
     "albert-base": 11_683_584,

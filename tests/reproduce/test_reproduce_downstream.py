@@ -13,16 +13,13 @@ from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining import run as pretraining_run
-from litebert.reproduce import ensemble
-from litebert.reproduce.budget import Options
+from litebert.reproduce import downstream
 from litebert.reproduce.cell import missing_metrics
-from litebert.reproduce.downstream import SCORES, find_data_set, score_downstream
-from litebert.reproduce.ensemble import compare, score_ensemble
-from litebert.reproduce.metrics import METRICS, average_error, average_of
-from litebert.reproduce.plan import make_plan
+from litebert.reproduce.downstream import SCORES, compare, find_data_set, score_downstream, score_ensemble
+from litebert.reproduce.paper import METRICS, average_error, average_of, make_table
+from litebert.reproduce.plan import Options, make_plan
 from litebert.reproduce.reproduction import judged, score_ensembles
 from litebert.reproduce.runner import merge_cells, run_cells
-from litebert.reproduce.table import make_table
 from litebert.reproduce.verdicts import judge
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import TextExample
@@ -103,7 +100,7 @@ def test_an_ensemble_of_a_model_and_itself_is_that_model(model, squad, tmp_path,
         assert alone.scores[metric] == pytest.approx(100 * written[name]["value"])
     asked = []
     monkeypatch.setattr(
-        ensemble, "predict_split", lambda *a, original=ensemble.predict_split: asked.append(a) or original(*a)
+        downstream, "predict_split", lambda *a, original=downstream.predict_split: asked.append(a) or original(*a)
     )
     together = score_ensemble([tmp_path, tmp_path], squad, wanted)
     assert len(asked) == 2  # each member once, for F1 and exact match

@@ -14,10 +14,9 @@ from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.evaluate import evaluate_batches, pair_batches
 from litebert.pretraining.recipes import Recipe
-from litebert.reproduce import probe
+from litebert.reproduce import measure
 from litebert.reproduce.corpus import given_corpus
-from litebert.reproduce.measure import layer_distances, mlm_floor, roughness, score_examples
-from litebert.reproduce.probe import pair_features, probe_pairs
+from litebert.reproduce.measure import layer_distances, mlm_floor, pair_features, probe_pairs, roughness, score_examples
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
@@ -138,7 +137,7 @@ def test_a_probe_finds_what_is_in_the_features_and_nothing_else(monkeypatch, dev
         return rng.normal(0, 1, (600, 20)) + signal * labels[:, None], labels
 
     for signal, low, high in ((1.5, 95, 100), (0.0, 40, 60)):
-        monkeypatch.setattr(probe, "pair_features", lambda *_, signal=signal: features(signal))
+        monkeypatch.setattr(measure, "pair_features", lambda *_, signal=signal: features(signal))
         scored = probe_pairs(None, None, None, 1000, device)  # type: ignore[arg-type]
         assert low < scored.accuracy <= high
         assert len(scored.right) == 600

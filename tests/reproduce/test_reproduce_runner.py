@@ -19,14 +19,13 @@ import pytest
 import litebert
 from litebert.files import hold_lock
 from litebert.pretraining import run as pretraining_run
+from litebert.reproduce import CellStopped
 from litebert.reproduce import cell as cell_module
-from litebert.reproduce.budget import Options
 from litebert.reproduce.cell import is_trained, load_cell, missing_metrics, read_result, save_cell
-from litebert.reproduce.plan import make_plan
+from litebert.reproduce.paper import make_table
+from litebert.reproduce.plan import Options, make_plan
 from litebert.reproduce.results import collect
 from litebert.reproduce.runner import merge_cells, run_cells
-from litebert.reproduce.stop import CellStopped
-from litebert.reproduce.table import make_table
 
 
 @pytest.fixture

@@ -7,17 +7,16 @@ from dataclasses import fields
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.reproduce import budget
-from litebert.reproduce.budget import Options, estimate, minutes_per_run, plan_steps
+from litebert.reproduce import plan
 from litebert.reproduce.corpus import Corpus
-from litebert.reproduce.plan import make_plan
+from litebert.reproduce.paper import NAMES, load_table
+from litebert.reproduce.plan import Options, estimate, make_plan, minutes_per_run, plan_steps
 from litebert.reproduce.scale import load_scale, load_scales
-from litebert.reproduce.table import NAMES, load_table
 
 
 @pytest.fixture
 def no_timing(monkeypatch):
-    monkeypatch.setattr(budget, "seconds_per_step", lambda config: config.model.hidden_size / 1e4)
+    monkeypatch.setattr(plan, "seconds_per_step", lambda config: config.model.hidden_size / 1e4)
 
 
 @pytest.mark.parametrize("scale", list(load_scales()))
@@ -87,7 +86,7 @@ def test_minutes_become_steps_that_the_slowest_row_can_do(no_timing):
     scale, tables = load_scale("gpu-hour"), [load_table("table3"), load_table("table12")]
     steps = plan_steps(tables, scale, Options(minutes=2))
     slowest = 3072 / 1e4  # seconds per step of hidden-6144, by the patched clock
-    assert steps == dict.fromkeys(("table3", "table12"), int(120 / (budget.OVERHEAD * slowest)))
+    assert steps == dict.fromkeys(("table3", "table12"), int(120 / (plan.OVERHEAD * slowest)))
     # One hour over 24 runs; equal time gives each row its own steps.
     assert minutes_per_run(tables[0], scale, Options()) == 2.5
     timed = plan_steps([load_table("table6")], scale, Options(minutes=1))

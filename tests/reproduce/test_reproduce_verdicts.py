@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from litebert.reproduce.measure import Examples
+from litebert.reproduce.paper import Claim, load_table
 from litebert.reproduce.results import Gain, Place, Results
 from litebert.reproduce.statistics import compare_examples, compare_seeds
-from litebert.reproduce.table import Claim, load_table
 from litebert.reproduce.verdicts import answer_of, contrast_error, judge, judge_table
 
 ABOVE = Claim("a is better", ("mlm",), {"a": 1, "b": -1}, above=0.0, margin=3.0)

@@ -58,7 +58,7 @@ def pretrain(
     if peers and importlib.util.find_spec("transformers") is None:
         console.print('transformers is not installed (pip install "litebert[hf]"): only our side is measured')
         peers = []
-    from litebert.bench.pretrain import Case, bench_pretrain
+    from litebert.bench import Case, bench_pretrain
     from litebert.train.device import DeviceConfig, open_device
 
     device = open_device(DeviceConfig(fast_layers="on" if fast_layers else "off", fp8=fp8, recompute=recompute))

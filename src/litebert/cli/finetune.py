@@ -105,10 +105,15 @@ def finetune(
     result = start.run(made, out, seeds, rates, resume)  # type: ignore[arg-type]
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
-    if result.report is None:  # another process of the run has it, and tells
+    from litebert.train.distributed import world_from_environment
+
+    if not world_from_environment().is_main:
         return
+    from litebert.report import write_report
+
+    page = write_report([out])
     print(f"model:  {result.model}")
-    print(f"report: {result.report}")
+    print(f"report: {page}")
     if result.predictions is not None:
         print(f"predictions: {result.predictions}")
     print(f"next:   litebert evaluate {result.model} --data FILE")

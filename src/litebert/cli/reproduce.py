@@ -14,8 +14,8 @@ from litebert.cli.early import check_files, check_out_folder
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
-    from litebert.reproduce.budget import Options
-    from litebert.reproduce.reproduction import Outcome
+    from litebert.reproduce.plan import Options
+    from litebert.reproduce.reproduction import JudgedTable
 
 
 @app.command()
@@ -56,8 +56,8 @@ def reproduce(
     if not tables:
         raise ConfigError("name a table, such as table5; litebert reproduce --list shows all")
     check_choice("--format", form, ("screen", "markdown", "latex", "json"))
+    from litebert.reproduce.paper import NAMES, load_table
     from litebert.reproduce.scale import load_scale
-    from litebert.reproduce.table import NAMES, load_table
 
     names = list(NAMES) if tables == ["all"] else list(dict.fromkeys(tables))
     load_scale(scale)
@@ -69,7 +69,7 @@ def reproduce(
     if (more_data or tokenizer) and not data:
         raise ConfigError("--more-data and --tokenizer belong to --data, the token stores to train on; name it too")
     from litebert.config import override
-    from litebert.reproduce.budget import Options as make_options
+    from litebert.reproduce.plan import Options as make_options
 
     override({}, settings or [])  # what is no key=value is told before a corpus is made
     options = make_options(seeds, minutes, steps, tuple(settings or ()), tuple(measure or ()), tasks)
@@ -89,9 +89,9 @@ def _run(
     form: str,
 ) -> None:
     """Train and judge what is missing, print it, write the page; exit code 1 where a row failed."""
-    from litebert.reproduce.page import write_outcomes
+    from litebert.report.reproduction_page import write_reproduction_page
+    from litebert.reproduce import CellStopped
     from litebert.reproduce.reproduction import DataChoice, reproduce
-    from litebert.reproduce.stop import CellStopped
     from litebert.train.distributed import world_from_environment
 
     try:
@@ -101,7 +101,7 @@ def _run(
         raise typer.Exit(128 + stopped.signal) from None
     if not world_from_environment().is_main:
         return
-    page = write_outcomes(out)
+    page = write_reproduction_page(out)
     _print_outcomes(outcomes, form)
     _say(f"page: {page}")
     if any(outcome.results.problems for outcome in outcomes):
@@ -113,10 +113,10 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _print_outcomes(outcomes: list[Outcome], form: str) -> None:
+def _print_outcomes(outcomes: list[JudgedTable], form: str) -> None:
     from rich.console import Console
 
-    from litebert.reproduce.render import to_json, to_latex, to_markdown, to_screen
+    from litebert.report.reproduction_tables import to_json, to_latex, to_markdown, to_screen
 
     if form == "json":
         tables = [to_json(outcome) for outcome in outcomes]
@@ -133,8 +133,8 @@ def _print_list() -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from litebert.reproduce.paper import NAMES, load_table
     from litebert.reproduce.scale import load_scales
-    from litebert.reproduce.table import NAMES, load_table
 
     listed = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("name", "title", "what varies"):
@@ -156,9 +156,9 @@ def _print_estimates(names: list[str], scale_name: str, options: Options) -> Non
     from rich.table import Table
 
     from litebert.report.numbers import count
-    from litebert.reproduce.budget import estimate
+    from litebert.reproduce.paper import load_table
+    from litebert.reproduce.plan import estimate
     from litebert.reproduce.scale import load_scale
-    from litebert.reproduce.table import load_table
 
     console = Console(highlight=False)
     scale = load_scale(scale_name)

@@ -12,7 +12,6 @@ from litebert.errors import ConfigError
 from litebert.finetuning.baselines import print_baselines
 from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.flags import describe
-from litebert.finetuning.page import write_run_page, write_study_page
 from litebert.finetuning.presets import FROM_MNLI
 from litebert.finetuning.results import Scores, explain_threshold, num_train_examples, show_interval, show_value
 from litebert.finetuning.run import train_model
@@ -25,10 +24,9 @@ from litebert.train.folder import Resume
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where the model, the page and what it says about a test file are; `signal` says that it was stopped before."""
+    """Where the model and its predictions for a test file are; `signal` is set if the run was stopped."""
 
     model: Path | None = None
-    report: Path | None = None
     predictions: Path | None = None
     signal: int | None = None
 
@@ -36,7 +34,7 @@ class Outcome:
 def run(
     config: FinetuneConfig, out: Path, seeds: int = 1, lrs: Sequence[float] = (), resume: Resume = "auto"
 ) -> Outcome:
-    """One run, or one per learning rate and seed; the main process prints what they came to and writes the page."""
+    """One run, or one per learning rate and seed; the main process prints the scores."""
     if seeds < 1:
         raise ConfigError(f"--seeds: must be at least 1, got {seeds}")
     if config.head_only and (seeds > 1 or lrs):
@@ -52,13 +50,13 @@ def run(
             return Outcome(signal=result.signal)
         print_scores(result.scores, console)
         print_baselines(result.scores, console, num_train_examples(out), config.head_only)
-        return Outcome(result.model, write_run_page(out) if is_main else None, _predictions(config, out))
+        return Outcome(result.model, _predictions(config, out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:
         return Outcome(signal=study.signal)
     print_study(study, console)
     best = out / study.kept.name
-    return Outcome(out / "best", write_study_page(out) if is_main else None, _predictions(config, best))
+    return Outcome(out / "best", _predictions(config, best))
 
 
 def print_scores(scores: Scores, console: Console) -> None:

@@ -1,17 +1,16 @@
-"""Which charts a page has, and what is drawn in each: curves, reference lines, ranges. No drawing here."""
+"""Which charts a page has and what each shows: curves, reference lines, ranges. No drawing here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
-from litebert.report.axes import Axis, linear_axis, log_axis
-from litebert.report.curves import Series, downsample, smooth
-from litebert.report.numbers import Format
-from litebert.report.runs import Run
+from litebert.report.numbers import Axis, Format, linear_axis, log_axis
+from litebert.report.runs import Floats, Series, TrainingRun
 
 MOST_POINTS = 1000  # of one curve; the widest chart has about as many pixels
 MOST_POINTS_IN_ALL = 4000  # of one metric, over all runs
@@ -59,26 +58,26 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Metric:
+class ChartSpec:
     """How one chart is made from a run's metrics."""
 
     name: str
     title: str
     form: Format
     train: str
-    held_out: Callable[[Run], Series] | None = None
+    held_out: Callable[[TrainingRun], Series] | None = None
     baselines: str = ""
     log: bool = False
     #: The moving average covers this share of the run; 0: not smoothed.
     smoothing: float = 1 / 30
 
 
-def held_out(name: str) -> Callable[[Run], Series]:
+def held_out(name: str) -> Callable[[TrainingRun], Series]:
     """Where a chart's held-out curve is from."""
     return lambda run: run.held_out.series(name)
 
 
-def held_out_loss(run: Run) -> Series:
+def held_out_loss(run: TrainingRun) -> Series:
     """The held-out counterpart of the training loss: both parts where the run has both."""
     mlm, sentence = (run.held_out.series(name) for name in ("mlm_loss", "sentence_loss"))
     if not sentence:
@@ -88,11 +87,11 @@ def held_out_loss(run: Run) -> Series:
 
 
 # One row of the page each.
-ROWS: tuple[tuple[Metric, ...], ...] = (
-    (Metric("loss", "Loss", "number", "loss", held_out_loss, log=True),),
+ROWS: tuple[tuple[ChartSpec, ...], ...] = (
+    (ChartSpec("loss", "Loss", "number", "loss", held_out_loss, log=True),),
     (
-        Metric("mlm-accuracy", "Masked words, accuracy", "percent", "mlm_accuracy", held_out("mlm_accuracy"), "mlm"),
-        Metric(
+        ChartSpec("mlm-accuracy", "Masked words, accuracy", "percent", "mlm_accuracy", held_out("mlm_accuracy"), "mlm"),
+        ChartSpec(
             "sentence-accuracy",
             "{sentence_task}, accuracy",
             "percent",
@@ -102,27 +101,27 @@ ROWS: tuple[tuple[Metric, ...], ...] = (
         ),
     ),
     (
-        Metric("mlm-loss", "Masked words, loss", "number", "mlm_loss", held_out("mlm_loss"), log=True),
-        Metric(
+        ChartSpec("mlm-loss", "Masked words, loss", "number", "mlm_loss", held_out("mlm_loss"), log=True),
+        ChartSpec(
             "sentence-loss", "{sentence_task}, loss", "number", "sentence_loss", held_out("sentence_loss"), log=True
         ),
     ),
     (
-        Metric("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
-        Metric("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
-        Metric("tokens-per-second", "Tokens per second", "count", "tokens_per_second"),
+        ChartSpec("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
+        ChartSpec("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
+        ChartSpec("tokens-per-second", "Tokens per second", "count", "tokens_per_second"),
     ),
 )
 
 
-def sentence_task(runs: Sequence[Run]) -> str:
+def sentence_task(runs: Sequence[TrainingRun]) -> str:
     """What the sentence head was trained on, in words; "Sentence pairs" where runs differ or do not say."""
     objectives = {run.facts.get("objective") for run in runs} - {"none"}
     names = {"sop": "Sentence order", "nsp": "Next sentence"}
     return names.get(str(*objectives), "Sentence pairs") if len(objectives) == 1 else "Sentence pairs"
 
 
-def make_charts(runs: Sequence[Run], metrics: Sequence[Sequence[Metric]] = ROWS) -> list[list[Chart]]:
+def make_charts(runs: Sequence[TrainingRun], metrics: Sequence[Sequence[ChartSpec]] = ROWS) -> list[list[Chart]]:
     """The charts of a page, row by row; a metric that no run has is left out."""
     rows = [[chart for metric in row if (chart := _make_chart(metric, runs))] for row in metrics]
     has_sentences = any(chart.name == "sentence-loss" for row in rows for chart in row)
@@ -131,7 +130,7 @@ def make_charts(runs: Sequence[Run], metrics: Sequence[Sequence[Metric]] = ROWS)
     return [row for row in rows if row]
 
 
-def _make_chart(metric: Metric, runs: Sequence[Run]) -> Chart | None:
+def _make_chart(metric: ChartSpec, runs: Sequence[TrainingRun]) -> Chart | None:
     most = max(100, min(MOST_POINTS, MOST_POINTS_IN_ALL // max(len(runs), 1)))
     curves: list[Curve] = []
     for number, run in enumerate(runs):
@@ -155,7 +154,7 @@ def _make_chart(metric: Metric, runs: Sequence[Run]) -> Chart | None:
     return Chart(metric.name, title, metric.form, tuple(curves), references, axis, log)
 
 
-def _references(task: str, runs: Sequence[Run]) -> tuple[Reference, ...]:
+def _references(task: str, runs: Sequence[TrainingRun]) -> tuple[Reference, ...]:
     """Each level once; with the run's name where runs differ in it."""
     values: dict[str, dict[float, str]] = {}
     for run in runs:
@@ -178,3 +177,47 @@ def _range(curves: Iterable[Curve], references: Iterable[Reference]) -> tuple[fl
         low.append(float(ends[0]))
         high.append(float(ends[1]))
     return min(low), max(high)
+
+
+FEW = 12  # with fewer points, there is nothing to smooth
+
+
+def downsample(series: Series, most: int) -> Series:
+    """At most so many of the points: the first, the last, and the least and greatest of each stretch.
+
+    Peaks and dips survive, so the picture at `most` / 2 pixels of width stays the same.
+    """
+    steps, values = series
+    if len(steps) <= most:
+        return series
+    last = len(steps) - 1
+    bounds = np.linspace(1, last, (most - 2) // 2 + 1).astype(int)
+    keep = {0, last}
+    for start, end in pairwise(bounds):
+        stretch = values[start:end]
+        keep |= {int(start + stretch.argmin()), int(start + stretch.argmax())}
+    chosen = np.array(sorted(keep))
+    return Series(steps[chosen], values[chosen])
+
+
+def smooth(series: Series, share: float, breaks: Sequence[float] = ()) -> Series:
+    """A centred moving average, applied twice, over a share of the series; never across a step of `breaks`.
+
+    Centred, so that a drop is drawn where it happened; cut at breaks, so that a jump there stays a jump.
+    """
+    steps, values = series
+    half = max(int(len(steps) * share / 2), 1)
+    if not share or len(steps) < FEW:
+        return series
+    cuts = np.searchsorted(steps, np.asarray(breaks, dtype=float), side="right")
+    parts = [_average(_average(part, half), half) for part in np.split(values, cuts) if len(part)]
+    return Series(steps, np.concatenate(parts))
+
+
+def _average(values: Floats, half: int) -> Floats:
+    """The mean over `half` neighbours on each side, as far as there are any."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    places = np.arange(len(values))
+    start, end = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
+    means: Floats = (sums[end] - sums[start]) / (end - start)
+    return means

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from litebert.report.axes import Axis, count_axis, time_axis
 from litebert.report.charts import ROLE_NAMES, Chart
-from litebert.report.curves import Floats
-from litebert.report.html import Child, Markup, element
-from litebert.report.numbers import show
-from litebert.report.palette import color_of, swatch
-from litebert.report.runs import Run
+from litebert.report.html import Child, Markup, color_of, element, swatch
+from litebert.report.numbers import Axis, count_axis, show, time_axis
+from litebert.report.runs import Floats, TrainingRun
 from litebert.report.svg import LEFT, OVERHANG, RIGHT, SIZES, TOP, Drawing
 
 MOST_CLOCK_POINTS = 300
@@ -24,7 +21,7 @@ EVENT_NAMES = {"skip": "step skipped", "rollback": "rolled back", "resume": "res
 Rows = Sequence[Sequence[Chart]]
 
 
-def make_axes(runs: Sequence[Run]) -> dict[str, Axis]:
+def make_axes(runs: Sequence[TrainingRun]) -> dict[str, Axis]:
     """The horizontal axes on which all runs can be shown: step, and tokens and seconds where all counted them."""
     axes = {"step": count_axis("steps", max(run.step for run in runs))}
     tokens, seconds = ([run.clock(name) for run in runs] for name in ("tokens", "seconds"))
@@ -35,7 +32,7 @@ def make_axes(runs: Sequence[Run]) -> dict[str, Axis]:
     return axes
 
 
-def draw_figures(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> Markup:
+def draw_figures(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axis]) -> Markup:
     """All charts."""
     if not rows:
         return element("p", "No curves yet: nothing has been reported so far.", class_="note")
@@ -48,7 +45,7 @@ def draw_figures(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> M
     )
 
 
-def chart_data(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> dict[str, Any]:
+def chart_data(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axis]) -> dict[str, Any]:
     """What page.js needs to place things anew and to read values off."""
     return {
         "margins": [LEFT, RIGHT, TOP, OVERHANG],
@@ -78,7 +75,7 @@ def chart_data(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> dic
     }
 
 
-def _toolbar(rows: Rows, runs: Sequence[Run], axes: Mapping[str, Axis]) -> Markup:
+def _toolbar(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axis]) -> Markup:
     """What can be switched, and the legend; without a script only the legend shows."""
     switches = [_switch("Over", "axis", {key: axis.name for key, axis in axes.items()})] if len(axes) > 1 else []
     if any(chart.log for row in rows for chart in row):
@@ -116,7 +113,7 @@ def _switch(label: str, name: str, choices: Mapping[str, str]) -> Markup:
     return element("div", element("span", label), buttons, class_="switch", role="group", aria_label=label)
 
 
-def _figure(chart: Chart, runs: Sequence[Run], axes: Mapping[str, Axis], in_row: int) -> Markup:
+def _figure(chart: Chart, runs: Sequence[TrainingRun], axes: Mapping[str, Axis], in_row: int) -> Markup:
     finals = {run.name: final for number, run in enumerate(runs) if (final := chart.final(number))}
     ends = [
         f"{name if len(runs) > 1 else 'last'} {show(value, chart.form)} ({ROLE_NAMES[role]})"
@@ -136,7 +133,7 @@ def _figure(chart: Chart, runs: Sequence[Run], axes: Mapping[str, Axis], in_row:
     )
 
 
-def _table(chart: Chart, runs: Sequence[Run]) -> Markup:
+def _table(chart: Chart, runs: Sequence[TrainingRun]) -> Markup:
     """The chart as a table, for those who cannot see it or want a number."""
     curves = [curve for curve in chart.curves if curve.role != "report"]
     # Where the longest run was scored, or, without scores, where it reported; and where the last curve ends.
@@ -158,7 +155,7 @@ def _table(chart: Chart, runs: Sequence[Run]) -> Markup:
     )
 
 
-def _clock(run: Run, name: str) -> list[list[float]]:
+def _clock(run: TrainingRun, name: str) -> list[list[float]]:
     series = run.clock(name)
     places = _evenly(len(series.steps), MOST_CLOCK_POINTS)
     return [_short(series.steps[places]), _short(series.values[places], digits=7)]

@@ -1,22 +1,125 @@
-"""What happened in the runs, and where: events, hardware, versions, the command."""
+"""How runs were made: settings, events, hardware, versions, the command."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from litebert.report.html import Markup, element, join
+from litebert.report.html import Markup, element, join, swatch
 from litebert.report.numbers import count
-from litebert.report.palette import swatch
-from litebert.report.runs import Event, Run
-from litebert.report.settings import draw_by_run
+from litebert.report.runs import Event, TrainingRun
+
+ABSENT = "–"
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys and their values as text: {"optim": {"lr": 1e-3}} -> ("optim.lr", "0.001")."""
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{name}.")
+        else:
+            yield name, show_value(value)
+
+
+def show_value(value: Any) -> str:
+    """A value in one line: [{"until": 0.5, "value": 3}, ...] -> "3 until 50%, ..."."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(show_value(item) for item in value) or "none"
+    if isinstance(value, Mapping):
+        if set(value) == {"until", "value"} and isinstance(value["until"], (int, float)):
+            end = f"until {100 * value['until']:.3g}%" if value["until"] < 1 else "to the end"
+            return f"{value['value']} {end}"
+        return " ".join(f"{key} {show_value(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    return str(value)
+
+
+def differences(runs: Sequence[TrainingRun]) -> dict[str, list[str]]:
+    """Settings in which the runs differ, a value per run; empty for one run."""
+    return {key: values for key, values in _settings(runs).items() if len(set(values)) > 1}
+
+
+def draw_differences(runs: Sequence[TrainingRun]) -> Markup | None:
+    """Only what differs, as a table."""
+    found = differences(runs)
+    return draw_by_run("Settings that differ", "Setting", found, runs) if found else None
+
+
+def draw_by_run(label: str, what: str, rows: Mapping[str, Sequence[str]], runs: Sequence[TrainingRun]) -> Markup:
+    """A table with a column per run, under its name and colour."""
+    names = [element("th", swatch(number), " ", run.name, scope="col") for number, run in enumerate(runs)]
+    body = [
+        element("tr", element("th", key, scope="row"), [element("td", value) for value in values])
+        for key, values in rows.items()
+    ]
+    table = element(
+        "table",
+        element("thead", element("tr", element("th", what, scope="col"), names)),
+        element("tbody", body),
+        class_="settings",
+    )
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
+
+
+def draw_settings(runs: Sequence[TrainingRun]) -> Markup | None:
+    """All settings, group by group, each folded away behind a line that says the most of it."""
+    settings = _settings(runs)
+    groups: dict[str, dict[str, list[str]]] = {}
+    for key, values in settings.items():
+        group, dot, name = key.partition(".")
+        groups.setdefault(group if dot else "run", {})[name if dot else key] = values
+    if not groups:
+        return None
+    first = {"run": groups.pop("run")} if "run" in groups else {}
+    return element("div", [_group(name, rows, runs) for name, rows in {**first, **groups}.items()], class_="tree")
+
+
+def _settings(runs: Sequence[TrainingRun]) -> dict[str, list[str]]:
+    columns = [dict(flatten(run.config)) for run in runs]
+    keys = dict.fromkeys(key for column in columns for key in column)
+    return {key: [column.get(key, ABSENT) for column in columns] for key in keys}
+
+
+def _group(name: str, rows: Mapping[str, Sequence[str]], runs: Sequence[TrainingRun]) -> Markup:
+    differing = sum(len(set(values)) > 1 for values in rows.values())
+    preview = ", ".join(f"{key} {values[0]}" for key, values in rows.items() if len(set(values)) == 1)
+    head = None
+    if differing:
+        head = element("thead", element("tr", element("th"), [element("th", run.name, scope="col") for run in runs]))
+    body = [
+        element(
+            "tr",
+            element("th", key, scope="row"),
+            [element("td", value) for value in values]
+            if len(set(values)) > 1
+            else element("td", values[0], colspan=len(runs)),
+            class_="differs" if len(set(values)) > 1 else None,
+        )
+        for key, values in rows.items()
+    ]
+    summary = element(
+        "summary",
+        element("span", name, class_="name"),
+        element("span", f"{differing} differ", class_="badge") if differing else None,
+        element("span", preview, class_="preview"),
+    )
+    return element("details", summary, element("div", element("table", head, element("tbody", body)), class_="scroll"))
+
 
 MOST_EVENTS = 200  # of one run; the last ones
 OBJECTIVES = {"sop": "sentence order", "nsp": "next sentence", "none": "masked words only"}
 
 
-def describe_run(run: Run) -> str:
+def describe_run(run: TrainingRun) -> str:
     """A run in one line: "ALBERT, hidden size 128, 4 layers · sentence order · CPU, 2 threads"."""
     model = run.config.get("model")
     model = model if isinstance(model, Mapping) else {}
@@ -28,7 +131,7 @@ def describe_run(run: Run) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def draw_events(runs: Sequence[Run]) -> Markup | None:
+def draw_events(runs: Sequence[TrainingRun]) -> Markup | None:
     """The events of all runs in the order of their steps."""
     found = [(event, number) for number, run in enumerate(runs) for event in run.events[-MOST_EVENTS:]]
     if not found:
@@ -44,7 +147,7 @@ def draw_events(runs: Sequence[Run]) -> Markup | None:
     return join(element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Events"), note)
 
 
-def draw_provenance(runs: Sequence[Run]) -> Markup:
+def draw_provenance(runs: Sequence[TrainingRun]) -> Markup:
     """Where each run ran, with which versions, from which command."""
     facts = [_facts(run) for run in runs]
     if len(runs) > 1:
@@ -61,14 +164,14 @@ def draw_provenance(runs: Sequence[Run]) -> Markup:
     )
 
 
-def _facts(run: Run) -> dict[str, str]:
+def _facts(run: TrainingRun) -> dict[str, str]:
     facts = {str(key).replace("_", " "): value for key, value in run.hardware.items()}
     facts |= {key: run.facts.get(key) for key in ("litebert", "torch", "python", "started", "finished")}
     facts |= {"folder": run.folder, "command": run.facts.get("command")}
     return {key: _fact(value) for key, value in facts.items() if value not in (None, "")}
 
 
-def _event(event: Event, number: int, runs: Sequence[Run]) -> Markup:
+def _event(event: Event, number: int, runs: Sequence[TrainingRun]) -> Markup:
     return element(
         "tr",
         element("td", swatch(number), " ", runs[number].name) if len(runs) > 1 else None,

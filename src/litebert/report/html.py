@@ -1,14 +1,23 @@
-"""HTML that is escaped by construction: text becomes markup only through `element`, which escapes it.
+"""HTML that is escaped by construction, and the frame that all pages share.
 
 element("p", "1 < 2", class_="note")     -> <p class="note">1 &lt; 2</p>
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
+import time
 from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+import litebert
+from litebert.errors import DataError
+from litebert.files import write_atomic
 
 # Elements without an end tag.
 VOID = {"meta", "br", "hr", "wbr"}
@@ -52,3 +61,98 @@ def inline_json(data: Any) -> Markup:
     """JSON that may stand inside a script element, whatever its strings hold."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+DASHES = ("", "7 4", "2 4", "10 4 2 4", "5 3")
+NUM_COLORS = 7  # of page.css; with five dashes, 35 runs have a pair of their own
+
+
+def color_of(run: int) -> str:
+    """The class that gives a run its colour."""
+    return f"run-{run % NUM_COLORS}"
+
+
+def dash_of(run: int) -> str | None:
+    """The dashes of a run's lines; None for an unbroken one."""
+    return DASHES[run % len(DASHES)] or None
+
+
+def swatch(run: int) -> Markup:
+    """A bit of a run's line, for legends."""
+    line = element("line", x1=1, x2=25, y1=6, y2=6, stroke_dasharray=dash_of(run), class_=f"curve {color_of(run)}")
+    return element("svg", line, class_="swatch", viewBox="0 0 26 12", aria_hidden="true")
+
+
+def assemble_page(
+    title: str, header: Markup, sections: Child, data: Any, more_style: str = "", kind: str = "report", note: str = ""
+) -> str:
+    """A page of ours: its style, header, sections, footer (with a note), and where there are charts their script.
+
+    `data` is what the script draws from; None where there is no chart.
+    """
+    colors = files("litebert").joinpath("colors.css").read_text(encoding="utf-8")
+    style, script = read_style("page.css"), read_style("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Nothing is loaded, and no script runs but ours, whatever the texts of a run hold.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} · litebert {kind}"),
+        element("style", Markup(colors + style + more_style)),
+    )
+    body = element(
+        "body",
+        header,
+        element("main", sections),
+        _footer(note),
+        None if data is None else element("script", inline_json(data), type="application/json", id="data"),
+        None if data is None else element("script", Markup(script)),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def read_style(name: str) -> str:
+    """A style sheet or script of this folder."""
+    return files("litebert.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def draw_header(eyebrow: str, title: str, subtitle: Child, *more: Child) -> Markup:
+    """The top of a page."""
+    return element(
+        "header",
+        element("p", eyebrow, class_="eyebrow"),
+        element("h1", title),
+        element("p", subtitle, class_="subtitle"),
+        *more,
+    )
+
+
+def draw_section(title: str, content: Child, hide_title: bool = False) -> Markup | None:
+    """A part of the page under its title; None where there is nothing to show."""
+    if not content:
+        return None
+    heading = element("h2", title, class_="visually-hidden" if hide_title else "section-title")
+    return element("section", heading, content, class_="part")
+
+
+def _footer(note: str) -> Markup:
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return element(
+        "footer",
+        element("p", note) if note else None,
+        element("p", f"Made by litebert {litebert.__version__} on {made}. It is one file and needs no network."),
+    )
+
+
+def write_html(page: str, out: Path | str) -> Path:
+    """Write a page where a file may be."""
+    out = Path(out)
+    if out.is_dir():
+        raise DataError(f"{out}: is a folder; name a file, for example {out / 'report.html'}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(out, page)
+    return out

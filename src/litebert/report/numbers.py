@@ -1,9 +1,10 @@
-"""Numbers as people read them: 1.23M tokens, 62.4%, 3 min 20 s, 5e-4."""
+"""Numbers as people read them (1.23M tokens, 62.4%, 3 min 20 s, 5e-4), and axes with round ticks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 Format = Literal["number", "percent", "count", "rate"]
@@ -74,3 +75,105 @@ def _with_unit(tick: float) -> str:
 def _scientific(value: float) -> str:
     exponent = math.floor(math.log10(abs(value)) + 1e-9)
     return f"{value / 10**exponent:.3g}e{exponent}"
+
+
+TIME_UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range of values with its ticks, each a value and its label."""
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    scale: Literal["linear", "log"] = "linear"
+    name: str = ""
+
+    def place(self, value: float) -> float:
+        """Where a value stands between the ends, 0 to 1 (beyond them outside of that)."""
+        if self.scale == "log":
+            if value <= 0:
+                return -1.0
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+def nice_step(span: float, most: int) -> float:
+    """The least of 1, 2, 5 x 10^k that cuts a span into at most so many parts: nice_step(900, 5) -> 200."""
+    raw = span / max(most, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
+
+
+def ticks_between(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from low to high: ticks_between(0, 900, 5) -> [0, 200, 400, 600, 800]."""
+    step = nice_step(high - low, most)
+    first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
+    return [number * step for number in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers for a logarithmic axis: log_ticks(0.8, 12, 5) -> [1, 2, 3, 5, 10]."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 4, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        found = [factor * 10.0**decade for decade in decades for factor in factors]
+        found = [tick for tick in found if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+        if len(found) <= most:
+            break
+    if len(found) > most:  # more decades than ticks
+        found = found[:: math.ceil(len(found) / most)]
+    return found if len(found) >= 2 else ticks_between(low, high, most)
+
+
+def linear_axis(
+    low: float, high: float, form: Format, most: int = 5, bounds: tuple[float, float] | None = None
+) -> Axis:
+    """An axis over a range of values, from a round number and with a little air above.
+
+    It begins at 0 where that costs little; `bounds` are values that it never passes.
+    """
+    low, high = _apart(low, high)
+    if 0 <= low < 0.3 * high:
+        low = 0.0
+    step = nice_step(high - low, most)
+    low, high = math.floor(low / step + 1e-6) * step, high + 0.04 * (high - low)
+    if bounds:
+        low, high = max(low, bounds[0]), min(high, bounds[1])
+    ticks = ticks_between(low, high, most)
+    return Axis(low, high, tuple(zip(ticks, tick_labels(ticks, form), strict=True)))
+
+
+def log_axis(low: float, high: float, form: Format, most: int = 6) -> Axis:
+    """A logarithmic axis over a range of positive values."""
+    low, high = _apart(low, high)
+    air = (high / low) ** 0.04
+    low, high = low / air, high * air
+    ticks = log_ticks(low, high, most)
+    labels = [tick_labels([tick], form)[0] for tick in ticks]
+    return Axis(low, high, tuple(zip(ticks, labels, strict=True)), "log")
+
+
+def count_axis(name: str, high: float, most: int = 8) -> Axis:
+    """From 0 to a number of steps or tokens."""
+    high = high if high > 0 else 1.0
+    ticks = ticks_between(0.0, high, most)
+    return Axis(0.0, high, tuple(zip(ticks, tick_labels(ticks), strict=True)), name=name)
+
+
+def time_axis(seconds: float, most: int = 8) -> Axis:
+    """From 0 to a duration in seconds; the ticks are in the unit that suits it, which is the axis's name."""
+    seconds = seconds if seconds > 0 else 1.0
+    unit, size = next(((unit, size) for unit, size in TIME_UNITS if seconds >= 2 * size), TIME_UNITS[-1])
+    ticks = ticks_between(0.0, seconds / size, most)
+    labels = tick_labels(ticks)
+    return Axis(0.0, seconds, tuple((tick * size, label) for tick, label in zip(ticks, labels, strict=True)), name=unit)
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    """A range that is wide enough to show: a curve that hardly moves is not blown up."""
+    size = max(abs(low), abs(high))
+    size = size if size > 1e-12 else 1.0
+    if high - low >= 0.02 * size:
+        return low, high
+    return low - 0.05 * size, high + 0.05 * size

@@ -8,19 +8,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from litebert.config import read_yaml
 from litebert.errors import DataError
 from litebert.parse import read_json
-from litebert.report.curves import Floats, Series
 from litebert.train.log import read_metrics
+
+Floats = npt.NDArray[np.float64]
+
+
+class Series(NamedTuple):
+    """Values at steps, in the order of the steps, all finite."""
+
+    steps: Floats
+    values: Floats
+
+    def __bool__(self) -> bool:
+        return len(self.steps) > 0
 
 
 @dataclass(frozen=True)
-class Table:
+class MetricLog:
     """Metrics of one kind as columns; nan where a line lacks a value."""
 
     steps: Floats
@@ -96,13 +108,13 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """Everything the page shows about one run."""
 
     folder: Path
     name: str
-    train: Table
-    held_out: Table
+    train: MetricLog
+    held_out: MetricLog
     events: tuple[Event, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -150,7 +162,7 @@ class Run:
         return tuple(replace(stage, label=label) for stage, label in zip(stages, labels, strict=True))
 
 
-def read_runs(folders: Sequence[Path | str]) -> list[Run]:
+def read_runs(folders: Sequence[Path | str]) -> list[TrainingRun]:
     """Run folders as data, each with a name of its own."""
     paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     if not paths:
@@ -158,18 +170,18 @@ def read_runs(folders: Sequence[Path | str]) -> list[Run]:
     return [read_run(path, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
 
 
-def read_run(folder: Path | str, name: str | None = None) -> Run:
+def read_run(folder: Path | str, name: str | None = None) -> TrainingRun:
     """One run folder as data; a folder that holds no run is an error."""
     folder = Path(folder)
     _check_is_run(folder)
     lines = read_metrics(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
     config, facts = folder / "config.yaml", _read_json(folder / "run.json", dict)
     events = [line for line in lines if line.get("kind") == "event"]
-    return Run(
+    return TrainingRun(
         folder,
         name or folder.resolve().name,
-        make_table(line for line in lines if line.get("kind", "train") == "train"),
-        make_table(line for line in lines if line.get("kind") == "eval"),
+        make_log(line for line in lines if line.get("kind", "train") == "train"),
+        make_log(line for line in lines if line.get("kind") == "eval"),
         tuple(Event(line["step"], str(line.get("message", ""))) for line in events),
         read_yaml(config) if config.exists() else {},
         facts or {},
@@ -178,13 +190,13 @@ def read_run(folder: Path | str, name: str | None = None) -> Run:
     )
 
 
-def make_table(lines: Iterable[Mapping[str, Any]]) -> Table:
+def make_log(lines: Iterable[Mapping[str, Any]]) -> MetricLog:
     """Lines of metrics as columns; of several lines for one step the last counts."""
     by_step = {line["step"]: line for line in lines}
     rows = [by_step[step] for step in sorted(by_step)]
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: np.array([_number(row.get(name)) for row in rows], dtype=float) for name in names}
-    return Table(columns.pop("step", np.empty(0)), columns)
+    return MetricLog(columns.pop("step", np.empty(0)), columns)
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

@@ -9,11 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from litebert.report.charts import held_out_loss, sentence_task
-from litebert.report.curves import Series
-from litebert.report.html import Child, Markup, element, join
+from litebert.report.html import Child, Markup, color_of, element, join, swatch
 from litebert.report.numbers import count, duration, percent
-from litebert.report.palette import color_of, swatch
-from litebert.report.runs import Run
+from litebert.report.runs import Series, TrainingRun
 
 LAST_REPORTS = 10  # where nothing was held out, a number is the mean of so many reports
 
@@ -34,7 +32,7 @@ class Final:
     parameters: int | None  # without heads, as the paper counts
 
 
-def final_numbers(run: Run) -> Final:
+def final_numbers(run: TrainingRun) -> Final:
     """The last held-out scores, or where there are none the mean of the last training reports; and what they took."""
     tokens, seconds = run.clock("tokens"), run.clock("seconds")
     total = float(tokens.values[-1]) if tokens else None
@@ -58,14 +56,14 @@ def final_numbers(run: Run) -> Final:
     )
 
 
-def state_of(run: Run) -> str:
+def state_of(run: TrainingRun) -> str:
     """completed, stopped or not finished."""
     if run.facts.get("completed"):
         return "completed"
     return "stopped" if run.facts.get("finished") else "not finished"
 
 
-def draw_tiles(run: Run) -> Markup:
+def draw_tiles(run: TrainingRun) -> Markup:
     """One run's headline: its accuracies beside what guessing scores, and what they took."""
     final = final_numbers(run)
     where = "on held-out text" if final.held_out else "in training"
@@ -88,7 +86,7 @@ def draw_tiles(run: Run) -> Markup:
     )
 
 
-def draw_comparison(runs: Sequence[Run]) -> Markup:
+def draw_comparison(runs: Sequence[TrainingRun]) -> Markup:
     """Several pretraining runs in one table, the best of each column marked, with what guessing scores below."""
     finals = [final_numbers(run) for run in runs]
     notes = ["" if final.held_out else "in training" for final in finals]
@@ -97,7 +95,7 @@ def draw_comparison(runs: Sequence[Run]) -> Markup:
 
 
 def draw_runs(
-    runs: Mapping[int, Run], columns: Sequence[Column], caption: str = "", notes: Sequence[str] = ()
+    runs: Mapping[int, TrainingRun], columns: Sequence[Column], caption: str = "", notes: Sequence[str] = ()
 ) -> Markup:
     """Runs, by their numbers on the page, as the rows of a table."""
     head = [element("th", column.name, scope="col", class_="number") for column in columns]
@@ -119,12 +117,12 @@ def draw_runs(
     return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Runs compared")
 
 
-def print_summary(runs: Sequence[Run]) -> None:
+def print_summary(runs: Sequence[TrainingRun]) -> None:
     """The most important of these numbers on the terminal."""
     print_runs(runs, _columns([final_numbers(run) for run in runs], sentence_task(runs)))
 
 
-def print_runs(runs: Iterable[Run], columns: Sequence[Column]) -> None:
+def print_runs(runs: Iterable[TrainingRun], columns: Sequence[Column]) -> None:
     """The columns that have a short name, on the terminal."""
     from rich.console import Console
     from rich.table import Table
@@ -189,7 +187,7 @@ def _cell(column: Column, row: int) -> Markup:
     )
 
 
-def _guessing_rows(runs: Sequence[Run], columns: Sequence[Column]) -> list[Markup]:
+def _guessing_rows(runs: Sequence[TrainingRun], columns: Sequence[Column]) -> list[Markup]:
     """What guessing scores, where all runs that say so agree."""
     levels: dict[tuple[str, str], set[float]] = {}
     for column in columns:

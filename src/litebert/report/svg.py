@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from litebert.report.axes import Axis
 from litebert.report.charts import Chart, Curve
-from litebert.report.html import Markup, element, join
-from litebert.report.numbers import show
-from litebert.report.palette import color_of, dash_of
-from litebert.report.runs import Run, Stage
+from litebert.report.html import Markup, color_of, dash_of, element, join
+from litebert.report.numbers import Axis, show
+from litebert.report.runs import Stage, TrainingRun
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 24
 OVERHANG = 6  # so much of RIGHT belongs to the plot, for a dot at the very end
@@ -40,7 +38,7 @@ SIZES = {1: Size(1080, 330), 2: Size(530, 260), 3: Size(346, 210)}  # by the num
 class Drawing:
     """One chart over steps, with a linear vertical axis: what is seen where no script runs."""
 
-    def __init__(self, chart: Chart, runs: Sequence[Run], axes: Mapping[str, Axis], size: Size):
+    def __init__(self, chart: Chart, runs: Sequence[TrainingRun], axes: Mapping[str, Axis], size: Size):
         self.chart, self.runs, self.axes = chart, runs, axes
         self.size = size
         self.width, self.height = size.width - LEFT - RIGHT, size.height - TOP - BOTTOM  # of the plot
@@ -148,14 +146,14 @@ class Drawing:
 
     # -- stages and events ---------------------------------------------------------------------------------------------
 
-    def bands(self, run: Run) -> list[Markup]:
+    def bands(self, run: TrainingRun) -> list[Markup]:
         """A shade behind every other stage."""
         return [
             element("rect", height=self.height, class_="band", **self.stretch(0, start, end))
             for _, start, end in stretches(run, self.axes["step"].high)[1::2]
         ]
 
-    def band_labels(self, run: Run) -> list[Markup]:
+    def band_labels(self, run: TrainingRun) -> list[Markup]:
         """What is new in each stage, above the plot."""
         return [
             self.stage_name(0, stage, start, end, TOP - 7)
@@ -201,7 +199,7 @@ class Drawing:
             display=None if names else "none",
         )
 
-    def marks(self, number: int, run: Run) -> list[Markup]:
+    def marks(self, number: int, run: TrainingRun) -> list[Markup]:
         """A small mark at the lower edge for each event; a stage has its band already."""
         events = [event for event in run.events if event.kind != "stage"]
         whose = f"{run.name}, " if len(self.runs) > 1 else ""
@@ -219,7 +217,7 @@ class Drawing:
         ]
 
 
-def stretches(run: Run, end: float) -> list[tuple[Stage, float, float]]:
+def stretches(run: TrainingRun, end: float) -> list[tuple[Stage, float, float]]:
     """Each stage with the steps where it begins and ends; none where nothing changes."""
     if len(run.stages) < 2:
         return []

@@ -33,10 +33,9 @@ from litebert.pretraining.dry_run import time_micro_batch
 from litebert.pretraining.evaluate import load_pretrained, pair_batches
 from litebert.pretraining.recipes import Objective
 from litebert.pretraining.run import pretrain
-from litebert.reproduce.measure import Examples, layer_distances, mlm_floor, score_examples
-from litebert.reproduce.metrics import METRICS
-from litebert.reproduce.probe import probe_pairs
-from litebert.reproduce.stop import CellStopped
+from litebert.reproduce import CellStopped
+from litebert.reproduce.measure import Examples, layer_distances, mlm_floor, probe_pairs, score_examples
+from litebert.reproduce.paper import METRICS
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import open_device

@@ -1,4 +1,4 @@
-"""The cells of a table at a scale: which runs, with how many steps, in which folder.
+"""What to run: the cells of a table at a scale, the steps that fit into the time, and what a whole table takes.
 
 make_plan(load_table("table5"), load_scale("cpu"), corpus, out)  -> Plan with 3 rows x 3 seeds = 9 cells
 """
@@ -7,19 +7,189 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from litebert.config import to_dict
 from litebert.errors import ConfigError
+from litebert.model.count import count_parameters, forward_flops
 from litebert.pretraining.config import RunConfig
-from litebert.reproduce.budget import Options, Steps, minutes_per_run, num_seeds, wanted_metrics
+from litebert.pretraining.dry_run import time_micro_batch
+from litebert.pretraining.plan import predict
 from litebert.reproduce.cell import Cell, read_result
 from litebert.reproduce.corpus import Corpus
-from litebert.reproduce.metrics import METRICS
+from litebert.reproduce.paper import METRICS, PaperRow, PaperTable
 from litebert.reproduce.scale import Scale, load_scale
-from litebert.reproduce.table import Row, Table
+from litebert.train.device import open_device
+
+# Batches, reports and evaluations take their share of the time beside the steps themselves.
+OVERHEAD = 1.15
+
+#: Steps by table (`table5`), or by row where rows get equal time (`table6/bert-large`).
+Steps = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose about a reproduction."""
+
+    seeds: int | None = None
+    minutes: float | None = None
+    steps: int | None = None
+    settings: tuple[str, ...] = ()
+    #: Only these metrics.
+    measure: tuple[str, ...] = ()
+    tasks: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.seeds is not None and self.seeds < 1:
+            raise ConfigError(f"--seeds: must be at least 1, got {self.seeds}")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ConfigError(f"--minutes-per-row: must be above 0, got {self.minutes:g}")
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError(f"--steps: must be at least 1, got {self.steps}")
+        if self.tasks is not None and not self.tasks.is_dir():
+            raise ConfigError(f"--tasks: {self.tasks} is no folder; name one that holds data sets such as SST-2/")
+
+
+def num_seeds(table: PaperTable, options: Options) -> int:
+    """How many seeds each row gets."""
+    return options.seeds or table.seeds
+
+
+def wanted_metrics(table: PaperTable, options: Options) -> tuple[str, ...]:
+    """What is measured of every cell: what needs a run at all."""
+    wanted = [name for name in table.measure if METRICS[name].source in ("model", "speed")]
+    if options.tasks is not None:
+        wanted += [name for name in table.columns if METRICS[name].source == "task"]
+    if options.measure:
+        for name in options.measure:
+            if name not in table.columns:
+                raise ConfigError(f"--measure: {table.name} has no {name}; it has: {', '.join(table.columns)}")
+        wanted = [name for name in wanted if name in options.measure]
+        if "speed_up" in options.measure:
+            wanted.append("speed")
+    # Those that follow from others are worked out when the table is made.
+    return tuple(dict.fromkeys(name for name in wanted if name not in ("speed_up", "average")))
+
+
+def minutes_per_run(table: PaperTable, scale: Scale, options: Options) -> float | None:
+    """The wall-clock budget of one run; None where steps alone decide."""
+    if options.minutes is not None or options.steps is not None:
+        return options.minutes
+    if scale.hours:
+        runs = sum(row.is_run for row in table.rows.values()) * num_seeds(table, options)
+        return 60 * scale.hours / max(runs, 1)
+    if table.budget == "time" and scale.minutes:
+        return scale.minutes
+    return None
+
+
+def plan_steps(
+    tables: Sequence[PaperTable], scale: Scale, options: Options, vocabulary: int | None = None
+) -> dict[str, int]:
+    """Steps that fit into the minutes, timed here; empty where there is no such limit.
+
+    Rows that get equal tokens all do what the slowest of them can, over all the tables, so that they can share cells.
+    """
+    steps: dict[str, int] = {}
+    for table in tables:
+        minutes = minutes_per_run(table, scale, options)
+        if minutes is None or not any(METRICS[name].source != "speed" for name in wanted_metrics(table, options)):
+            continue
+        runs = {
+            name: scale.run_of(row, settings=options.settings, vocabulary=vocabulary)
+            for name, row in table.rows.items()
+            if row.is_run
+        }
+        if table.budget == "time":
+            for name, run in runs.items():
+                # More than will fit, so that the clock ends the run; the schedules follow it.
+                steps[f"{table.name}/{name}"] = max(1, math.ceil(1.5 * 60 * minutes / seconds_per_step(run)))
+        else:
+            slowest = max(runs.values(), key=_run_flops)
+            steps[table.name] = max(1, int(60 * minutes / (OVERHEAD * seconds_per_step(slowest))))
+    least = min((count for key, count in steps.items() if "/" not in key), default=0)
+    return {key: count if "/" in key else least for key, count in steps.items()}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one row takes, all its seeds together."""
+
+    row: str
+    shape: str
+    parameters: int
+    runs: int
+    steps: int
+    tokens: int
+    hours: float
+
+
+def estimate(table: PaperTable, scale: Scale, options: Options) -> tuple[list[Estimate], str]:
+    """Runs, tokens and hours of each row without any data, and where the hours come from."""
+    minutes = minutes_per_run(table, scale, options)
+    configs = {
+        name: scale.run_of(row, steps=options.steps, settings=options.settings)
+        for name, row in table.rows.items()
+        if row.is_run
+    }
+    if not wanted_metrics(table, options):
+        return [], "nothing to train: parameters are counted"
+    on_gpu = scale.run.get("device", {}).get("device") != "cpu"
+    if on_gpu:
+        per_step = {
+            name: predict(c.model, 1, c.batch_tokens, 1, c.recipe.max_length).seconds_per_step
+            for name, c in configs.items()
+        }
+        source = "GPU hours, from the rates of `litebert plan` (H200)"
+    else:
+        slowest = max(configs, key=lambda name: _run_flops(configs[name]))
+        seconds = seconds_per_step(configs[slowest])
+        per_step = {name: seconds * _run_flops(c) / _run_flops(configs[slowest]) for name, c in configs.items()}
+        source = "timed on this machine, one run at a time"
+    common = None
+    if minutes is not None:
+        common = int(60 * minutes / (OVERHEAD * max(per_step.values())))
+        source += f"; {minutes:.3g} minutes for each run" + (
+            "" if table.budget == "time" else ", in which the slowest row sets the steps of all (timed when it starts)"
+        )
+    rows = []
+    for name, config in configs.items():
+        steps = config.steps
+        if minutes is not None:
+            steps = int(60 * minutes / (OVERHEAD * per_step[name])) if table.budget == "time" else common or 1
+        runs = num_seeds(table, options)
+        model = config.model
+        rows.append(
+            Estimate(
+                name,
+                f"{model.num_hidden_layers} x {model.hidden_size}, E {model.embedding_size}, {model.sharing}",
+                count_parameters(model).total,
+                runs,
+                steps,
+                runs * steps * config.batch_tokens,
+                runs * steps * per_step[name] * OVERHEAD / 3600,
+            )
+        )
+    return rows, source
+
+
+def seconds_per_step(config: RunConfig) -> float:
+    """Seconds of one optimiser step on this machine, from a timed micro-batch."""
+    device = open_device(config.device)
+    count = config.micro_batches(1)
+    tokens = config.batch_tokens // count
+    return count * time_micro_batch(config, device, config.model.num_hidden_layers, tokens)
+
+
+def _run_flops(config: RunConfig) -> float:
+    """What a step computes."""
+    return forward_flops(config.model, config.recipe.max_length) * config.batch_tokens
+
 
 # Settings that change nothing about what is learned, so that they do not make another cell.
 FREE = ("device", "log", "guard", "micro_batch_tokens")
@@ -31,7 +201,7 @@ SEEDS_APART = 1000
 class Plan:
     """All cells of a table by row and seed."""
 
-    table: Table
+    table: PaperTable
     scale: Scale
     seeds: int
     out: Path
@@ -60,7 +230,7 @@ class Plan:
 
 
 def make_plan(
-    table: Table,
+    table: PaperTable,
     scale: Scale,
     corpus: Corpus,
     out: Path,
@@ -86,7 +256,7 @@ def make_plan(
 
 
 def _make_cell(
-    plan: Plan, row: Row, seed: int, corpus: Corpus, options: Options, steps: int | None, vocabulary: int | None
+    plan: Plan, row: PaperRow, seed: int, corpus: Corpus, options: Options, steps: int | None, vocabulary: int | None
 ) -> Cell:
     table, scale = plan.table, plan.scale
     before = plan.cells[row.after, seed] if row.after else None
@@ -117,13 +287,13 @@ def _make_cell(
     )
 
 
-def _speed_run(scale: Scale, row: Row, run: RunConfig) -> RunConfig:
+def _speed_run(scale: Scale, row: PaperRow, run: RunConfig) -> RunConfig:
     """One micro-batch of the shape to time, without dropout, so that only the shapes differ, on the run's device."""
     timed = scale.run_of(replace(row, dropout=0.0))
     return replace(timed, batch_tokens=timed.micro_batch_tokens, device=run.device)
 
 
-def _cell_name(row: Row, run: RunConfig, seed: int, corpus: Corpus, before: Cell | None) -> str:
+def _cell_name(row: PaperRow, run: RunConfig, seed: int, corpus: Corpus, before: Cell | None) -> str:
     """What a person can read, and a hash of everything that decides what is learned: the same run, the same name."""
     content: dict[str, Any] = {key: value for key, value in to_dict(run).items() if key not in FREE}
     content["data"] = {

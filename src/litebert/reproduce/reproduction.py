@@ -25,14 +25,13 @@ from litebert.errors import ConfigError, DataError
 from litebert.files import staged_folder, write_atomic
 from litebert.machine import usable_cpus
 from litebert.parse import read_object
-from litebert.reproduce.budget import Options, plan_steps, wanted_metrics
 from litebert.reproduce.cell import load_cell
 from litebert.reproduce.corpus import Corpus, generated_corpus, given_corpus
-from litebert.reproduce.plan import Plan, make_plan
+from litebert.reproduce.paper import PaperTable, load_table
+from litebert.reproduce.plan import Options, Plan, make_plan, plan_steps, wanted_metrics
 from litebert.reproduce.results import Results, collect
 from litebert.reproduce.runner import Say, merge_cells, run_cells
 from litebert.reproduce.scale import Scale, load_scale
-from litebert.reproduce.table import Table, load_table
 from litebert.reproduce.verdicts import Verdict, judge_table
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.distributed import world_from_environment
@@ -52,7 +51,7 @@ class DataChoice:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JudgedTable:
     """A table's numbers and what they say about the paper's claims."""
 
     results: Results
@@ -67,7 +66,7 @@ def reproduce(
     data: DataChoice | None = None,
     jobs: int | None = None,
     say: Say = print,
-) -> list[Outcome]:
+) -> list[JudgedTable]:
     """Run what is missing of some tables and judge them; call it again to go on where it was stopped."""
     out, options = Path(out), options or Options()
     tables, scale = [load_table(name) for name in names], load_scale(scale_name)
@@ -90,7 +89,7 @@ def score_ensembles(plan: Plan) -> None:
         members, file = plan.members_of(row), plan.ensemble_file(row)
         if not members or plan.tasks is None or file.exists():
             continue
-        from litebert.reproduce.ensemble import score_ensemble
+        from litebert.reproduce.downstream import score_ensemble
 
         scores = score_ensemble([plan.cell_folder(cell) / "tasks" for cell in members], plan.tasks, plan.table.columns)
         if scores:
@@ -102,14 +101,14 @@ def score_ensembles(plan: Plan) -> None:
             write_atomic(file, json.dumps(content, indent=1))
 
 
-def judged(plan: Plan, failures: Mapping[str, str] | None = None) -> Outcome:
+def judged(plan: Plan, failures: Mapping[str, str] | None = None) -> JudgedTable:
     """A table as far as its cells are finished."""
     results = collect(plan, failures)
-    return Outcome(results, tuple(judge_table(results)))
+    return JudgedTable(results, tuple(judge_table(results)))
 
 
 def prepare(
-    tables: Sequence[Table], scale: Scale, out: Path, options: Options, data: DataChoice, say: Say
+    tables: Sequence[PaperTable], scale: Scale, out: Path, options: Options, data: DataChoice, say: Say
 ) -> list[Plan]:
     """Corpus, budget and cells of each table, written down so that the same command finds them again."""
     world = world_from_environment()
@@ -143,7 +142,7 @@ def prepare(
     return plans
 
 
-def _key(tables: Sequence[Table], scale: Scale, options: Options, data: DataChoice) -> str:
+def _key(tables: Sequence[PaperTable], scale: Scale, options: Options, data: DataChoice) -> str:
     """What a budget was decided for."""
     chosen = [options.seeds, options.minutes, options.steps, options.settings, options.measure]
     stores = [str(path) for path in (*data.stores, *data.more)]

@@ -1,4 +1,4 @@
-"""What the cells of a table came to, as plain numbers by row, metric and seed."""
+"""What the cells of a table came to, as plain numbers by row, metric and seed; and which runs learned nothing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from litebert.model.count import count_parameters
 from litebert.parse import read_object
+from litebert.pretraining.plateau import LEAST_LEARNED
 from litebert.reproduce.cell import missing_metrics, read_examples, read_result
 from litebert.reproduce.measure import Examples
-from litebert.reproduce.metrics import METRICS, average_error, average_of
+from litebert.reproduce.paper import METRICS, PaperTable, average_error, average_of
 from litebert.reproduce.plan import Plan
 from litebert.reproduce.scale import load_scale
-from litebert.reproduce.table import Table
 
 
 class Gain(NamedTuple):
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 class Results:
     """A table's numbers, whatever there is of them."""
 
-    table: Table
+    table: PaperTable
     scale: str
     seeds: int
     #: values[row][metric][seed]
@@ -121,7 +121,7 @@ def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -
     return gains
 
 
-def _derive(table: Table, values: dict[str, dict[str, dict[int, float]]]) -> None:
+def _derive(table: PaperTable, values: dict[str, dict[str, dict[int, float]]]) -> None:
     """Numbers that follow from others: exact parameter counts, speed-ups, averages over tasks."""
     paper = load_scale("paper")
     for name, row in table.rows.items():
@@ -139,3 +139,41 @@ def _derive(table: Table, values: dict[str, dict[str, dict[int, float]]]) -> Non
             average = average_of(scores, tasks)
             if average is not None:
                 own.setdefault("average", {})[seed] = average
+
+
+class Unlearned(NamedTuple):
+    """MLM accuracy of a run, and that of the commonest token alone, in percent."""
+
+    mlm: float
+    floor: float
+
+
+def find_unlearned(results: Results) -> dict[Place, Unlearned]:
+    """The runs of a table that learned nothing; one whose floor is not known is taken for a model like any other."""
+    found = {}
+    for place, facts in results.facts.items():
+        mlm, floor = results.of(place.row, "mlm").get(place.seed), facts.get("mlm_floor")
+        if mlm is not None and floor is not None and mlm - floor < 100 * LEAST_LEARNED:
+            found[place] = Unlearned(mlm, floor)
+    return found
+
+
+def describe_unlearned(unlearned: Mapping[Place, Unlearned]) -> str:
+    """Which rows, seeds and numbers: "wide (seeds 0, 2) learned no more than token frequencies: MLM 5.3, where ..."."""
+    rows: dict[str, list[int]] = {}
+    for row, seed in unlearned:
+        rows.setdefault(row, []).append(seed)
+    names = [
+        f"{row} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, sorted(seeds)))})"
+        for row, seeds in rows.items()
+    ]
+    mlm, floor = (_range(values) for values in zip(*unlearned.values(), strict=True))
+    return (
+        f"{', '.join(names)} learned no more than token frequencies: "
+        f"MLM {mlm}, where the commonest token alone gives {floor}"
+    )
+
+
+def _range(values: Sequence[float]) -> str:
+    """(5.32, 5.28) -> "5.3", (5.32, 5.41) -> "5.3 to 5.4"."""
+    return " to ".join(dict.fromkeys(f"{end:.1f}" for end in (min(values), max(values))))

@@ -19,6 +19,7 @@ from pathlib import Path
 import litebert
 from litebert.machine import usable_cpus
 from litebert.pretraining.config import RunConfig
+from litebert.reproduce import CellStopped
 from litebert.reproduce.cell import (
     MODEL_SOURCES,
     Cell,
@@ -32,8 +33,7 @@ from litebert.reproduce.cell import (
     train_cell,
     work_on,
 )
-from litebert.reproduce.metrics import METRICS
-from litebert.reproduce.stop import CellStopped
+from litebert.reproduce.paper import METRICS
 from litebert.train import checkpoint
 from litebert.train.distributed import World, world_from_environment
 from litebert.train.signals import stop_on_signals

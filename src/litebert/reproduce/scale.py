@@ -15,7 +15,7 @@ from litebert.config import build, merge, override, to_dict
 from litebert.errors import ConfigError, check_choice
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.pretraining.config import RunConfig, run_config
-from litebert.reproduce.table import Row
+from litebert.reproduce.paper import PaperRow
 
 # Wider stacks take lower rates: beyond this width the peak falls in proportion. With the square root of the width,
 # three shared layers of 1280 and 1920 collapsed in the first 400 steps (docs/results/reproduction.md).
@@ -56,7 +56,7 @@ class Scale:
     #: Of each run of a table whose rows get equal time, where the scale has no hours; 0 = the rows' own steps.
     minutes: float = 0.0
 
-    def model_of(self, row: Row, vocabulary: int | None = None) -> ModelConfig:
+    def model_of(self, row: PaperRow, vocabulary: int | None = None) -> ModelConfig:
         """The model of a row at this scale."""
         size = preset(row.model)
         hidden = _size(self.hidden, row.hidden or size.hidden_size, "hidden", self.name)
@@ -88,7 +88,7 @@ class Scale:
 
     def run_of(
         self,
-        row: Row,
+        row: PaperRow,
         *,
         seed: int = 0,
         steps: int | None = None,

@@ -24,12 +24,10 @@ from typing import Literal
 import numpy as np
 
 from litebert.reproduce.cell import MODEL_SOURCES
-from litebert.reproduce.learned import Unlearned, describe_unlearned, find_unlearned
 from litebert.reproduce.measure import Examples
-from litebert.reproduce.metrics import METRICS
-from litebert.reproduce.results import Place, Results
+from litebert.reproduce.paper import METRICS, Claim
+from litebert.reproduce.results import Place, Results, Unlearned, describe_unlearned, find_unlearned
 from litebert.reproduce.statistics import Test, compare_examples, compare_seeds, exact
-from litebert.reproduce.table import Claim
 
 Answer = Literal["holds", "does not hold", "cannot be told"]
 

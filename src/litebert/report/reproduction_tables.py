@@ -1,4 +1,4 @@
-"""A table in print, the paper's numbers above ours, and its verdicts: for the screen, as Markdown, LaTeX and JSON."""
+"""A reproduced table, the paper's numbers above ours, and its verdicts: as Markdown, LaTeX, JSON, on the terminal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from rich.text import Text
 
 from litebert.config import to_dict
 from litebert.report.numbers import count, tick_labels
-from litebert.reproduce.learned import describe_unlearned, find_unlearned
-from litebert.reproduce.metrics import METRICS, PAIRS
-from litebert.reproduce.reproduction import Outcome
-from litebert.reproduce.results import Results
+from litebert.reproduce.paper import METRICS, PAIRS
+from litebert.reproduce.reproduction import JudgedTable
+from litebert.reproduce.results import Results, describe_unlearned, find_unlearned
 from litebert.reproduce.verdicts import Answer, Verdict
 
 STYLES: dict[Answer, str] = {"holds": "bold green", "does not hold": "bold red", "cannot be told": "bold yellow"}
@@ -132,7 +131,7 @@ def verdict_title(verdict: Verdict) -> str:
     return f"{verdict.claim.text} [{METRICS[verdict.metric].title}]"
 
 
-def to_screen(outcome: Outcome) -> Group:
+def to_screen(outcome: JudgedTable) -> Group:
     """For a terminal, with colours; what models are asked and how they do on tasks are two tables, so that both fit."""
     results = outcome.results
     columns = columns_of(results)
@@ -164,7 +163,7 @@ def _screen_table(results: Results, columns: Sequence[str]) -> ScreenTable:
     return table
 
 
-def to_markdown(outcome: Outcome) -> str:
+def to_markdown(outcome: JudgedTable) -> str:
     """For a document."""
     results = outcome.results
     heads = ["", "", *(title_of(column) for column in columns_of(results))]
@@ -180,7 +179,7 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def to_latex(outcome: Outcome) -> str:
+def to_latex(outcome: JudgedTable) -> str:
     """For a paper; needs the package booktabs."""
     results = outcome.results
     columns = columns_of(results)
@@ -216,7 +215,7 @@ def _tex(text: str) -> str:
     return text
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
+def to_json(outcome: JudgedTable) -> dict[str, Any]:
     """For machines: everything that the other forms show, unrounded."""
     results = outcome.results
     return {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.report.curves import Series, downsample, smooth
+from litebert.report.charts import Series, downsample, smooth
 
 
 def make_series(values) -> Series:

@@ -10,18 +10,25 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from litebert.reproduce.page import draw_page
-from litebert.reproduce.plot import draw_dots, draw_interval
-from litebert.reproduce.render import notes_of, our_cell, paper_cell, to_json, to_latex, to_markdown, to_screen
-from litebert.reproduce.reproduction import Outcome
+from litebert.report.reproduction_page import draw_dots, draw_interval, draw_page
+from litebert.report.reproduction_tables import (
+    notes_of,
+    our_cell,
+    paper_cell,
+    to_json,
+    to_latex,
+    to_markdown,
+    to_screen,
+)
+from litebert.reproduce.paper import load_table
+from litebert.reproduce.reproduction import JudgedTable
 from litebert.reproduce.results import Place, Results
-from litebert.reproduce.table import load_table
 from litebert.reproduce.verdicts import judge_table
 
 
-def outcome_of(name, values, **more) -> Outcome:
+def outcome_of(name, values, **more) -> JudgedTable:
     results = Results(load_table(name), "cpu", 3, values, **more)
-    return Outcome(results, tuple(judge_table(results)))
+    return JudgedTable(results, tuple(judge_table(results)))
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 import torch
 from tiny_run import make_corpus
 
-from litebert.bench.pretrain import BenchResult, Case, Row, bench_pretrain, make_batch
-from litebert.bench.sides import pad, peer_model, real_tokens
+from litebert.bench import BenchResult, Case, SpeedRow, bench_pretrain, make_batch, pad, peer_model, real_tokens
 from litebert.model.config import preset, vary
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
@@ -76,8 +75,8 @@ def test_a_run_measures_both_sides_and_the_loader(corpus, device):
 
 def test_the_table_compares_with_our_side():
     row = dict(case="c", slowest=1.0, fastest=9.0, share_of_ceiling=0.5, warmup_seconds=3.0)
-    rows = [Row(side="litebert", tokens_per_second=300.0, peak_gib=1.5, **row)]
-    rows += [Row(side="transformers eager", tokens_per_second=200.0, peak_gib=0.0, **row)]
+    rows = [SpeedRow(side="litebert", tokens_per_second=300.0, peak_gib=1.5, **row)]
+    rows += [SpeedRow(side="transformers eager", tokens_per_second=200.0, peak_gib=0.0, **row)]
     result = BenchResult({}, rows)
     assert result.ratio("c", "transformers eager") == 1.5
     assert "| c | transformers eager | 200 | 1.50x | 50% |  | 3 |" in result.table()

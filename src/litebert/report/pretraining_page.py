@@ -1,12 +1,68 @@
-"""Filled masks: each text with the word that stood there, and what the model would put in its place."""
+"""The page of pretraining runs: scores, curves, filled masks, events, hardware and config in one HTML file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from litebert.report.html import Child, Markup, element, join
-from litebert.report.palette import swatch
-from litebert.report.runs import Guess, Run, Sample
+from litebert.errors import DataError
+from litebert.report.charts import make_charts
+from litebert.report.figures import chart_data, draw_figures, make_axes
+from litebert.report.history import describe_run, draw_differences, draw_events, draw_provenance, draw_settings
+from litebert.report.html import (
+    Child,
+    Markup,
+    assemble_page,
+    draw_header,
+    draw_section,
+    element,
+    join,
+    swatch,
+    write_html,
+)
+from litebert.report.runs import Guess, Sample, TrainingRun, read_runs
+from litebert.report.summary import draw_comparison, draw_tiles, print_summary, state_of
+
+
+def write_pretraining_page(folders: Sequence[Path], out: Path | None = None, print_scores: bool = False) -> Path:
+    """Write one page about pretraining runs."""
+    runs = read_runs(folders)
+    if others := [run.name for run in runs if run.facts.get("kind") == "finetune"]:
+        raise DataError(
+            f"{', '.join(others)}: a fine-tuning run among pretraining runs, which have other scores; "
+            "write one report for each kind"
+        )
+    page = write_html(draw_page(runs), out or (runs[0].folder if len(runs) == 1 else Path()) / "report.html")
+    if print_scores:
+        print_summary(runs)
+    return page
+
+
+def draw_page(runs: Sequence[TrainingRun]) -> str:
+    """The whole page as text."""
+    title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
+    axes = make_axes(runs)
+    rows = make_charts(runs)
+    sections = [
+        draw_section("Numbers", draw_tiles(runs[0]) if len(runs) == 1 else draw_comparison(runs), hide_title=True),
+        draw_section("What differs", draw_differences(runs)),
+        draw_section("Curves", draw_figures(rows, runs, axes)),
+        draw_section("Filled masks", draw_masks(runs)),
+        draw_section("What happened", draw_events(runs)),
+        draw_section("Hardware and software", draw_provenance(runs)),
+        draw_section("Config", draw_settings(runs)),
+    ]
+    return assemble_page(title, _header(runs, title), sections, chart_data(rows, runs, axes))
+
+
+def _header(runs: Sequence[TrainingRun], title: str) -> Markup:
+    if len(runs) == 1:
+        state = state_of(runs[0])
+        line: Child = [element("span", state, class_=f"state {state.split()[0]}"), describe_run(runs[0])]
+    else:
+        line = ", ".join(run.name for run in runs)
+    return draw_header("litebert · pretraining report", title, line)
+
 
 MASK = "[MASK]"
 MOST_TEXTS = 48
@@ -18,7 +74,7 @@ def rank_of(answer: str, guesses: Sequence[Guess]) -> int | None:
     return tokens.index(answer.strip()) + 1 if answer.strip() in tokens else None
 
 
-def draw_masks(runs: Sequence[Run]) -> Markup | None:
+def draw_masks(runs: Sequence[TrainingRun]) -> Markup | None:
     """A card per text, with the guesses of every run that was asked about it."""
     texts: dict[tuple[str, tuple[str, ...]], list[tuple[int, Sample]]] = {}
     for number, run in enumerate(runs):
@@ -35,7 +91,7 @@ def draw_masks(runs: Sequence[Run]) -> Markup | None:
     )
 
 
-def _score(number: int, run: Run, with_name: bool) -> Markup:
+def _score(number: int, run: TrainingRun, with_name: bool) -> Markup:
     ranks = [
         rank_of(answer, guesses)
         for sample in run.samples
@@ -46,7 +102,7 @@ def _score(number: int, run: Run, with_name: bool) -> Markup:
     return element("p", [swatch(number), f" {run.name}: "] if with_name else None, text, class_="note")
 
 
-def _card(answered: Sequence[tuple[int, Sample]], runs: Sequence[Run]) -> Markup:
+def _card(answered: Sequence[tuple[int, Sample]], runs: Sequence[TrainingRun]) -> Markup:
     sample = answered[0][1]
     several = len(sample.answers) > 1
     blocks = []

@@ -1,32 +1,37 @@
-"""The page of a fine-tuning run, of a study, or of several compared: one HTML file, made from the folders alone."""
+"""The page of a fine-tuning run, of a study, or of several runs compared, made from their folders alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from litebert.baselines.verdict import Comparison
 from litebert.finetuning.baselines import describe_verdicts, next_steps, show_lead, verdict_of
-from litebert.finetuning.comparison import draw_groups, group_runs
-from litebert.finetuning.mistakes import draw_confusion, draw_worst
 from litebert.finetuning.predictions import read_predictions
 from litebert.finetuning.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
 from litebert.finetuning.score_names import capital, is_detail, name_of
-from litebert.finetuning.seeds import draw_seeds, draw_study_table
 from litebert.parse import read_object
-from litebert.report.charts import Metric, held_out, make_charts
+from litebert.report.charts import ChartSpec, held_out, make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes
-from litebert.report.history import draw_events, draw_provenance
-from litebert.report.html import Child, Markup, element
+from litebert.report.history import draw_differences, draw_events, draw_provenance, draw_settings
+from litebert.report.html import (
+    Child,
+    Markup,
+    assemble_page,
+    draw_header,
+    draw_section,
+    element,
+    read_style,
+    write_html,
+)
+from litebert.report.mistakes import draw_confusion, draw_worst
 from litebert.report.numbers import count, duration
-from litebert.report.page import assemble_page, draw_header, draw_section, write_html
-from litebert.report.runs import Run, read_runs
-from litebert.report.settings import draw_differences, draw_settings
+from litebert.report.runs import TrainingRun, read_runs
+from litebert.report.studies import draw_groups, draw_seeds, draw_study_table, expand, group_runs, print_groups
 from litebert.report.summary import state_of
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.metrics import Metric as Score
+from litebert.tasks.metrics import Metric
 from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task, load_task
 
@@ -44,10 +49,16 @@ def is_finetuning(folder: Path) -> bool:
         return False
 
 
-def write_report_of(folder: Path, out: Path | None = None) -> Path:
-    """Write the page of a run or of a study, whichever the folder is."""
-    write = write_study_page if is_study(folder) else write_run_page
-    return write(folder, out)
+def write_finetuning_page(folders: Sequence[Path], out: Path | None = None, print_scores: bool = False) -> Path:
+    """Write the page of a run, of a study, or of several of them compared."""
+    if len(folders) == 1:
+        write = write_study_page if is_study(folders[0]) else write_run_page
+        return write(folders[0], out)
+    runs = read_runs(expand(folders))
+    page = write_comparison_page(runs, out or Path("report.html"))
+    if print_scores:
+        print_groups(group_runs(runs))
+    return page
 
 
 def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
@@ -87,7 +98,7 @@ def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
     return write_html(_assemble(title, header, sections, runs), out or folder / "report.html")
 
 
-def write_comparison_page(runs: Sequence[Run], out: Path | str) -> Path:
+def write_comparison_page(runs: Sequence[TrainingRun], out: Path | str) -> Path:
     """Write one page about several runs, of one task or of many."""
     title = f"{len(runs)} runs compared"
     sections = [
@@ -100,13 +111,14 @@ def write_comparison_page(runs: Sequence[Run], out: Path | str) -> Path:
     return write_html(_assemble(title, header, sections, runs), out)
 
 
-def _assemble(title: str, header: Markup, sections: Child, runs: Sequence[Run]) -> str:
-    style = files("litebert.finetuning").joinpath("page.css").read_text(encoding="utf-8")
+def _assemble(title: str, header: Markup, sections: Child, runs: Sequence[TrainingRun]) -> str:
     axes = make_axes(runs)
-    return assemble_page(title, header, sections, chart_data(make_charts(runs, _metrics(runs)), runs, axes), style)
+    return assemble_page(
+        title, header, sections, chart_data(make_charts(runs, _metrics(runs)), runs, axes), read_style("finetuning.css")
+    )
 
 
-def _subtitle(run: Run, task: Task | None, with_state: bool = True) -> Any:
+def _subtitle(run: TrainingRun, task: Task | None, with_state: bool = True) -> Any:
     config = run.config
     parts = [
         f"{config.get('task')}" + (f" ({task.kind})" if task and task.kind != config.get("task") else ""),
@@ -122,7 +134,7 @@ def _subtitle(run: Run, task: Task | None, with_state: bool = True) -> Any:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _headline(run: Run, scores: Scores) -> list[Markup]:
+def _headline(run: TrainingRun, scores: Scores) -> list[Markup]:
     cards = [
         _card(split, metrics, scores, run, first=i == 0) for i, (split, metrics) in enumerate(scores.splits.items())
     ]
@@ -156,7 +168,7 @@ def _learning(facts: Mapping[str, Any]) -> str | None:
     return f"{count(learning)} of them learn" if learning and learning != total else None
 
 
-def _card(split: str, metrics: Mapping[str, Score], scores: Scores, run: Run, first: bool) -> Markup:
+def _card(split: str, metrics: Mapping[str, Metric], scores: Scores, run: TrainingRun, first: bool) -> Markup:
     main = scores.metric if scores.metric in metrics else next(iter(metrics))
     levels = run.baselines.get(main, {}) if first else {}
     rest = [
@@ -185,7 +197,7 @@ def _card(split: str, metrics: Mapping[str, Score], scores: Scores, run: Run, fi
     )
 
 
-def _interval(metric: Score, name: str, levels: Mapping[str, float]) -> list[Markup]:
+def _interval(metric: Metric, name: str, levels: Mapping[str, float]) -> list[Markup]:
     """The score on a line from 0 to 100, with its interval and what saying always the same scores."""
     if metric.low is None or metric.high is None or goodness(name, 1.0) < 0:
         return []
@@ -221,7 +233,7 @@ def _median(summary: Mapping[str, Any], chosen: str) -> float | None:
     return next((setting["median"] for setting in summary["settings"] if setting["lr"] == lr), None)
 
 
-def _baselines(scores: Scores, run: Run, median: float | None = None) -> Markup | None:
+def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) -> Markup | None:
     """Simple methods beside the model: which is ahead, and what may help where it is not the model."""
     if not scores.baselines:
         return None
@@ -260,7 +272,7 @@ def _percent(value: float) -> str:
 # -- curves, history and mistakes --------------------------------------------------------------------------------------
 
 
-def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
+def _metrics(runs: Sequence[TrainingRun]) -> list[list[ChartSpec]]:
     units = {_unit(run) for run in runs}
     unit = units.pop() if len(units) == 1 else "Inputs"
     names = [str(run.facts.get("metric") or "") for run in runs]
@@ -268,7 +280,7 @@ def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
     shown = [name for name in dict.fromkeys(n for run in runs for n in run.held_out.columns) if not is_detail(name)]
     shown.sort(key=lambda name: name != first)
     scored = [
-        Metric(
+        ChartSpec(
             name.replace("_", "-").replace("/", "-"),
             capital(name_of(name if "/" in name else f"dev/{name}")),
             "number" if goodness(name, 1.0) < 0 else "percent",
@@ -278,28 +290,28 @@ def _metrics(runs: Sequence[Run]) -> list[list[Metric]]:
         )
         for name in shown
     ]
-    row = [Metric("loss", "Loss", "number", "loss", log=True), *scored[:1]]
+    row = [ChartSpec("loss", "Loss", "number", "loss", log=True), *scored[:1]]
     rest = [
         *scored[1:],
-        Metric("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
-        Metric("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
-        Metric(RATE, f"{unit} per second", "count", "examples_per_second"),
+        ChartSpec("learning-rate", "Learning rate", "rate", "lr", smoothing=0.0),
+        ChartSpec("gradient-norm", "Gradient norm", "number", "gradient_norm", log=True, smoothing=1 / 12),
+        ChartSpec(RATE, f"{unit} per second", "count", "examples_per_second"),
     ]
     return [row, *(rest[i : i + 3] for i in range(0, len(rest), 3))]
 
 
-def _unit(run: Run) -> str:
+def _unit(run: TrainingRun) -> str:
     """What a run counts its speed in."""
     name = str(run.config.get("task") or "")
     kind = named_tasks()[name].kind if name in named_tasks() else name
     return KINDS[kind].unit if kind in KINDS else "Examples"
 
 
-def _curves(runs: Sequence[Run]) -> list[Markup | None]:
+def _curves(runs: Sequence[TrainingRun]) -> list[Markup | None]:
     return [draw_section("Curves", draw_figures(make_charts(runs, _metrics(runs)), runs, make_axes(runs)))]
 
 
-def _history(runs: Sequence[Run]) -> list[Markup | None]:
+def _history(runs: Sequence[TrainingRun]) -> list[Markup | None]:
     return [
         draw_section("What happened", draw_events(runs)),
         draw_section("Hardware and software", draw_provenance(runs)),

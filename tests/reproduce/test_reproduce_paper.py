@@ -9,9 +9,8 @@ import torch
 
 from litebert.errors import ConfigError
 from litebert.model.heads import EncoderModel
-from litebert.reproduce.metrics import average_of
+from litebert.reproduce.paper import NAMES, average_of, load_table, make_table
 from litebert.reproduce.scale import load_scale
-from litebert.reproduce.table import NAMES, load_table, make_table
 
 FIVE = {"squad1_f1", "squad1_em", "squad2_f1", "squad2_em", "mnli", "sst2", "race"}
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from litebert.reproduce.learned import Unlearned, describe_unlearned, find_unlearned
-from litebert.reproduce.results import Gain, Place, Results
-from litebert.reproduce.table import Claim, load_table
+from litebert.reproduce.paper import Claim, load_table
+from litebert.reproduce.results import Gain, Place, Results, Unlearned, describe_unlearned, find_unlearned
 from litebert.reproduce.verdicts import judge, judge_table
 
 TABLE10, TABLE12 = load_table("table10"), load_table("table12")

@@ -8,11 +8,11 @@ import re
 import pytest
 from toy_tasks import make_files, tiny_config
 
-from litebert.finetuning.comparison import draw_groups, group_runs
 from litebert.finetuning.results import Scores, show_interval, show_value, write_scores
 from litebert.finetuning.run import finetune
 from litebert.finetuning.study import run_study
 from litebert.report.runs import read_runs
+from litebert.report.studies import draw_groups, group_runs
 from litebert.tasks.metrics import Metric
 
 
@@ -111,7 +111,7 @@ def test_what_has_no_score_in_common_is_refused(cli, tmp_path):
     (other / "metrics.jsonl").write_text('{"step": 1, "kind": "train", "loss": 1.0}\n')
     result = cli("report", tuned, other, "--out", tmp_path / "page.html")
     assert result.code == 2
-    assert "tuned: fine-tuning among pretraining" in result.err
+    assert "tuned: a fine-tuning run among pretraining runs" in result.err
     assert "no such folder" in cli("report", tuned, tmp_path / "nowhere").err
     assert not (tmp_path / "page.html").exists()
 

@@ -1,4 +1,4 @@
-"""The errors of a model for the report: a confusion matrix, and the worst errors with their text."""
+"""A model's errors: a confusion matrix, and the worst errors with their text."""
 
 from __future__ import annotations
 

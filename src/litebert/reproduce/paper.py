@@ -1,13 +1,14 @@
-"""A table of the paper as data: its rows, what to measure, what the paper prints, and the claims that follow from it.
+"""The paper's tables as data: rows, metrics, the numbers that the paper prints, and the claims that follow from them.
 
 load_table("table5").rows["sop"].paper["nsp"]     -> 78.9
 
-The files are `tables/*.yaml`. In a file, `row:` holds what all rows have in common, `paper_columns:` names the numbers
-in every row's `paper:` list, and a row names only what is different about it.
+The files are `tables/*.yaml`. In a file, `row:` holds what all rows share, `paper_columns:` names the numbers in each
+row's `paper:` list, and a row states only what sets it apart.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -19,14 +20,13 @@ from litebert.config import build, merge
 from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import Sharing
 from litebert.pretraining.recipes import Objective
-from litebert.reproduce.metrics import METRICS
 
 #: `tokens`: every row sees as many tokens; `time`: every row gets as many minutes (Table 6 is about that).
 Budget = Literal["tokens", "time"]
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """One model of a table, in the paper's own sizes; a scale turns them into smaller ones."""
 
     #: A preset of litebert.model.config; empty where the row is only quoted from the paper.
@@ -78,14 +78,14 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table or figure of the paper."""
 
     name: str
     title: str
     #: The one thing in which the rows differ.
     varies: str
-    rows: Mapping[str, Row]
+    rows: Mapping[str, PaperRow]
     measure: tuple[str, ...]
     claims: tuple[Claim, ...] = ()
     paper_columns: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class Table:
 NAMES = (*(f"table{number}" for number in range(1, 14)), "figure1", "figure2")
 
 
-def load_table(name: str) -> Table:
+def load_table(name: str) -> PaperTable:
     """The table of that name, checked."""
     if name not in NAMES:
         hint = did_you_mean(name, NAMES) or "."
@@ -119,7 +119,7 @@ def load_table(name: str) -> Table:
     return make_table(name, yaml.safe_load(text))
 
 
-def make_table(name: str, data: Mapping[str, Any]) -> Table:
+def make_table(name: str, data: Mapping[str, Any]) -> PaperTable:
     """A table from the plain data of its file."""
     data = dict(data)
     common, columns = data.pop("row", {}), tuple(data.get("paper_columns", ()))
@@ -131,12 +131,12 @@ def make_table(name: str, data: Mapping[str, Any]) -> Table:
             raise ConfigError(f"{name}: rows.{key}.paper: {len(printed)} numbers for {len(columns)} paper_columns")
         row["paper"] = {column: value for column, value in zip(columns, printed, strict=True) if value is not None}
         rows[str(key)] = row
-    table = build(Table, {**data, "name": name, "rows": rows}, f"{name}: ")
+    table = build(PaperTable, {**data, "name": name, "rows": rows}, f"{name}: ")
     _check(table)
     return table
 
 
-def _check(table: Table) -> None:
+def _check(table: PaperTable) -> None:
     """Every name in a table must mean something."""
     for metric in (*table.columns, *(name for claim in table.claims for name in claim.metrics)):
         if metric not in METRICS:
@@ -155,3 +155,81 @@ def _check(table: Table) -> None:
             if row_name not in table.rows:
                 hint = did_you_mean(row_name, table.rows)
                 raise ConfigError(f"{table.name}: claim {claim.text!r}: no row {row_name!r}{hint}")
+
+
+Source = Literal["count", "model", "speed", "task"]
+
+
+@dataclass(frozen=True)
+class TableMetric:
+    """One number per run: where it comes from, and how it is shown."""
+
+    name: str
+    title: str
+    #: `count` needs no run, `speed` a timing, `model` a pretrained model, `task` fine-tuning on a data set.
+    source: Source
+    #: What a difference is counted in.
+    unit: str = "points"
+    digits: int = 1
+    #: `task`: the data set.
+    task: str = ""
+
+
+METRICS: dict[str, TableMetric] = {
+    metric.name: metric
+    for metric in (
+        TableMetric("params", "params", "count", unit="M"),
+        TableMetric("mlm", "MLM", "model"),
+        TableMetric("sop", "SOP", "model"),
+        TableMetric("nsp", "NSP", "model"),
+        TableMetric("sop_probe", "SOP probe", "model"),
+        TableMetric("nsp_probe", "NSP probe", "model"),
+        TableMetric("l2_roughness", "L2 roughness", "model", unit="", digits=3),
+        TableMetric("angle_roughness", "angle roughness", "model", unit="", digits=3),
+        TableMetric("last_l2", "last L2 / largest", "model", unit="", digits=2),
+        TableMetric("speed", "tokens/s", "speed", unit="tokens/s", digits=0),
+        TableMetric("speed_up", "speed-up", "speed", unit="x", digits=2),
+        TableMetric("squad1_f1", "SQuAD1.1 F1", "task", task="SQuAD 1.1"),
+        TableMetric("squad1_em", "EM", "task", task="SQuAD 1.1"),
+        TableMetric("squad2_f1", "SQuAD2.0 F1", "task", task="SQuAD 2.0"),
+        TableMetric("squad2_em", "EM", "task", task="SQuAD 2.0"),
+        TableMetric("mnli", "MNLI", "task", task="MNLI"),
+        TableMetric("qnli", "QNLI", "task", task="QNLI"),
+        TableMetric("qqp", "QQP", "task", task="QQP"),
+        TableMetric("rte", "RTE", "task", task="RTE"),
+        TableMetric("sst2", "SST-2", "task", task="SST-2"),
+        TableMetric("mrpc", "MRPC", "task", task="MRPC"),
+        TableMetric("cola", "CoLA", "task", task="CoLA"),
+        TableMetric("stsb", "STS-B", "task", task="STS-B"),
+        TableMetric("wnli", "WNLI", "task", task="WNLI"),
+        TableMetric("race", "RACE", "task", task="RACE"),
+        TableMetric("average", "Avg", "task", task="the tasks at hand"),
+    )
+}
+
+#: Shown as one column, F1 / EM.
+PAIRS = {"squad1_f1": "squad1_em", "squad2_f1": "squad2_em"}
+
+#: The parts of `average`; the two numbers of a SQuAD count as one (the paper's Avg).
+AVERAGED = (
+    ("squad1_f1", "squad1_em"),
+    ("squad2_f1", "squad2_em"),
+    *((name,) for name in ("mnli", "qnli", "qqp", "rte", "sst2", "mrpc", "cola", "stsb", "wnli", "race")),
+)
+
+
+def average_of(scores: Mapping[str, float], wanted: tuple[str, ...]) -> float | None:
+    """The mean over the tasks among `wanted` that were scored: {"sst2": 90, "squad1_f1": 89, "squad1_em": 83} -> 88."""
+    parts = _parts(scores, wanted)
+    return sum(parts) / len(parts) if parts else None
+
+
+def average_error(errors: Mapping[str, float], wanted: tuple[str, ...]) -> float | None:
+    """The standard error of average_of: tasks are independent, the two numbers of a SQuAD go together."""
+    parts = _parts(errors, wanted)
+    return math.hypot(*parts) / len(parts) if parts else None
+
+
+def _parts(values: Mapping[str, float], wanted: tuple[str, ...]) -> list[float]:
+    known = [names for names in AVERAGED if set(names) <= set(wanted) and set(names) <= set(values)]
+    return [sum(values[name] for name in names) / len(names) for names in known]

@@ -11,11 +11,11 @@ import pytest
 from toy_tasks import KINDS, make_files, tiny_config, write_rows
 
 from litebert.errors import DataError
-from litebert.finetuning.mistakes import count_confusions, draw_confusion, draw_worst
-from litebert.finetuning.page import is_finetuning, write_report_of, write_run_page
 from litebert.finetuning.predictions import read_predictions, worst
 from litebert.finetuning.results import show_value
 from litebert.finetuning.run import finetune
+from litebert.report.finetuning_page import is_finetuning, write_finetuning_page, write_run_page
+from litebert.report.mistakes import count_confusions, draw_confusion, draw_worst
 from litebert.tasks.task import Task, load_task
 
 VOID = {"meta", "br", "hr", "wbr"}
@@ -105,7 +105,7 @@ def test_only_fine_tuning_folders_get_this_page(tmp_path):
     assert is_finetuning(tmp_path)
     (tmp_path / "summary.json").write_text("{}")
     with pytest.raises(DataError, match=r"summary\.json: cannot be read"):
-        write_report_of(tmp_path)
+        write_finetuning_page([tmp_path])
 
 
 def test_the_speed_is_the_same_in_the_tile_and_under_the_chart(toy_model, tmp_path):
