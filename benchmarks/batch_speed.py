@@ -27,8 +27,7 @@ import torch
 import transformers
 
 import litebert
-from litebert.pretraining.assembly import Batch
-from litebert.pretraining.batches import Batches
+from litebert.pretraining.batches import Batch, Batches
 from litebert.pretraining.masking import Symbols
 from litebert.pretraining.recipes import RECIPES, named_recipe
 from litebert.text.store import TokenStore

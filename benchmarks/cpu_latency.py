@@ -30,8 +30,7 @@ import transformers
 
 import litebert
 from litebert.export.onnx_file import export_onnx
-from litebert.model.config import preset
-from litebert.model.folder import load_config
+from litebert.model.config import load_config, preset
 from litebert.model.heads import EncoderModel
 from litebert.model.hub import load_model, save_model
 from litebert.predict.fastest import cpu_name

@@ -164,7 +164,7 @@ def _finetuning(folder: Path) -> Scene:
     from litebert.model.heads import PretrainingModel
     from litebert.model.hub import save_model
     from litebert.text.tokenizer import Tokenizer
-    from litebert.train.random_state import seed_everything
+    from litebert.train.device import seed_everything
 
     tokenizer = Tokenizer.load(folder / "vocab")
     seed_everything(0)

@@ -21,7 +21,7 @@ from litebert.finetuning.baselines import show_lead
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.recipes import pick_recipe
 from litebert.finetuning.run import finetune
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.tasks.read import read_task
 from litebert.tasks.task import TaskData
 

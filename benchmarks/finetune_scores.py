@@ -22,13 +22,12 @@ from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.results import Scores, show_interval, show_spread, show_value
 from litebert.finetuning.study import Setting, run_study
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.remote import find_folder
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.device import DeviceConfig, open_device
-from litebert.train.random_state import seed_everything
+from litebert.train.device import DeviceConfig, open_device, seed_everything
 
 # Task: its folder, seeds at most (large sets vary little), and ALBERT-base of the paper's Table 2 where it is printed.
 TASKS: dict[str, tuple[str, int, str]] = {

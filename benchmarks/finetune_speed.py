@@ -30,14 +30,13 @@ from litebert.files import write_atomic
 from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.data import Data, open_tokenizer, read_data
 from litebert.finetuning.run import Finetuning
-from litebert.model.config import PRESETS, preset, vary
-from litebert.model.folder import load_config
+from litebert.model.config import PRESETS, load_config, preset, vary
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.remote import find_folder
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, open_device
-from litebert.train.distributed import World
+from litebert.train.processes import World
 from litebert.train.steps import shape_of
 from litebert.train.trainer import Trainer
 

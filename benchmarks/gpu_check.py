@@ -21,8 +21,7 @@ import torch
 from litebert.files import write_atomic
 from litebert.model.config import ModelConfig, preset
 from litebert.model.heads import PretrainingModel
-from litebert.pretraining.assembly import Batch
-from litebert.pretraining.batches import Batches
+from litebert.pretraining.batches import Batch, Batches
 from litebert.pretraining.dry_run import random_inputs
 from litebert.pretraining.objective import Inputs, run_model, score, scorer, to_device
 from litebert.pretraining.recipes import Recipe

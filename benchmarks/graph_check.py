@@ -39,8 +39,7 @@ from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Req
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task, kind_of
-from litebert.train.device import Device, DeviceConfig, open_device, speed_up
-from litebert.train.random_state import seed_everything
+from litebert.train.device import Device, DeviceConfig, open_device, seed_everything, speed_up
 from litebert.train.steps import GraphStep, Loss, PlainStep
 
 TASKS = (

@@ -98,8 +98,7 @@ class TooSlowError(Exception):
 def make_doors(folder: Path) -> list[Door]:
     """Small files of every kind below `folder`."""
     from litebert.finetuning.config import finetune_config, read_settings
-    from litebert.model.config import ModelConfig
-    from litebert.model.folder import load_config
+    from litebert.model.config import ModelConfig, load_config
     from litebert.model.heads import ClassificationModel, PretrainingModel
     from litebert.model.hub import load_model, save_model
     from litebert.predict.predictor import Predictor

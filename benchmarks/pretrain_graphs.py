@@ -30,7 +30,7 @@ from torch import Tensor
 from litebert.files import write_atomic
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.heads import MaskedLMModel, PretrainingModel, PretrainingOutput
-from litebert.pretraining.assembly import NO_LABEL
+from litebert.pretraining.batches import NO_LABEL
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.pretraining.dry_run import random_inputs
 from litebert.pretraining.objective import Inputs, Totals, run_model, score, scorer, weigh
@@ -38,10 +38,9 @@ from litebert.pretraining.run import pretrain
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
 from litebert.text.train_vocab import VocabConfig, train_vocab
-from litebert.train.device import Device, DeviceConfig, open_device, speed_up
+from litebert.train.device import Device, DeviceConfig, open_device, seed_everything, speed_up
 from litebert.train.log import read_metrics
 from litebert.train.optimizer import clip_gradients, make_optimizer
-from litebert.train.random_state import seed_everything
 from litebert.train.steps import GraphStep, Loss, PlainStep
 
 MOST = 0.01  # relative difference of a gradient: the same kernels, of which some add in any order

@@ -32,17 +32,16 @@ import torch
 from litebert.bench import choose_mask, pad, peer_model
 from litebert.config import merge, override
 from litebert.files import write_atomic
-from litebert.pretraining.assembly import Batch
+from litebert.pretraining.batches import Batch
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.evaluate import Scores
 from litebert.pretraining.objective import to_device
 from litebert.pretraining.run import Pretraining
 from litebert.train.device import Device, open_device
-from litebert.train.distributed import World
 from litebert.train.learner import Evaluation
+from litebert.train.processes import StopRequest, World
 from litebert.train.schedule import learning_rate
-from litebert.train.signals import StopRequest
 from litebert.train.trainer import Trainer
 
 GROWING = {"depth": [{"until": 0.25, "value": 3}, {"until": 0.5, "value": 6}, {"until": 1.0, "value": 12}]}

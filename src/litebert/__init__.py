@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # `as`: a type checker takes these for public names
     from litebert.model.convert import convert_model as convert_model
     from litebert.model.count import count_parameters as count_parameters
     from litebert.model.encoder import Encoder as Encoder
-    from litebert.model.folder import load_config as load_config
+    from litebert.model.config import load_config as load_config
     from litebert.model.heads import (
         AnswerModel as AnswerModel,
         ClassificationModel as ClassificationModel,
@@ -75,7 +75,7 @@ _PUBLIC = {
     "litebert.finetuning.study": ("run_study",),
     "litebert.export.onnx_file": ("export_onnx",),
     "litebert.export.torch_package": ("export_torch",),
-    "litebert.model.config": ("PRESETS", "ModelConfig", "preset"),
+    "litebert.model.config": ("PRESETS", "ModelConfig", "load_config", "preset"),
     "litebert.model.convert": ("convert_model",),
     "litebert.model.count": ("count_parameters",),
     "litebert.model.encoder": ("Encoder",),
@@ -91,7 +91,6 @@ _PUBLIC = {
         "SpanModel",
         "TokenClassificationModel",
     ),
-    "litebert.model.folder": ("load_config",),
     "litebert.model.hub": ("load_model", "save_model"),
     "litebert.predict.predictor": ("Predictor",),
     "litebert.pretraining.batches": ("Batches",),

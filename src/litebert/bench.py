@@ -27,8 +27,7 @@ from torch import Tensor
 from litebert.extras import require
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.count import forward_flops
-from litebert.pretraining.assembly import Batch
-from litebert.pretraining.batches import Batches
+from litebert.pretraining.batches import Batch, Batches
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.dry_run import random_inputs, training_step
 from litebert.pretraining.objective import Inputs, to_device

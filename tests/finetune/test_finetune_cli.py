@@ -13,7 +13,7 @@ from litebert.finetuning.config import finetune_config
 from litebert.finetuning.data import open_tokenizer, read_data, unknown_share
 from litebert.finetuning.flags import describe_length
 from litebert.finetuning.results import read_scores
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 
 SETTINGS = ("batch=8", "steps=6", "max_length=40", "optim.lr=0.01", "log.evaluate_every=3", "device.threads=1")
 # kind, seed of the files (an odd one has questions without an answer), files that servers take

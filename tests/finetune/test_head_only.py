@@ -18,8 +18,7 @@ from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.head_only import KINDS, fit_head, read_features
 from litebert.finetuning.run import finetune
 from litebert.finetuning.setup import make_model
-from litebert.model.config import ModelConfig
-from litebert.model.folder import load_config
+from litebert.model.config import ModelConfig, load_config
 from litebert.model.heads import ClassificationModel, mean_tokens
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor

@@ -14,8 +14,8 @@ from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.objective import batch_loss, to_device
 from litebert.finetuning.order import group_units
 from litebert.finetuning.setup import make_model as build
+from litebert.model.config import load_config
 from litebert.model.fast.layers import FastLayers
-from litebert.model.folder import load_config
 from litebert.tasks.kinds.kind import row_logsumexp
 
 CASES = {

@@ -11,7 +11,7 @@ from toy_tasks import make_files, tiny_config
 from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.outputs import run_sequences
 from litebert.finetuning.run import finetune
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.train.device import DeviceConfig, open_device
 

@@ -26,15 +26,15 @@ from litebert.finetuning.predictions import read_predictions
 from litebert.finetuning.results import read_scores
 from litebert.finetuning.run import finetune
 from litebert.finetuning.setup import make_model as build_model
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
 from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
-from litebert.train.distributed import World
+from litebert.train.device import seed_everything
 from litebert.train.log import read_metrics
-from litebert.train.random_state import seed_everything
+from litebert.train.processes import World
 from litebert.train.steps import PlainStep
 from litebert.train.trainer import Trainer, TrainingStoppedError
 

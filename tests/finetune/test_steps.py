@@ -13,7 +13,7 @@ from litebert.finetuning import run as run_module
 from litebert.finetuning.run import Finetuning, finetune
 from litebert.model.hub import load_model
 from litebert.train.config import DeviceConfig
-from litebert.train.distributed import World
+from litebert.train.processes import World
 from litebert.train.steps import GraphStep, PlainStep
 from litebert.train.trainer import Trainer
 

@@ -14,7 +14,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.random_state import seed_everything
+from litebert.train.device import seed_everything
 
 NEUTRAL = "the a film story plot was is very and it one day we saw with more".split()
 GOOD, BAD = ["good", "great", "fine"], ["bad", "poor", "dull"]

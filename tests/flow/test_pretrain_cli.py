@@ -9,8 +9,7 @@ from tiny_run import make_corpus, tiny_config
 
 from litebert.cli.model import find_config
 from litebert.config import write_yaml
-from litebert.pretraining.config import load_run_config
-from litebert.pretraining.presets import RUN_PRESETS
+from litebert.pretraining.config import RUN_PRESETS, load_run_config
 
 
 @pytest.fixture(scope="module")

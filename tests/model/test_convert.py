@@ -144,10 +144,10 @@ def test_verify_agrees(cli, tmp_path, model):
 
 
 def test_verify_sees_a_difference(cli, tmp_path, monkeypatch):
-    from litebert.model import verify
+    from litebert.model import convert
 
     save_model(PretrainingModel(TINY), tmp_path / "m")
-    real = verify.load_model
+    real = convert.load_model
 
     def changed(*arguments, **options):
         model = real(*arguments, **options)
@@ -155,7 +155,7 @@ def test_verify_sees_a_difference(cli, tmp_path, monkeypatch):
             model.encoder.ffn[0].norm.bias += 0.5
         return model
 
-    monkeypatch.setattr(verify, "load_model", changed)
+    monkeypatch.setattr(convert, "load_model", changed)
     result = cli("verify", tmp_path / "m", "--length", 32)
     assert (result.code, "differ" in result.out) == (1, True)
 

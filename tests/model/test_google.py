@@ -12,7 +12,7 @@ import torch
 
 from litebert.errors import CheckpointError
 from litebert.model import google
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.google import load_google
 from litebert.model.hub import load_model, load_model_and_report
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import CheckpointError
-from litebert.model.crc32c import crc32c, mask_crc
 from litebert.model.tf_checkpoint import find_bundle, read_bundle
+from litebert.model.tf_index import crc32c, mask_crc
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tf"
 MODELS = sorted(path.parent.name for path in FIXTURES.glob("*/expected.npz"))

@@ -10,7 +10,7 @@ from small_vocabularies import english
 import litebert.default
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.export.onnx_file import export_onnx
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.hub import load_model, save_model
 from litebert.predict.ability import Result
 from litebert.predict.onnx_runtime import OnnxRuntime

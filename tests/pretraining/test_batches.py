@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from small_stores import CLS, FIRST, MASK, PAD, SEP, MemoryStore, SmallVocabular
 
 from litebert.errors import ConfigError, DataError, InputError
 from litebert.pretraining import chapters
-from litebert.pretraining.batches import Batches
+from litebert.pretraining.batches import Batches, share_row, whole_weights
 from litebert.pretraining.recipes import named_recipe
 
 STORE = MemoryStore(random_documents(400, seed=1))
@@ -322,3 +323,32 @@ def test_masks_cover_15_percent():
     real = batch.starts[batch.num_sequences]
     assert abs((batch.labels >= 0).sum() / real - 0.15) < 0.01
     assert abs((batch.tokens == MASK).sum() / (batch.labels >= 0).sum() - 0.8) < 0.02
+
+
+@given(weights=st.lists(st.integers(1, 50), min_size=1, max_size=5))
+def test_each_store_gets_its_rows_in_order_and_its_share_at_any_moment(weights):
+    rows = 300
+    counts = Counter()
+    for row in range(rows):
+        store, own_row = share_row(row, weights)
+        assert own_row == counts[store]  # none skipped, none twice
+        counts[store] += 1
+        for number, weight in enumerate(weights):
+            assert abs(counts[number] - (row + 1) * weight / sum(weights)) < len(weights)
+
+
+def test_far_rows_are_reached_at_once():
+    assert share_row(4 * 10**12, [3, 1]) == (1, 10**12)
+    assert share_row(4 * 10**12 + 1, [3, 1]) == (0, 3 * 10**12)
+
+
+def test_whole_weights():
+    assert whole_weights([0.75, 0.25], [1, 1]) == [3, 1]
+    assert whole_weights([2, 1, 1], [1, 1, 1]) == [2, 1, 1]
+    assert whole_weights(None, [17, 4]) == [17, 4]
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, -2.0], [1.0, float("nan")], [1.0, 1e-9]])
+def test_impossible_weights(weights):
+    with pytest.raises(ConfigError, match="weights"):
+        whole_weights(weights, [5, 5])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from litebert.errors import ConfigError
-from litebert.pretraining.config import RunConfig, load_run_config, run_config
-from litebert.pretraining.presets import RUN_PRESETS
+from litebert.pretraining.config import RUN_PRESETS, RunConfig, load_run_config, run_config
 from litebert.train.schedule import learning_rate
 
 

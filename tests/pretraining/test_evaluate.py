@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from tiny_run import make_corpus, tiny_config
@@ -13,10 +15,16 @@ from litebert.errors import ConfigError
 from litebert.model.config import ModelConfig
 from litebert.model.heads import ClassificationModel, MaskedLMModel, PretrainingModel
 from litebert.model.hub import save_model
-from litebert.pretraining.assembly import Batch
-from litebert.pretraining.batches import Batches
+from litebert.pretraining.batches import Batch, Batches
 from litebert.pretraining.data import Data, settle
-from litebert.pretraining.evaluate import evaluate_batches, evaluate_model, pair_batches
+from litebert.pretraining.evaluate import (
+    PATIENCE,
+    PlateauWatch,
+    commonest_share,
+    evaluate_batches,
+    evaluate_model,
+    pair_batches,
+)
 from litebert.pretraining.recipes import Recipe
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
@@ -135,3 +143,28 @@ def test_baselines_are_between_nothing_and_everything(corpus, tokenizer):
         score_mask_baselines([store], batches, make_batches(corpus, tokenizer, objective="none"), tokenizer, 2)[2]
         is None
     )
+
+
+BEGIN = 100 + PATIENCE  # after a warm-up of 100
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "told"),
+    [
+        ([(BEGIN, 0.05), (BEGIN + 50, 0.052), (BEGIN + 100, 0.05)], [(BEGIN + 50, BEGIN)]),  # once
+        ([(BEGIN - 1, 0.05), (BEGIN, 0.05)], []),  # too early to tell
+        ([(BEGIN, 0.05), (BEGIN + 50, 0.08), (BEGIN + 100, 0.05)], []),  # not two in a row
+        ([(BEGIN, 0.08), (BEGIN + 50, 0.05), (BEGIN + 100, 0.05)], [(BEGIN + 100, BEGIN + 50)]),  # collapsed later
+        ([(BEGIN, 0.3), (BEGIN + 50, 0.4)], []),
+    ],
+)
+def test_it_tells_once_after_two_in_a_row(evaluations, told):
+    watch = PlateauWatch(warmup_steps=100)
+    found = [(step, watch.look(step, accuracy, floor=0.05)) for step, accuracy in evaluations]
+    assert [pair for pair in found if pair[1] is not None] == told
+
+
+def test_the_share_of_the_commonest_token():
+    batches = [SimpleNamespace(labels=np.array(labels)) for labels in ([5, 7, -100, 5], [5, 9, -100])]
+    assert commonest_share(batches) == 3 / 5
+    assert commonest_share([SimpleNamespace(labels=np.array([-100]))]) == 0.0

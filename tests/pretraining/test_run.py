@@ -25,7 +25,7 @@ from litebert.config import to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.model.heads import MaskedLMModel, PretrainingModel
 from litebert.model.hub import load_model, save_model
-from litebert.pretraining import plateau
+from litebert.pretraining import evaluate
 from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config, machine_preset
 from litebert.pretraining.data import Data
@@ -380,7 +380,7 @@ def test_a_nan_step_rolls_back_and_leaves_the_batch_out(corpus, tmp_path, monkey
 
 
 def test_a_run_that_does_not_begin_to_read_says_so_once(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(plateau, "PATIENCE", 0)
+    monkeypatch.setattr(evaluate, "PATIENCE", 0)
     log = {"evaluate_every": 2, "evaluate_batches": 40}
     pretrain(tiny_config(corpus, optim={"lr": 1e-9, "warmup_steps": 1}, log=log), tmp_path / "stuck")
     [said] = [line["message"] for line in lines(tmp_path / "stuck", "event") if "commonest token" in line["message"]]

@@ -21,9 +21,9 @@ from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.run import Pretraining, pretrain
 from litebert.train import checkpoint
 from litebert.train.device import open_device
-from litebert.train.distributed import World
 from litebert.train.log import read_metrics
 from litebert.train.optimizer import Average, Muon
+from litebert.train.processes import World
 from litebert.train.trainer import Trainer
 
 

@@ -26,10 +26,9 @@ from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import trainer as trainer_module
 from litebert.train.device import DeviceConfig, open_device
-from litebert.train.distributed import World
-from litebert.train.graph import Recorded, Recorder
 from litebert.train.log import read_metrics
-from litebert.train.steps import CALLS, GraphStep, PlainStep, Timing, Trial, shape_of
+from litebert.train.processes import World
+from litebert.train.steps import CALLS, GraphStep, PlainStep, Recorded, Recorder, Timing, Trial, shape_of
 from litebert.train.trainer import Trainer
 
 CPU = open_device(DeviceConfig(device="cpu", threads=1))

@@ -25,8 +25,8 @@ from litebert.train.checkpoint import (
     saved_config,
     steps,
 )
+from litebert.train.device import seed_everything
 from litebert.train.optimizer import Lamb, load_moments, moments, parameter_groups
-from litebert.train.random_state import seed_everything
 
 
 def tensors(seed: int, size: int = 100) -> dict[str, torch.Tensor]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from litebert.machine import usable_cores
 from litebert.model.config import ModelConfig
 from litebert.model.heads import EncoderModel
 from litebert.train import device as device_module
-from litebert.train.device import Device, DeviceConfig, measure_peak, open_device, speed_up
+from litebert.train.device import Device, DeviceConfig, measure_peak, open_device, seed_everything, speed_up
 
 
 @pytest.fixture(autouse=True)
@@ -158,3 +160,36 @@ def test_peak_counts_two_operations_per_product(monkeypatch):
     monkeypatch.setattr(device_module, "time", SimpleNamespace(perf_counter=lambda: next(now) / 100))
     device = Device(torch.device("cpu"), "fp32", False, "CPU")
     assert measure_peak(device, seconds=0.0) == pytest.approx(2 * 1024**3 / 0.01)
+
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def draw() -> list[float]:
+    values = [random.random(), random.gauss(0, 1), np.random.random(), np.random.standard_normal()]  # noqa: NPY002
+    for device in DEVICES:
+        values += torch.nn.functional.dropout(torch.ones(20, device=device), 0.5).tolist()
+        values += torch.randn(3, device=device).tolist()
+    return values
+
+
+@pytest.fixture(autouse=True)
+def _leave_the_generators_alone():
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng():
+        yield
+    random.setstate(python)
+    np.random.set_state(numpy)  # noqa: NPY002
+
+
+def test_seed_decides_everything():
+    def drawn(*seed: int) -> list[float]:
+        seed_everything(*seed)
+        return draw()
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1, 5, 0) == drawn(1, 5, 0)
+    different = [drawn(*seed) for seed in [(1,), (2,), (1, 5, 0), (1, 5, 1), (1, 6, 0), (2, 5, 0)]]
+    for position in range(4):  # each generator for itself
+        assert len({values[position] for values in different}) == len(different)
+    assert len({tuple(values[4:]) for values in different}) == len(different)

@@ -1,4 +1,4 @@
-"""Run by test_distributed.py: forks two processes joined by gloo, one scenario after the other; prints JSON."""
+"""Run by test_processes.py: forks two processes joined by gloo, one scenario after the other; prints JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from litebert.errors import LitebertError
-from litebert.train.distributed import (
+from litebert.train.processes import (
     World,
     connect,
     copy_from_main,

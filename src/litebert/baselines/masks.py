@@ -18,8 +18,7 @@ import numpy.typing as npt
 from litebert.baselines.ngram import ConnectiveOrder, NgramModel
 from litebert.baselines.table import BaselineTable, Method
 from litebert.errors import ConfigError
-from litebert.pretraining.assembly import Batch
-from litebert.pretraining.batches import Batches
+from litebert.pretraining.batches import Batch, Batches
 from litebert.pretraining.recipes import Recipe
 from litebert.remote import find_folder
 from litebert.tasks.metrics import Metric

@@ -105,7 +105,7 @@ def finetune(
     result = start.run(made, out, seeds, rates, resume)  # type: ignore[arg-type]
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
-    from litebert.train.distributed import world_from_environment
+    from litebert.train.processes import world_from_environment
 
     if not world_from_environment().is_main:
         return

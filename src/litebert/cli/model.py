@@ -112,7 +112,7 @@ def verify(
 ) -> None:
     """Run the same weights through transformers and through litebert, and print the differences."""
     check_models(model)
-    from litebert.model.verify import verify_model
+    from litebert.model.convert import verify_model
 
     result = verify_model(model, batch=batch, length=length)
     agree = all(row.within(tolerance) for row in result)
@@ -148,7 +148,7 @@ def find_config(name: str) -> ModelConfig:
     if path.suffix in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{name}: no such config file")
     if path.is_dir() or "/" in name or name == "default":
-        from litebert.model.folder import load_config
+        from litebert.model.config import load_config
 
         return load_config(name)
     return preset(name)  # names the nearest presets
@@ -158,7 +158,7 @@ def _read_yaml_config(path: Path) -> ModelConfig:
     """The model of a run's YAML file, or a file of plain model fields (with `preset:` among them, if wanted)."""
     from litebert.config import build, read_yaml
     from litebert.model.config import ModelConfig, preset
-    from litebert.pretraining.presets import RUN_PRESETS
+    from litebert.pretraining.config import RUN_PRESETS
 
     data, where = read_yaml(path), f"{path}: "
     if "model" in data or data.get("preset") in list(RUN_PRESETS):

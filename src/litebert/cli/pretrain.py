@@ -64,7 +64,7 @@ def pretrain(
     result = train(run_config, out, resume)  # type: ignore[arg-type]
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
-    from litebert.train.distributed import world_from_environment
+    from litebert.train.processes import world_from_environment
 
     if world_from_environment().is_main:
         print(f"model: {result.model}")
@@ -75,8 +75,7 @@ def _print_presets() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from litebert.pretraining.config import run_config
-    from litebert.pretraining.presets import RUN_PRESETS
+    from litebert.pretraining.config import RUN_PRESETS, run_config
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for column in ("preset", "optimiser", "peak lr", "batch tokens", "steps", "depth", "length"):

@@ -92,7 +92,7 @@ def _run(
     from litebert.report.reproduction_page import write_reproduction_page
     from litebert.reproduce import CellStopped
     from litebert.reproduce.reproduction import DataChoice, reproduce
-    from litebert.train.distributed import world_from_environment
+    from litebert.train.processes import world_from_environment
 
     try:
         outcomes = reproduce(names, scale, out, options, DataChoice(*data), jobs, say=_say)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from litebert.model.config import ModelConfig
-from litebert.model.verify import Difference
+from litebert.model.convert import Difference
 from litebert.predict.runtime import Outputs, Request, Runtime
 
 # Outputs whose largest entry along the last axis is the model's decision; of the rest there is none.

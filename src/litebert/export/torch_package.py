@@ -22,8 +22,8 @@ from litebert.export.folder import (
 from litebert.export.head_graph import BEAM
 from litebert.export.reference import INPUTS, OWN_INPUT, NamedModel
 from litebert.files import file_sha256, staged_folder
+from litebert.model.convert import Difference
 from litebert.model.heads import Model
-from litebert.model.verify import Difference
 from litebert.predict.exported import TORCH_FILE, Manifest
 
 

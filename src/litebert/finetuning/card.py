@@ -12,7 +12,7 @@ from litebert.finetuning.results import Scores, explain_threshold, show_interval
 from litebert.model.heads import Model
 from litebert.model.hub import ARCHITECTURES
 from litebert.tasks.task import Task, kind_of
-from litebert.train.card import save_card
+from litebert.train.folder import save_card
 
 
 def write_card(

@@ -18,7 +18,7 @@ from litebert.finetuning.data import Data, Split
 from litebert.finetuning.predictions import write_predictions
 from litebert.finetuning.scoring import Evaluation, predict_split, score_split
 from litebert.folders import folder_hint
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.remote import find_folder

@@ -9,7 +9,7 @@ from typing import Any
 from litebert.config import given, merge, override
 from litebert.finetuning.config import FinetuneConfig, finetune_config, read_settings
 from litebert.finetuning.presets import pick_preset
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.tasks.read import find_task
 
 

@@ -39,19 +39,18 @@ from litebert.finetuning.results import Scores, goodness, read_scores, write_sco
 from litebert.finetuning.scoring import predict_split, score_split
 from litebert.finetuning.setup import make_model
 from litebert.model.adapter import add_adapter, merge_adapter, save_adapter
+from litebert.model.config import load_config
 from litebert.model.fast.layers import FastLayers
-from litebert.model.folder import load_config
 from litebert.model.hub import save_model
 from litebert.tasks.decode import write_submission
 from litebert.tasks.read import read_task
 from litebert.tasks.task import TaskData, kind_of, save_task
 from litebert.train.checkpoint import Checkpoint
-from litebert.train.device import Device, speed_up
-from litebert.train.distributed import World
+from litebert.train.device import Device, seed_everything, speed_up
 from litebert.train.folder import Resume, check_config, check_folder
 from litebert.train.learner import Evaluation, Learner, StepBatches, StepTotals
 from litebert.train.optimizer import make_optimizer
-from litebert.train.random_state import seed_everything
+from litebert.train.processes import World
 from litebert.train.schedule import learning_rate
 from litebert.train.trainer import Trainer, alone_in, open_machine
 

@@ -13,7 +13,7 @@ from litebert.tasks.decode import Prediction, decode
 from litebert.tasks.metrics import RESAMPLES, Metric, score
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device
-from litebert.train.distributed import World, gather
+from litebert.train.processes import World, gather
 
 
 @dataclass(frozen=True)

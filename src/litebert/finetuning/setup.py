@@ -6,8 +6,7 @@ from typing import Any
 
 from litebert.errors import ConfigError
 from litebert.finetuning.config import FinetuneConfig
-from litebert.model.config import vary
-from litebert.model.folder import load_config
+from litebert.model.config import load_config, vary
 from litebert.model.heads import Model, model_class
 from litebert.model.hub import load_model, load_model_and_report
 from litebert.tasks.task import Task, kind_of

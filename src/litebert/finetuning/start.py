@@ -18,8 +18,8 @@ from litebert.finetuning.run import train_model
 from litebert.finetuning.study import print_study, run_study
 from litebert.remote import find_folder
 from litebert.tasks.task import load_task
-from litebert.train.distributed import world_from_environment
 from litebert.train.folder import Resume
+from litebert.train.processes import world_from_environment
 
 
 @dataclass(frozen=True)

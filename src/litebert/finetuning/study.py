@@ -31,9 +31,9 @@ from litebert.finetuning.results import (
     show_value,
 )
 from litebert.finetuning.run import FinetuneResult, train_model
-from litebert.model.folder import load_config
-from litebert.train.distributed import world_from_environment
+from litebert.model.config import load_config
 from litebert.train.folder import Resume
+from litebert.train.processes import world_from_environment
 from litebert.train.trainer import TrainingStoppedError
 
 

@@ -1,17 +1,21 @@
-"""Any checkpoint we can read -> a model folder, with an account of every tensor."""
+"""Any checkpoint we can read -> a model folder; and its outputs compared with transformers'."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from litebert.errors import CheckpointError, check_choice
+from litebert.errors import CheckpointError, InputError, check_choice
+from litebert.extras import require
 from litebert.files import staged_folder
-from litebert.model.hub import LoadReport, load_model_and_report, save_model
+from litebert.model.heads import Model
+from litebert.model.hub import ARCHITECTURES, LoadReport, load_model, load_model_and_report, save_model
 from litebert.remote import CONFIG_FILE, find_folder, is_google
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -81,3 +85,92 @@ def _copy_tokenizer(source: Path, target: Path) -> list[str]:
         for name, path in files.items():
             shutil.copyfile(path, staging / name)
     return sorted(files)
+
+
+class Difference(NamedTuple):
+    """How far apart one output is."""
+
+    output: str
+    difference: float  # largest absolute
+    magnitude: float  # largest absolute value of transformers' own output
+
+    def within(self, tolerance: float) -> bool:
+        """Whether the two agree; NaN or infinity on either side never does."""
+        return math.isfinite(self.difference) and self.difference <= tolerance
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no NaN: such a number is null."""
+        values = self._asdict()
+        return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}
+
+
+def verify_model(source: Path | str, batch: int = 4, length: int | None = None, seed: int = 0) -> list[Difference]:
+    """Random ids with both segments and padding through both; the differences of every output they share.
+
+    `length` defaults to 128 tokens, or to what the model takes where that is less.
+    """
+    transformers = require("transformers", "litebert verify")
+    if batch < 1:
+        raise InputError(f"--batch: must be at least 1, not {batch}")
+    if is_google(source):
+        raise CheckpointError(
+            f"{source}: a TensorFlow checkpoint, which transformers does not open; make a model folder of it first: "
+            f"litebert convert {source} TARGET"
+        )
+    folder = find_folder(source)
+    ours = load_model(folder, allow_nan=True)  # a difference, see Difference.within
+    architecture = ARCHITECTURES[ours.head][ours.config.model_type == "bert"]
+    if architecture is None or not ours.config.fits_hub:
+        raise CheckpointError(f"{folder}: transformers has no such model, so there is nothing to compare with")
+    longest = ours.config.max_position_embeddings
+    length = min(128, longest) if length is None else length
+    if not 2 <= length <= longest:
+        raise InputError(f"--length: must be 2 to {longest}, not {length}")
+    transformers.utils.logging.disable_progress_bar()
+    theirs = getattr(transformers, architecture).from_pretrained(folder, dtype=torch.float32).eval()
+    ids, segments, mask = _random_input(ours, batch, length, seed)
+    if ours.head == "multiple-choice":
+        ids, segments, mask = (x.unsqueeze(0) for x in (ids, segments, mask))  # one question, `batch` choices
+    with torch.inference_mode():
+        expected = theirs(ids, token_type_ids=segments, attention_mask=mask)
+        actual = ours(ids, segment_ids=segments, attention_mask=mask)
+    real = mask.bool()
+    pairs = _pair_outputs(ours.head, actual, expected)
+    return [_compare(name, a, b, real) for name, a, b in pairs if a is not None and b is not None]
+
+
+def _random_input(model: Model, batch: int, length: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, model.config.vocab_size, (batch, length), generator=generator)
+    lengths = torch.randint(length // 2, length + 1, (batch,), generator=generator)
+    positions = torch.arange(length).expand(batch, -1)
+    mask = (positions < lengths[:, None]).long()
+    segments = (positions >= lengths[:, None] // 2).long() * mask * min(1, model.config.type_vocab_size - 1)
+    return ids, segments, mask
+
+
+def _pair_outputs(head: str, ours: Any, theirs: Any) -> list[tuple[str, Tensor | None, Tensor | None]]:
+    if head == "encoder":
+        return [
+            ("hidden", ours.hidden, theirs.last_hidden_state),
+            ("pooled", ours.pooled, theirs.pooler_output),
+        ]
+    if head == "pretraining":
+        sentence = theirs.sop_logits if "sop_logits" in theirs else theirs.seq_relationship_logits
+        return [
+            ("masked LM", ours.masked_lm, theirs.prediction_logits),
+            ("sentence", ours.sentence, sentence),
+        ]
+    if head == "masked-lm":
+        return [("masked LM", ours.masked_lm, theirs.logits)]
+    if head == "sentence-order":
+        return [("sentence", ours.sentence, theirs.logits)]
+    if head == "span":
+        return [("start", ours[0], theirs.start_logits), ("end", ours[1], theirs.end_logits)]
+    return [(head, ours, theirs.logits)]
+
+
+def _compare(name: str, ours: Tensor, theirs: Tensor, real: Tensor) -> Difference:
+    if ours.shape[:2] == real.shape:  # one value per token: what stands at padding does not matter
+        ours, theirs = ours[real], theirs[real]
+    return Difference(name, float((ours - theirs).abs().max()), float(theirs.abs().max()))

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from litebert.errors import CheckpointError
-from litebert.model.config import ModelConfig, read_config, vary
-from litebert.model.folder import find_google_config
+from litebert.model.config import ModelConfig, find_google_config, read_config, vary
 from litebert.model.heads import Model
 from litebert.model.hub import LoadReport, build_model
 from litebert.model.names import Source, tf_names

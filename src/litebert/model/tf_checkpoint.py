@@ -25,8 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from litebert.errors import CheckpointError, did_you_mean
-from litebert.model.crc32c import crc32c, mask_crc
-from litebert.model.tf_index import TABLE_MAGIC, DamagedIndex, Entry, parse_index, slice_key
+from litebert.model.tf_index import TABLE_MAGIC, DamagedIndex, Entry, crc32c, mask_crc, parse_index, slice_key
 
 # tensorflow/core/framework/types.proto: number -> (name, the form of the bytes)
 _DTYPES = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from litebert.model.crc32c import crc32c, mask_crc
+import numpy as np
 
 TABLE_MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER_SIZE = 48
@@ -232,3 +232,70 @@ def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
         raise DamagedIndex("a field should be a message and is not")
     return value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# CRC-32C, fast enough in numpy for checkpoints of gigabytes.
+#
+# A CRC is the remainder of the message, read as a polynomial over GF(2), divided by a fixed polynomial P. So bytes may
+# be moved around as long as that remainder stays the same. Castagnoli's P divides the four-term polynomial
+#
+#     x^6777 + x^484 + x^100 + 1
+#
+# and, since squaring only doubles its exponents, P also divides it with every exponent times 8 * 2^k. Multiplying by
+# x^8 moves by one byte. Hence any byte may be struck out if it is XORed into the three bytes (6777 - 484) * 2^k,
+# (6777 - 100) * 2^k and 6777 * 2^k places later: XORs of long arrays shrink a long message to a short one with the same
+# remainder. The short one goes through the usual table, byte by byte.
+
+_REVERSED_POLYNOMIAL = 0x82F63B78  # Castagnoli's 0x1EDC6F41, lowest bit first
+_DEGREE, _MIDDLE_TERMS = 6777, (484, 100)
+_CHUNK = 1 << 20  # the working copy: small enough for a CPU cache, much longer than _DEGREE << 4
+
+
+def _byte_table() -> tuple[int, ...]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = (value >> 1) ^ (_REVERSED_POLYNOMIAL if value & 1 else 0)
+        table.append(value)
+    return tuple(table)
+
+
+_TABLE = _byte_table()
+
+
+def crc32c(data: bytes | bytearray | memoryview | np.ndarray) -> int:
+    """The CRC-32C of some bytes: crc32c(b"123456789") -> 0xE3069283."""
+    message = np.frombuffer(data, dtype=np.uint8)
+    if message.size <= _DEGREE:
+        return _crc_of_bytes(message.tobytes(), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    # Starting the register at all ones is the same as inverting the first four bytes.
+    rest = np.concatenate([~message[:4], message[4:_CHUNK]])
+    for start in range(_CHUNK, message.size, _CHUNK):
+        rest = np.concatenate([_shorten(rest, 4), message[start : start + _CHUNK]])
+    for doublings in (4, 2, 0):
+        rest = _shorten(rest, doublings)
+    return _crc_of_bytes(rest.tobytes(), 0) ^ 0xFFFFFFFF
+
+
+def mask_crc(crc: int) -> int:
+    """The form in which TensorFlow stores a CRC, as LevelDB does: rotated, plus a constant."""
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _shorten(message: np.ndarray, doublings: int) -> np.ndarray:
+    """Overwrite `message`; its tail of at most 6777 * 2^doublings bytes then has the remainder of the whole."""
+    degree = _DEGREE << doublings
+    distances = [degree - (term << doublings) for term in (*_MIDDLE_TERMS, 0)]
+    surplus = message.size - degree
+    for start in range(0, surplus, distances[0]):  # no target of a step lies inside the step
+        struck = message[start : min(start + distances[0], surplus)]
+        for distance in distances:
+            message[start + distance : start + distance + struck.size] ^= struck
+    return message[max(surplus, 0) :]
+
+
+def _crc_of_bytes(data: bytes, register: int) -> int:
+    for byte in data:
+        register = _TABLE[(register ^ byte) & 0xFF] ^ (register >> 8)
+    return register

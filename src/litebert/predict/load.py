@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.errors import LitebertError, check_choice
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.predict.adapted import is_adapter, load_adapted
 from litebert.predict.exported import (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import CheckpointError, ConfigError, InputError, check_choice
 from litebert.extras import require
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.predict.batching import plan_padded
 from litebert.predict.exported import ONNX_FILES, Manifest, read_manifest
 from litebert.predict.runtime import Outputs, Request, check_request, fit_segments

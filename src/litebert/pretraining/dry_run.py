@@ -15,13 +15,12 @@ from litebert.model.config import ModelConfig
 from litebert.model.count import count_parameters, forward_flops, training_memory
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.data import load_tokenizer, settle
-from litebert.pretraining.objective import Inputs, run_model, scorer
+from litebert.pretraining.objective import Inputs, make_model, run_model, scorer
 from litebert.pretraining.recipes import Recipe
-from litebert.pretraining.setup import make_model
 from litebert.text.store import TokenStore
 from litebert.train.device import Device, measure_peak, open_device, speed_up
+from litebert.train.log import short_count, short_time
 from litebert.train.optimizer import make_optimizer
-from litebert.train.progress import short_count, short_time
 
 
 def describe_run(config: RunConfig) -> Iterator[str]:

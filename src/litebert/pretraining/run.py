@@ -22,23 +22,18 @@ from litebert.files import write_atomic
 from litebert.model.count import count_parameters, forward_flops
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
-from litebert.pretraining.assembly import Batch
-from litebert.pretraining.batches import Batches
-from litebert.pretraining.card import write_card
+from litebert.pretraining.batches import Batch, Batches
+from litebert.pretraining.card import fill_samples, write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig, choose_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
-from litebert.pretraining.evaluate import Scores, evaluate_batches
-from litebert.pretraining.objective import Inputs, run_model, scorer, to_device, weigh
-from litebert.pretraining.plateau import PlateauWatch, commonest_share
-from litebert.pretraining.samples import fill_samples
-from litebert.pretraining.setup import make_model
+from litebert.pretraining.evaluate import PlateauWatch, Scores, commonest_share, evaluate_batches
+from litebert.pretraining.objective import Inputs, make_model, run_model, scorer, to_device, weigh
 from litebert.train.checkpoint import Checkpoint
-from litebert.train.device import Device, measure_peak, speed_up
-from litebert.train.distributed import World
+from litebert.train.device import Device, measure_peak, seed_everything, speed_up
 from litebert.train.folder import Resume, check_folder
 from litebert.train.learner import Change, Evaluation, Learner, StepBatches, StepTotals
 from litebert.train.optimizer import make_optimizer
-from litebert.train.random_state import seed_everything
+from litebert.train.processes import World
 from litebert.train.schedule import learning_rate, value_at
 from litebert.train.trainer import Trainer, alone_in, open_machine
 

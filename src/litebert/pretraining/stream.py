@@ -25,8 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 from litebert.errors import DataError, LitebertError
 
 if TYPE_CHECKING:
-    from litebert.pretraining.assembly import Batch, PaddedBatch
-    from litebert.pretraining.batches import Batches
+    from litebert.pretraining.batches import Batch, Batches, PaddedBatch
 
 HEADER = struct.Struct("<Q")
 PIPE_BYTES = 1 << 20  # as large as Linux allows without privileges

@@ -20,7 +20,7 @@ from litebert.finetuning.data import Split, read_data
 from litebert.finetuning.presets import pick_preset
 from litebert.finetuning.run import finetune
 from litebert.finetuning.scoring import predict_split
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.reproduce import CellStopped
 from litebert.reproduce.paper import METRICS

@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 
 from litebert.model.heads import PretrainingModel
-from litebert.pretraining.assembly import Batch
-from litebert.pretraining.batches import Batches
-from litebert.pretraining.evaluate import count_batches
+from litebert.pretraining.batches import Batch, Batches
+from litebert.pretraining.evaluate import commonest_share, count_batches
 from litebert.pretraining.objective import Inputs, run_model, to_device
-from litebert.pretraining.plateau import commonest_share
 from litebert.train.device import Device
 
 Floats = npt.NDArray[np.float64]

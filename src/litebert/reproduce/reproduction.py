@@ -34,7 +34,7 @@ from litebert.reproduce.runner import Say, merge_cells, run_cells
 from litebert.reproduce.scale import Scale, load_scale
 from litebert.reproduce.verdicts import Verdict, judge_table
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.distributed import world_from_environment
+from litebert.train.processes import world_from_environment
 
 RECORD = "reproduction.json"
 PACKED = "cells.tar.xz"  # cells/ of a published reproduction (tools/pack_results.py)

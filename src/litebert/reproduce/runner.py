@@ -35,8 +35,7 @@ from litebert.reproduce.cell import (
 )
 from litebert.reproduce.paper import METRICS
 from litebert.train import checkpoint
-from litebert.train.distributed import World, world_from_environment
-from litebert.train.signals import stop_on_signals
+from litebert.train.processes import World, stop_on_signals, world_from_environment
 
 Say = Callable[[str], None]
 

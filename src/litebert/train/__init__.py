@@ -1,1 +1,9 @@
-"""What every training run stands on: optimisers, schedules, checkpoints, devices, and the log."""
+"""The one training loop: a `Learner` (model, batches, loss, evaluation) in, a run folder with checkpoints out.
+
+config, learner    what a run chooses, and what it brings to the loop
+trainer            the loop: step, guard, report, evaluate, checkpoint, resume, roll back, stop
+steps              gradients of a micro-batch, kernel by kernel or replayed from a CUDA graph
+optimizer, schedule, guard    the update, its learning rate, and whether to take it at all
+checkpoint, folder, log       what the run folder holds
+device, processes             the hardware of one process, and several processes as one run
+"""

@@ -11,12 +11,14 @@ import contextlib
 import importlib.util
 import math
 import os
+import random
 import shutil
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -218,3 +220,11 @@ def compile_blocks(model: nn.Module) -> None:
                 setattr(module, name, torch.compile(getattr(module, name), dynamic=False))
         if type(module).__name__ in ("FeedForward", "MaskedLMHead", "Embeddings"):
             module.compile(dynamic=False)
+
+
+def seed_everything(seed: int, *more: int) -> None:
+    """Seed Python, NumPy and torch (all devices) by one or several numbers, for example seed, step and rank."""
+    words = np.random.SeedSequence([seed, *more]).generate_state(4, np.uint32)
+    random.seed(int(words[0]))
+    np.random.seed(int(words[1]))  # noqa: NPY002  (the global generator, for code that uses it)
+    torch.manual_seed(int(words[2]) << 32 | int(words[3]))

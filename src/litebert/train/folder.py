@@ -1,4 +1,4 @@
-"""A run's folder: who may write there, whether the run in it can go on, and what it says about itself."""
+"""A run folder: who may write to it, whether its run can resume, what it records; and the model card."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -130,3 +130,47 @@ def locked(folder: Path, wanted: bool) -> Iterator[None]:
 def _remove_empty(folder: Path) -> None:
     with contextlib.suppress(OSError):  # not empty: something was written
         folder.rmdir()
+
+
+def save_card(
+    folder: Path,
+    *,
+    tags: Sequence[str],
+    pipeline: str,
+    title: str,
+    body: Sequence[str],
+    code: Sequence[str],
+    elsewhere: str,
+    config: Any,
+    facts: Mapping[str, Any],
+) -> Path:
+    """Write README.md; `body` are lines of Markdown, `code` shows the use in litebert, `elsewhere` in transformers."""
+    lines = [
+        "---",
+        "library_name: litebert",
+        f"tags: [{', '.join(tags)}]",
+        f"pipeline_tag: {pipeline}",
+        "---",
+        "",
+        f"# {title}",
+        "",
+        *body,
+        "## Use",
+        "",
+        "```python",
+        *code,
+        "```",
+        "",
+        elsewhere,
+        "",
+        "## Config",
+        "",
+        f"litebert {facts['litebert']}, torch {facts['torch']}, Python {facts['python']}.",
+        "",
+        "```yaml",
+        write_yaml(config).rstrip(),
+        "```",
+        "",
+    ]
+    write_atomic(folder / "README.md", "\n".join(lines))
+    return folder / "README.md"

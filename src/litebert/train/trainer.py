@@ -29,25 +29,24 @@ from litebert.config import to_dict
 from litebert.errors import CheckpointError, ConfigError, LitebertError
 from litebert.train import checkpoint
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
-from litebert.train.device import Device, open_device
-from litebert.train.distributed import (
+from litebert.train.device import Device, open_device, seed_everything
+from litebert.train.folder import begin, describe_process, locked, write_facts
+from litebert.train.guard import Guard, GuardConfig
+from litebert.train.learner import Learner, StepBatches, StepTotals
+from litebert.train.log import MetricsLog, Progress
+from litebert.train.optimizer import Average, clip_gradients, load_moments, moments
+from litebert.train.processes import (
+    StopRequest,
     World,
     connect,
     copy_from_main,
+    stop_on_signals,
     sum_gradients,
     sum_totals,
     wait_for_all,
     world_from_environment,
 )
-from litebert.train.folder import begin, describe_process, locked, write_facts
-from litebert.train.guard import Guard, GuardConfig
-from litebert.train.learner import Learner, StepBatches, StepTotals
-from litebert.train.log import MetricsLog
-from litebert.train.optimizer import Average, clip_gradients, load_moments, moments
-from litebert.train.progress import Progress
-from litebert.train.random_state import seed_everything
 from litebert.train.schedule import run_progress
-from litebert.train.signals import StopRequest, stop_on_signals
 from litebert.train.steps import GraphStep, PlainStep
 
 AVERAGE = "average."  # of the averaged weights' names in a checkpoint

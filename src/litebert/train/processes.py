@@ -1,11 +1,11 @@
-"""Several processes as one run, under `torchrun`: who am I, one sum per step, and an error instead of a hang.
+"""The processes of a run: several as one under `torchrun`, one sum per step, an error instead of a hang, and signals.
 
-ALBERT's gradients are few numbers, and a shared layer's gradient is complete only when the backward pass ends: one
-all-reduce of one flat buffer per step is all there is to do.
+ALBERT has few gradients, and a shared layer's gradient is complete only when the backward pass ends: one all-reduce of
+one flat buffer per step is all the communication there is.
 
-    with connect(world_from_environment(), "cpu", timeout=600) as world:
-        totals = sum_gradients(params, torch.tensor([loss_sum, num_masked]), world)
-"""
+    with connect(world_from_environment(), "cpu", timeout=600) as world, stop_on_signals() as stop:
+        while not stop.requested:
+            totals = sum_gradients(params, torch.tensor([loss_sum, num_masked]), world)"""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import contextlib
 import functools
 import os
 import re
+import signal
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -218,3 +221,49 @@ def _lost(world: World) -> Iterator[None]:
             f"process {world.rank} of {world.size} lost touch with the others ({reason}). The last checkpoint "
             "is whole: start again with --resume auto, or let torchrun do it with --max-restarts."
         ) from error
+
+
+class StopRequest:
+    """Whether somebody asked the run to end, and by which signal."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether the run is to save and end."""
+        return self.signal is not None
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Turn the first SIGTERM, SIGHUP or Ctrl-C into a request to stop; a second Ctrl-C aborts at once.
+
+    SIGHUP comes when a terminal or connection closes; under nohup it stays ignored, and the run goes on.
+    Under torchrun one Ctrl-C arrives twice, from the terminal and from torchrun, so there it never aborts: torchrun
+    itself ends a process that takes too long.
+    """
+    stop = StopRequest()
+    if threading.current_thread() is not threading.main_thread():  # Python allows handlers there only
+        yield stop
+        return
+    under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+
+    interrupts = 0
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        if interrupts > 1 and not under_torchrun:
+            raise KeyboardInterrupt
+        stop.signal = stop.signal or signal.Signals(number)
+
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,11 +16,12 @@ import pytest
 import torch
 
 from litebert.errors import ConfigError
-from litebert.train.distributed import (
+from litebert.train.processes import (
     World,
     agree_on_attempt,
     connect,
     gather,
+    stop_on_signals,
     sum_gradients,
     sum_totals,
     wait_for_all,
@@ -84,7 +88,7 @@ def test_a_lost_process_is_an_error_and_not_a_hang(results, scenario):
 RESTARTED = """
 import os, pathlib, sys
 import torch
-from litebert.train.distributed import connect, sum_totals, world_from_environment
+from litebert.train.processes import connect, sum_totals, world_from_environment
 
 attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
 with connect(world_from_environment(), "cpu", timeout=20) as world:
@@ -158,3 +162,62 @@ def test_half_an_environment_is_an_error(change, message):
     environment = {key: value for key, value in (environment | change).items() if value is not None}
     with pytest.raises(ConfigError, match=message):
         world_from_environment(environment)
+
+
+@pytest.fixture(autouse=True)
+def _not_under_torchrun(monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_first_signal_is_a_request(number):
+    before = signal.getsignal(number)
+    with stop_on_signals() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        assert stop.signal == number
+    assert signal.getsignal(number) == before
+
+
+def test_second_ctrl_c_aborts_at_once():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), stop_on_signals():  # noqa: PT012
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)  # repeated requests do not matter
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_torchruns_double_ctrl_c_is_one_request(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    with stop_on_signals() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.signal == signal.SIGINT
+
+
+def test_nohup_is_respected():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_in_another_thread_nothing_is_touched():
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def work() -> None:
+        with stop_on_signals() as stop:
+            seen.append((stop.requested, signal.getsignal(signal.SIGINT) == before))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(False, True)]

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from litebert.config import to_dict
-from litebert.model.folder import load_config
+from litebert.model.config import load_config
 from litebert.model.heads import MaskedLMModel
 from litebert.model.hub import load_model
 from litebert.pretraining.config import run_config
-from litebert.pretraining.setup import make_model
+from litebert.pretraining.objective import make_model
 from litebert.train.optimizer import AdamW, Lamb, make_optimizer
 
 GOOGLE = Path(__file__).parents[1] / "model" / "fixtures" / "tf"

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.pretraining.packing import Capacity, pack
+from litebert.pretraining.chapters import Capacity, pack
 
 
 @settings(max_examples=100, deadline=None)

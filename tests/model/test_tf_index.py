@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.model.crc32c import crc32c, mask_crc
+from litebert.model.tf_index import crc32c, mask_crc
 
 POLYNOMIAL = 0x11EDC6F41  # x^32 + x^28 + ... + 1
 
