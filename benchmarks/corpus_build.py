@@ -31,6 +31,7 @@ from pathlib import Path
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["OMP_NUM_THREADS"] = "1"
 
+from litebert.machine import cpu_name
 from litebert.text.build import build_store
 from litebert.text.readers import open_text
 from litebert.text.tokenizer import Tokenizer
@@ -154,14 +155,6 @@ def tree_memory(session: int) -> float:
             if int(fields[3]) == session:
                 pages += int(fields[21])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def cpu_name() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":")[1].strip()
-    return platform.processor()
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ import transformers
 
 import litebert
 from litebert.export.onnx_file import export_onnx
+from litebert.machine import cpu_name
 from litebert.model.config import load_config, preset
 from litebert.model.heads import EncoderModel
 from litebert.model.hub import load_model, save_model
-from litebert.predict.fastest import cpu_name
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.runtime import Request, Runtime
 from litebert.predict.torch_runtime import TorchRuntime

@@ -3,8 +3,8 @@
     python benchmarks/predict_pass.py [--sequences 32 --length 128] [--tune] [--pdl] [--out result.json]
     python benchmarks/predict_pass.py --device cpu --tune --pdl     (does the script work? a tiny model, interpreted)
 
-Kernels are timed by torch's profiler while the recorded pass is replayed: one by one on buffers of their own
-(predict_kernels.py) they find more in the GPU's cache. `--tune` records the pass anew with other blocks for attention
+Kernels are timed by torch's profiler while the recorded pass is replayed: one by one on buffers of their own they find
+more in the GPU's cache. `--tune` records the pass anew with other blocks for attention
 and LayerNorm (those of src/litebert/model/fast/triton_ops.py), and first with the same, to show what chance does;
 `--pdl` with programmatic launches, whose results have to be the same to the last bit in every replay; `--bias` with the
 queries' bias added by the product instead of the attention kernel. Passes are timed in turns, a few rounds of each.
@@ -37,7 +37,7 @@ from litebert.model.fast.plain_ops import Packing
 from litebert.model.fast.triton_ops import Blocks
 from litebert.model.heads import EncoderModel
 from litebert.predict.fused import Attend, FusedAttention, FusedEncoder
-from litebert.predict.graphs import GraphedEncoder, difference, sample_table
+from litebert.predict.graphs import GraphedEncoder, sample_table
 
 ROUNDS, REPLAYS = 7, 40
 NORMS = ((1024, 1), (1024, 2), (1024, 4), (2048, 2), (2048, 4), (4096, 2), (4096, 8), (8192, 8))  # elements, warps
@@ -195,6 +195,11 @@ def in_turns(run: Pass, other: Pass, device: torch.device) -> tuple[float, float
         for each, times in zip((run, other), took, strict=True):
             times.append(clock(each, device))
     return statistics.median(took[0]), statistics.median(took[1])
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """How far states are from others, as a share of these."""
+    return float((found.float() - expected.float()).norm() / expected.float().norm())
 
 
 def clock(run: Pass, device: torch.device) -> float:

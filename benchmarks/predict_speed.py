@@ -36,7 +36,7 @@ from litebert.files import write_atomic
 from litebert.model.config import preset
 from litebert.model.heads import EncoderModel
 from litebert.model.hub import load_model, save_model
-from litebert.predict.table import lay_out
+from litebert.predict.fused import lay_out
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.text.generate import generate_documents
 from litebert.text.tokenizer import Tokenizer

@@ -37,6 +37,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from litebert.machine import cpu_name
+
 LENGTHS = {"short": 12, "long": 64}  # tokens, with [CLS] and [SEP]
 TEXTS = 512
 
@@ -109,7 +111,7 @@ def measure(options: argparse.Namespace) -> None:
         "rounds": rows,
         "overload": overload,
         "setting": {key: value for key, value in vars(options).items() if key not in ("out", "plain", "load")},
-        "hardware": {"cpu": processor(), "cores": os.cpu_count()},
+        "hardware": {"cpu": cpu_name(), "cores": os.cpu_count()},
         "versions": versions(),
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -292,14 +294,6 @@ async def make_load(
         "lost": sum(statuses.values()) - statuses["200"] - hints,
         "offered_per_second": per_second or None,
     }
-
-
-def processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(": ")[1]
-    return platform.processor()
 
 
 def versions() -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import platform
 from pathlib import Path
 
 CPU_FOLDER = Path("/sys/devices/system/cpu")
@@ -30,6 +32,15 @@ def usable_cores() -> int:
         return min(count, len({file.read_text() for file in files}))
     except OSError:  # the system does not tell
         return count
+
+
+def cpu_name() -> str:
+    """The name of the processor, as far as the system knows it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def share_cores() -> None:

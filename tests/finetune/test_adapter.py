@@ -16,7 +16,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.run import finetune
 from litebert.model.hub import load_model
-from litebert.predict.adapted import load_adapted, merge_folder
+from litebert.predict.load import load_adapted, merge_folder
 from litebert.predict.predictor import Predictor
 from litebert.train.log import read_metrics
 from litebert.train.trainer import Trainer

@@ -10,9 +10,8 @@ import pytest
 import torch
 from small_models import packed, small_config, small_model
 
-from litebert.predict.fused import Encoded, FusedEncoder
+from litebert.predict.fused import Encoded, FusedEncoder, lay_out
 from litebert.predict.graphs import Graph, GraphedEncoder, sample_table, shape_of
-from litebert.predict.table import lay_out
 
 
 def test_graphs_come_in_steps():
@@ -28,9 +27,9 @@ def test_graphs_come_in_steps():
 class Replayed(GraphedEncoder):
     """Recordings that compute on a CPU, and leave nonsense where no token was."""
 
-    def __init__(self, encoder, small=None, took=(1.0,)):
-        super().__init__(encoder, small=small)
-        self.captured, self.took, self.replays = [], list(took), 0
+    def __init__(self, encoder):
+        super().__init__(encoder)
+        self.captured, self.replays = [], 0
 
     def _capture(self, run, table):
         sample, encoder = run(), self
@@ -49,9 +48,6 @@ class Replayed(GraphedEncoder):
 
         self.captured.append(Graph(Recording(), table, output))
         return self.captured[-1]
-
-    def _clock(self, graph):
-        return self.took.pop(0)
 
     def states(self, ids, segments, positions, starts, max_length, rows=None):
         """As on a GPU, tokens of no sequence are computed too; attention on a CPU takes none of them."""
@@ -131,50 +127,6 @@ def test_what_is_recorded_with_is_a_batch_of_that_shape():
         assert int(table.ids.max()) < config.vocab_size
 
 
-def other_way(encoder, change=0.0):
-    """Stands for the kernels for few tokens: the same numbers, or others."""
-    fused = FusedEncoder(encoder)
-
-    def run(table):
-        used = int(table.starts[-1])
-        places = (table.ids[:used], table.segments[:used], table.positions[:used], table.starts, table.longest)
-        hidden, first, pooled = fused.encode(*places)
-        hidden = torch.nn.functional.pad(hidden, (0, 0, 0, len(table.ids) - used))
-        return Encoded(hidden + change * torch.randn(hidden.shape), first, pooled)
-
-    return run
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize(("took", "chosen"), [((2.0, 1.0), 1), ((1.0, 2.0), 0)])
-def test_the_faster_of_two_ways_is_kept(took, chosen):
-    encoder = small_model("encoder").encoder
-    graphed = Replayed(encoder, other_way(small_model("encoder").encoder), took)
-    batch = packed([9, 5, 9], torch.Generator().manual_seed(0))
-    expected = encoder(**batch)
-    torch.testing.assert_close(graphed(**batch).hidden, expected.hidden, rtol=1e-4, atol=1e-5)
-    assert list(graphed._graphs.values()) == [graphed.captured[chosen]]
-    large = packed([48] * 22, torch.Generator().manual_seed(0))  # too many tokens for the other way
-    torch.testing.assert_close(graphed(**large).pooled, encoder(**large).pooled, rtol=1e-4, atol=1e-5)
-    assert len(graphed.captured) == 3
-
-
-@torch.inference_mode()
-def test_a_way_that_gives_other_numbers_or_fails_is_told_and_left():
-    def fails(table):
-        raise ValueError("no such instruction")
-
-    batch = packed([9, 5, 9], torch.Generator().manual_seed(0))
-    encoder = small_model("encoder").encoder
-    for small, told in ((other_way(encoder, change=1.0), "[0-9] off"), (fails, "no such instruction")):
-        graphed = Replayed(small_model("encoder").encoder, small, (2.0, 1.0))
-        with pytest.warns(UserWarning, match=told):
-            found = graphed(**batch)
-        torch.testing.assert_close(found.hidden, encoder(**batch).hidden, rtol=1e-4, atol=1e-5)
-        graphed(**packed([20], torch.Generator().manual_seed(0)))  # not tried again
-        assert len(graphed._graphs) == 2
-
-
 @torch.inference_mode()
 def test_where_triton_does_not_work_its_kernels_are_left():
     class Fails:
@@ -182,13 +134,14 @@ def test_where_triton_does_not_work_its_kernels_are_left():
             raise ValueError("Python.h: No such file or directory")
 
     encoder = small_model("encoder").encoder
-    graphed = Replayed(small_model("encoder").encoder, other_way(encoder))
+    graphed = Replayed(small_model("encoder").encoder)
     graphed._kernels = Fails()
     batch = packed([9, 5, 9], torch.Generator().manual_seed(0))
     with pytest.warns(UserWarning, match="no Triton kernels, so slower: Python.h"):
         found = graphed(**batch)
     torch.testing.assert_close(found.hidden, encoder(**batch).hidden, rtol=1e-4, atol=1e-5)
-    assert len(graphed.captured) == 1  # the way for few tokens is Triton's too
+    assert len(graphed.captured) == 1
+    assert graphed._kernels is None
 
 
 class PretendedCuda:

@@ -15,8 +15,8 @@ from running import at_once, running, wait_until
 from litebert.errors import InputError
 from litebert.serve.batcher import Batcher
 from litebert.serve.config import ServeConfig
-from litebert.serve.metrics import Metrics
-from litebert.serve.refusals import Refusal
+from litebert.serve.schemas import Refusal
+from litebert.serve.telemetry import Metrics
 
 
 def embed(client, text, **fields):

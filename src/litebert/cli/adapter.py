@@ -23,6 +23,6 @@ def merge(
     """Write an adapter and its base as one plain model folder, for export, transformers and everything else."""
     check_files(folder)
     check_out_folder(out)
-    from litebert.predict.adapted import merge_folder
+    from litebert.predict.load import merge_folder
 
     print(f"model: {merge_folder(folder, out, base)}")

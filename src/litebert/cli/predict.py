@@ -55,9 +55,7 @@ COMMON: dict[str, tuple[Any, Any]] = {
         "default",
     ),
     "runtime": (
-        Annotated[
-            str, typer.Option(help="auto (the fastest), torch, or for an exported folder onnx, onnx-fp32, onnx-int8.")
-        ],
+        Annotated[str, typer.Option(help="auto, torch, or for an exported folder onnx, onnx-fp32, onnx-int8.")],
         "auto",
     ),
     "device": (Annotated[str, typer.Option(help="auto, cpu or cuda.")], "auto"),

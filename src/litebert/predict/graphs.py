@@ -22,8 +22,7 @@ from torch import Tensor
 
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
-from litebert.predict.fused import Encoded, FusedEncoder
-from litebert.predict.table import Table, lay_out
+from litebert.predict.fused import Encoded, FusedEncoder, Table, lay_out
 from litebert.train.steps import leave_recording
 
 # Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
@@ -39,8 +38,6 @@ TOKENS = (
 )
 SEQUENCES = (1, 4, 16, 32, 64, 256, 1024)
 LENGTHS = (64, 128, 256, 512)
-SMALL_TOKENS = 1024  # up to here, the kernels for few tokens are tried beside the large products
-SAME = 0.2  # the most that one may be off the other; rounding is a tenth of it, a mistake several times it
 
 _RECORDING = threading.Lock()  # torch can record one graph at a time, and a server has a thread for each model
 
@@ -88,10 +85,8 @@ class Graph:
 class GraphedEncoder(FusedEncoder):
     """A FusedEncoder on a GPU that replays recorded passes where a batch fits one, and runs plainly where not."""
 
-    def __init__(self, encoder: Encoder, triton: bool = False, small: Callable[[Table], Encoded] | None = None):
-        """`small`: another way through the encoder, for few tokens (small.py)."""
+    def __init__(self, encoder: Encoder, triton: bool = False):
         super().__init__(encoder, triton)
-        self._small = small
         self._graphs: dict[Shape, Graph | None] = {}
         self._ahead: Graph | None = None  # it was started when its table was filled, and nobody has asked for it yet
         self._memory: Any = None  # one memory for all graphs, since one runs at a time
@@ -138,39 +133,23 @@ class GraphedEncoder(FusedEncoder):
         return self._graphs.get(shape)
 
     def _record(self, shape: Shape) -> Graph | None:
-        """A graph of the pass for a shape; with few tokens, of the faster of two."""
+        """A graph of the pass for a shape; None where it cannot be recorded."""
         device = self.embeddings.word.weight.device
         table = sample_table(shape, self.config).to(device)
         plain = super().encode
         arguments = (table.ids, table.segments, table.positions, table.starts, table.longest)
         try:
-            graph = self._capture(lambda: plain(*arguments), table)
+            return self._capture(lambda: plain(*arguments), table)
         except Exception as error:
             if not isinstance(error, RuntimeError):  # Triton, a C compiler without Python's headers, ...
                 if self._kernels is None:
                     raise
-                self._kernels = self._small = None
+                self._kernels = None
                 warnings.warn(f"no Triton kernels, so slower: {error}", stacklevel=2)
                 return self._record(shape)
             self._records = False  # what failed once fails again
             warnings.warn(f"no CUDA graphs, so slower: {error.__context__ or error}", stacklevel=2)
             return None
-        small = self._small
-        if small is None or shape[0] > SMALL_TOKENS:
-            return graph
-        try:
-            other = self._capture(lambda: small(table), table)
-        except Exception as error:  # whatever Triton says of a GPU that we have not seen
-            self._small = None
-            warnings.warn(f"small batches take the way of large ones: {error.__context__ or error}", stacklevel=2)
-            return graph
-        took, other_took = self._clock(graph), self._clock(other)
-        off = difference(other.replay(*table.used).hidden.clone(), graph.replay(*table.used).hidden)
-        if not off < SAME:
-            self._small = None
-            warnings.warn(f"small batches take the way of large ones: theirs is {off:.2f} off", stacklevel=2)
-            return graph
-        return other if other_took < took else graph
 
     def _capture(self, run: Callable[[], Encoded], table: Table) -> Graph:
         device = table.whole.device
@@ -196,22 +175,6 @@ class GraphedEncoder(FusedEncoder):
             self._memory = None  # to torch, a recording that failed may be using it for ever
             raise
         return Graph(graph, table, output)
-
-    def _clock(self, graph: Graph, replays: int = 20) -> float:
-        """Milliseconds of a replay."""
-        began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        for number in range(replays + 3):
-            if number == 3:
-                began.record()
-            graph.graph.replay()
-        ended.record()
-        ended.synchronize()
-        return began.elapsed_time(ended) / replays
-
-
-def difference(found: Tensor, expected: Tensor) -> float:
-    """How far states are from others, as a share of these."""
-    return float((found.float() - expected.float()).norm() / expected.float().norm())
 
 
 def sample_table(shape: Shape, config: ModelConfig) -> Table:

@@ -1,15 +1,14 @@
-"""From a model's name to what a Predictor is made of."""
+"""From a model's name to what a Predictor is made of: a model folder, a Hub name, an export, or an adapter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from litebert.errors import LitebertError, check_choice
-from litebert.model.config import load_config
-from litebert.model.hub import load_model
-from litebert.predict.adapted import is_adapter, load_adapted
+from litebert.errors import CheckpointError, check_choice
+from litebert.model.adapter import CONFIG_FILE, load_adapter, merge_adapter, read_adapter_config
+from litebert.model.heads import Model
+from litebert.model.hub import load_model, save_model
 from litebert.predict.exported import (
     MANIFEST_FILE,
     ONNX_FILES,
@@ -18,13 +17,12 @@ from litebert.predict.exported import (
     read_manifest,
     weight_files,
 )
-from litebert.predict.fastest import WithTorch, find_export, pick_fastest
 from litebert.predict.runtime import Runtime
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import find_folder
-from litebert.tasks.task import Task, load_task
+from litebert.tasks.task import Task, kind_of, load_task, save_task
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.device import DeviceConfig, default_threads, open_device
+from litebert.train.device import DeviceConfig, open_device
 
 # As users name them -> the precision of the exported file; None: torch.
 RUNTIMES: dict[str, Literal["auto", "fp32", "int8"] | None] = {
@@ -38,58 +36,75 @@ RUNTIMES: dict[str, Literal["auto", "fp32", "int8"] | None] = {
 def load_parts(
     model: Path | str, runtime: str, device: str, threads: int, max_tokens: int
 ) -> tuple[Runtime, Tokenizer, Task | None]:
-    """The runtime, the tokenizer and the task of a model folder, a Hub name or "default"."""
+    """The runtime, the tokenizer and the task of a model folder, a Hub name, an adapter folder or "default".
+
+    `runtime` "auto" is torch, or ONNX Runtime in fp32 if the folder holds an export and no weights.
+    """
     folder = find_folder(model)
+
+    def in_torch(loaded: Model) -> TorchRuntime:
+        return TorchRuntime(loaded, open_device(DeviceConfig(device=device, threads=threads)), max_tokens)
+
     if is_adapter(folder):
         check_choice("runtime", runtime, ("auto", "torch"))  # merge it for others
         adapted, its_task, base = load_adapted(folder)
-        hardware = open_device(DeviceConfig(device=device, threads=threads))
-        return TorchRuntime(adapted, hardware, max_tokens), Tokenizer.load(base), its_task
+        return in_torch(adapted), Tokenizer.load(base), its_task
     tokenizer, task = Tokenizer.load(folder), load_task(folder)
     if runtime == "auto":
-        return open_fastest(folder, device, threads, max_tokens), tokenizer, task
+        runtime = _runtime_for(folder)
     check_choice("runtime", runtime, ("auto", *RUNTIMES))
     precision = RUNTIMES[runtime]
     if precision is None:
         check_weights(folder)
-        return open_torch(folder, device, threads, max_tokens), tokenizer, task
+        return in_torch(load_model(folder)), tokenizer, task
     check_exported(folder, model)
-    return open_onnx(folder, threads, max_tokens, precision), tokenizer, task
-
-
-def open_fastest(folder: Path, device: str, threads: int, max_tokens: int) -> Runtime:
-    """Torch on a GPU; on a CPU the faster of torch and the export of the same weights; what there is, if only one."""
-    if not weight_files(folder) and (folder / MANIFEST_FILE).is_file():
-        there = read_manifest(folder).files
-        return open_onnx(folder, threads, max_tokens, "fp32" if ONNX_FILES["fp32"] in there else "auto")
-    hardware = open_device(DeviceConfig(device=device, threads=threads))
-
-    def in_torch() -> TorchRuntime:
-        return TorchRuntime(load_model(folder), hardware, max_tokens)
-
-    place = None if hardware.is_cuda else find_export(folder)
-    if place is None:
-        return in_torch()
-
-    def in_onnx() -> Runtime:
-        return open_onnx(place, threads, max_tokens, "fp32")
-
-    try:
-        candidates: dict[str, Callable[[], Runtime]] = {"torch": in_torch, "onnx-fp32": in_onnx}
-        if pick_fastest(load_config(folder), threads or default_threads(), candidates) == "onnx-fp32":
-            return WithTorch(in_onnx(), in_torch)
-    except (LitebertError, ImportError):  # a damaged export or ONNX Runtime; the weights themselves are here
-        pass
-    return in_torch()
-
-
-def open_torch(folder: Path, device: str, threads: int, max_tokens: int) -> TorchRuntime:
-    """The weights of a folder in torch."""
-    return TorchRuntime(load_model(folder), open_device(DeviceConfig(device=device, threads=threads)), max_tokens)
-
-
-def open_onnx(folder: Path, threads: int, max_tokens: int, precision: Literal["auto", "fp32", "int8"]) -> Runtime:
-    """An exported file of a folder in ONNX Runtime."""
     from litebert.predict.onnx_runtime import OnnxRuntime
 
-    return OnnxRuntime(folder, threads=threads, max_tokens=max_tokens, precision=precision)
+    return OnnxRuntime(folder, threads=threads, max_tokens=max_tokens, precision=precision), tokenizer, task
+
+
+def _runtime_for(folder: Path) -> str:
+    if weight_files(folder) or not (folder / MANIFEST_FILE).is_file():
+        return "torch"
+    return "onnx-fp32" if ONNX_FILES["fp32"] in read_manifest(folder).files else "onnx"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# An adapter folder as the model that it stands for: its base with the adapter merged in, its head and its task
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter instead of a model."""
+    return (folder / CONFIG_FILE).is_file()
+
+
+def load_adapted(folder: Path, base: str | None = None) -> tuple[Model, Task, Path]:
+    """The merged model of an adapter folder, its task, and the folder of its base (by default as the adapter says)."""
+    task = load_task(folder)
+    if task is None:
+        raise CheckpointError(
+            f"{folder}: has no task.json, so nothing says what its head means; open it with load_adapter(model, folder)"
+        )
+    named = base or read_adapter_config(folder)["base"]
+    if not named:
+        raise CheckpointError(f"{folder}: does not name its base model; give one as `base`")
+    source = find_folder(named)
+    kind = kind_of(task)
+    changes = {"labels": task.labels, "problem_type": kind.problem_type}
+    model = load_model(source, kind.head(task), new_head=True, **changes)
+    load_adapter(model, folder)
+    merge_adapter(model)
+    return model.eval(), task, source
+
+
+def merge_folder(folder: Path | str, out: Path | str, base: str | None = None) -> Path:
+    """Write an adapter and its base as one plain model folder."""
+    model, task, source = load_adapted(Path(folder), base)
+    out = Path(out)
+    if out.exists() and any(out.iterdir()):
+        raise CheckpointError(f"{out}: not empty; name another folder to write")
+    save_model(model, out)
+    tokenizer = Tokenizer.load(source)
+    tokenizer.save(out, max_length=max(task.max_length, tokenizer.max_length or 0))
+    save_task(task, out)
+    return out

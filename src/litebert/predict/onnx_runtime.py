@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from litebert.errors import CheckpointError, ConfigError, InputError, check_choice
 from litebert.extras import require
 from litebert.model.config import load_config
-from litebert.predict.batching import plan_padded
 from litebert.predict.exported import ONNX_FILES, Manifest, read_manifest
-from litebert.predict.runtime import Outputs, Request, check_request, fit_segments
+from litebert.predict.runtime import Outputs, Request, check_request, fit_segments, plan_padded
 from litebert.train.device import default_threads, name_cpu
 
 # Measured with benchmarks/onnx_passes.py: beyond some hundred tokens a pass leaves the caches of a core and each token

@@ -42,7 +42,7 @@ class Predictor(AbilityMethods):
         self,
         model: Path | str = "default",
         *,
-        runtime: str = "auto",  # the fastest of: torch, onnx-fp32; or onnx (int8 where it is there), onnx-int8
+        runtime: str = "auto",  # or torch, onnx (int8 if there), onnx-fp32, onnx-int8
         device: str = "auto",
         threads: int = 0,
         max_tokens: int = 8192,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,17 @@ from torch import Tensor
 
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Model, named_outputs
-from litebert.predict.batching import plan_packed
-from litebert.predict.fused import Encoded, FusedEncoder
+from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
-from litebert.predict.runtime import ENCODER_OUTPUTS, Outputs, Request, check_request, fit_segments, outputs_of
-from litebert.predict.table import Table, lay_out
+from litebert.predict.runtime import (
+    ENCODER_OUTPUTS,
+    Outputs,
+    Request,
+    check_request,
+    fit_segments,
+    outputs_of,
+    plan_packed,
+)
 from litebert.train.device import Device, fetch
 
 
@@ -35,11 +41,9 @@ class TorchRuntime:
         # Parameters themselves in half precision: autocast would convert them anew in every pass.
         dtype = torch.bfloat16 if device.precision == "bf16" else torch.float32
         model = model.eval().requires_grad_(False).to(device.device)
-        with torch.inference_mode():
-            small = _small(model.encoder, device)
         self.model = model.to(dtype)
         with torch.inference_mode():
-            self.encoder = _fuse(self.model.encoder, device, small)
+            self.encoder = _fuse(self.model.encoder, device)
         self.model.encoder = self.encoder  # type: ignore[assignment]
         # Outputs that need the states of few tokens: [CLS], and those to predict.
         self._few_rows = {"masked_lm", "sentence", "pooled", "first"}
@@ -117,19 +121,10 @@ class TorchRuntime:
         return torch.from_numpy(array).to(self.device.device, non_blocking=True)
 
 
-def _fuse(encoder: Encoder, device: Device, small: Callable[[Table], Encoded] | None) -> FusedEncoder:
+def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
     if device.is_cuda and device.precision == "bf16":
-        return GraphedEncoder(encoder, device.compile, small)  # which says: there are Triton and a C compiler for it
+        return GraphedEncoder(encoder, triton=device.compile)  # true if Triton and a C compiler are installed
     return FusedEncoder(encoder)
-
-
-def _small(encoder: Encoder, device: Device) -> Callable[[Table], Encoded] | None:
-    """The way for few tokens, where there is one; from float32 parameters."""
-    if not (device.is_cuda and device.precision == "bf16" and device.compile):
-        return None
-    from litebert.predict.small import SmallEncoder  # Triton has wheels for Linux only
-
-    return SmallEncoder(encoder, torch.bfloat16) if SmallEncoder.fits(encoder.config) else None
 
 
 def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:

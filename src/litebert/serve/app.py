@@ -19,12 +19,10 @@ from litebert.serve import schemas
 from litebert.serve.batcher import Predictor, language_of_model, runtime_of
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Gate
-from litebert.serve.log import log_event
-from litebert.serve.metrics import CONTENT_TYPE, Metrics
 from litebert.serve.page import PAGE_FILES, docs_page, page_response
-from litebert.serve.refusals import Refusal, describe_mistakes
-from litebert.serve.schemas import MistakeResponse, Results, path_of, request_of, result_of
+from litebert.serve.schemas import MistakeResponse, Refusal, Results, describe_mistakes, path_of, request_of, result_of
 from litebert.serve.service import Service
+from litebert.serve.telemetry import CONTENT_TYPE, Metrics, log_event
 
 ABOUT = """Predictions from raw text by the models loaded here.
 

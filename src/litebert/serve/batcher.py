@@ -19,10 +19,9 @@ from typing import Any, Protocol
 
 from litebert.errors import InputError
 from litebert.serve.config import ServeConfig
-from litebert.serve.log import log_event
-from litebert.serve.metrics import Metrics
 from litebert.serve.queue import OLDEST_SHARE, Job, Part, Queue, Ticket
-from litebert.serve.refusals import ClientGone, Refusal
+from litebert.serve.schemas import ClientGone, Refusal
+from litebert.serve.telemetry import Metrics, log_event
 from litebert.text.language import Language
 
 # Target duration of a pass, since a new request waits for the current pass to end. A pass has at least one sequence.

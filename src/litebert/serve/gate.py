@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from litebert.serve.config import ServeConfig, host_name
-from litebert.serve.log import log_event
-from litebert.serve.metrics import Metrics
-from litebert.serve.refusals import ClientGone, Refusal
+from litebert.serve.schemas import ClientGone, Refusal
+from litebert.serve.telemetry import Metrics, log_event
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

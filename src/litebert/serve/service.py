@@ -21,11 +21,9 @@ from litebert.predict.ability import Ability, Array, split_annotated
 from litebert.serve.batcher import Batcher, FailedJob, Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Exchange
-from litebert.serve.log import log_event
-from litebert.serve.metrics import Metrics
 from litebert.serve.queue import Job
-from litebert.serve.refusals import Refusal
-from litebert.serve.schemas import Request, request_of
+from litebert.serve.schemas import Refusal, Request, request_of
+from litebert.serve.telemetry import Metrics, log_event
 
 T = TypeVar("T")
 
