@@ -157,7 +157,7 @@ def test_only_the_mask_is_special():
 BAD = {
     "": "is empty",
     " \n\t": "is empty",
-    "no mask here": r"holds no \[MASK\]",
+    "no mask here": r"contains no \[MASK\]",
     "\ud800 [MASK]": "character 0 .* surrogate",
     "[MASK] " * 1001: "at most 1,000",
 }
@@ -219,7 +219,7 @@ def test_options(monkeypatch):
     monkeypatch.setattr("litebert.predict.masks.MOST_BEAMS", 20)
     with pytest.raises(InputError, match="at most 20 beams"):
         predictor.fill_mask("[MASK] [MASK]", top=10**6, joint=True)
-    with pytest.raises(InputError, match="more than 100,000"):
+    with pytest.raises(InputError, match="exceed the limit of 100,000"):
         predictor.fill_mask("[MASK] " * 900, top=size)
     with pytest.raises(InputError, match="too far apart"):
         predictor.fill_mask("[MASK] " + "anna " * 100 + "[MASK]", joint=True)

@@ -175,7 +175,7 @@ def test_an_export_asked_for_torch_and_a_package_say_what_to_use(copy):
     with pytest.raises(CheckpointError, match="an export, without weights for torch; name the model folder"):
         Predictor(copy, runtime="torch")
     export_torch(folder_of("encoder").parent / "model", copy, overwrite=True)
-    with pytest.raises(CheckpointError, match=r"there is: model.pt2, for torch.export.load; litebert runs .*--to onnx"):
+    with pytest.raises(CheckpointError, match=r"found: model.pt2, for torch.export.load; litebert runs .*--to onnx"):
         Predictor(copy)
 
 
@@ -211,7 +211,7 @@ def test_one_flipped_byte_is_seen(copy):
 def test_a_file_that_is_gone(copy):
     (copy / "model.int8.onnx").unlink()
     assert OnnxRuntime(copy, threads=1).precision == "fp32"
-    with pytest.raises(CheckpointError, match=r"holds no model.int8.onnx; there is: model.onnx"):
+    with pytest.raises(CheckpointError, match=r"contains no model.int8.onnx; found: model.onnx"):
         OnnxRuntime(copy, precision="int8")
 
 
@@ -240,7 +240,7 @@ def test_requests_that_the_model_cannot_take():
         ([], [], "mean", "takes 1 to 48"),
         ([5] * 49, [0] * 49, "mean", "takes 1 to 48"),
         ([vocabulary], [0], "mean", f"takes 0 to {vocabulary - 1}"),
-        ([5], [0], "logits", "an encoder model gives no logits"),
+        ([5], [0], "logits", "an encoder model has no output logits"),
     ):
         request = Request(np.array(ids, np.int32), np.array(segments, np.int8), frozenset({want}))
         with pytest.raises(InputError, match=message):
@@ -273,3 +273,10 @@ def test_a_missing_extra_is_named(monkeypatch):
     )
     with pytest.raises(MissingExtraError, match=r'pip install "litebert\[onnx\]"'):
         OnnxRuntime(folder)
+
+
+def test_auto_is_torch_where_there_are_weights_and_the_export_where_there_are_none(tmp_path, copy):
+    model = shutil.copytree(folder_of("encoder").parent / "model", tmp_path / "model")
+    shutil.copytree(folder_of("encoder"), tmp_path / "model-onnx")  # an export beside the weights changes nothing
+    assert Predictor(model, device="cpu", threads=1).runtime.name.startswith("torch fp32")
+    assert Predictor(copy, threads=1).runtime.name.startswith("onnx fp32")

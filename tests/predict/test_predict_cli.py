@@ -156,7 +156,7 @@ def test_a_model_of_pairs_asks_for_pairs(cli, scored, tmp_path):
     for arguments in (["anna slept"], ["anna slept", "ben slept"]):
         done = cli("predict", "classify", *arguments, "--model", scored, "--device", "cpu")
         assert done.code == 2, done
-        assert "pair: missing; this model (sts-b) compares two texts" in done.err
+        assert "pair: missing; this model (sts-b) takes two texts" in done.err
     lines = tmp_path / "pairs.jsonl"
     lines.write_text('{"text": "anna", "pair": "ben"}\n{"text": "anna"}\n', encoding="utf-8")
     done = cli("predict", "classify", "--file", lines, "--model", scored, "--device", "cpu")
@@ -170,7 +170,7 @@ def test_a_model_of_pairs_asks_for_pairs(cli, scored, tmp_path):
 
 MISTAKES = {
     "no text": (["fill-mask"], "", "stdin: holds no text"),
-    "no mask": (["fill-mask", "anna"], None, "text: holds no [MASK]"),
+    "no mask": (["fill-mask", "anna"], None, "text: contains no [MASK]"),
     "empty": (["embed", ""], None, "text: is empty"),
     "half a pair": (["sentence-order", "Anna slept."], "", "b: missing; give a, b, in this order"),
     "not JSON": (["sentence-order"], "Anna slept.\n", "stdin, line 1: not JSON"),
@@ -182,7 +182,7 @@ MISTAKES = {
         "나는 밥을 먹었다.\n".encode("cp949"),
         "it looks like cp949",
     ),
-    "bad line": (["fill-mask"], "a [MASK]\nb\n", "stdin, line 2: text: holds no [MASK]"),
+    "bad line": (["fill-mask"], "a [MASK]\nb\n", "stdin, line 2: text: contains no [MASK]"),
     "cannot": (["answer", "who?", "anna"], None, "litebert finetune --task question-answering"),
     "head": (["attention", "anna", "--head", "7"], None, "--head: 7 is not one of the 3 (0 to 2)"),
     "application": (["attention", "anna", "--application", "2"], None, "--application: 2 is not one of the 2"),
@@ -342,7 +342,7 @@ def test_a_failing_row_leaves_no_file(ask, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"text": "a [MASK]"}\n{"text": "b"}\n')
     done = ask("pretraining", "fill-mask", "--file", tmp_path / "x.jsonl", "--out", tmp_path / "y.csv")
     assert done.code == 2
-    assert "x.jsonl, line 2: text: holds no [MASK]" in done.err
+    assert "x.jsonl, line 2: text: contains no [MASK]" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
 
 

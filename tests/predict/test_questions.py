@@ -123,7 +123,7 @@ def test_bad_questions():
     for arguments, message in (
         ((" ", CONTEXT), "question: is empty"),
         ((QUESTION, ""), "context: is empty"),
-        ((QUESTION, "\x01"), "context: holds nothing"),
+        ((QUESTION, "\x01"), "context: has no text"),
         ((QUESTION, 7), "context: expected a str, got int"),
     ):
         with pytest.raises(InputError, match=message):

@@ -14,8 +14,7 @@ from small_vocabularies import english
 
 from litebert.errors import InputError
 from litebert.model.hub import save_model
-from litebert.predict.batching import plan_packed, plan_padded
-from litebert.predict.runtime import HEAD_OUTPUTS, Request
+from litebert.predict.runtime import HEAD_OUTPUTS, Request, plan_packed, plan_padded
 
 LENGTHS = [5, 11, 11, 30, 8, 5, 48]
 

@@ -124,11 +124,11 @@ def test_a_model_of_pairs_asks_for_pairs_and_one_of_single_texts_refuses_them(ki
     pairs = predictor_of("classification", Task("sts-b", kind, labels, pair=True), **changes)
     single = predictor_of("classification", Task("sst-2", kind, labels, pair=False), **changes)
     unknown = predictor_of("classification", **changes)  # a folder of transformers
-    with pytest.raises(InputError, match=r"pair: missing; this model \(sts-b\) compares two texts"):
+    with pytest.raises(InputError, match=r"pair: missing; this model \(sts-b\) takes two texts"):
         pairs.classify(TEXT)
     with pytest.raises(InputError, match="input 0: pair: missing"):
         pairs.classify([TEXT, "Ben slept."])
-    with pytest.raises(InputError, match=r"pair: this model \(sst-2\) reads one text at a time"):
+    with pytest.raises(InputError, match=r"pair: this model \(sst-2\) takes one text"):
         single.classify(TEXT, "Ben slept.")
     assert pairs.classify(TEXT, "Ben slept.") == unknown.classify(TEXT, "Ben slept.")
     assert single.classify(TEXT) == unknown.classify(TEXT)
@@ -167,5 +167,5 @@ def test_bad_options():
         predictor.attention(TEXT, max_tokens=3)
     with pytest.raises(InputError, match="pair: is empty"):
         predictor.attention(TEXT, "")
-    with pytest.raises(InputError, match="nothing that the vocabulary can read"):
+    with pytest.raises(InputError, match="no text that the vocabulary covers"):
         predictor.embed("\x01\x02")

@@ -93,12 +93,12 @@ def test_a_model_of_pairs_asks_for_pairs(tiny_pairs, tiny_server, caplog):
         assert model["task"] == {"name": "sts-b", "kind": "regression", "labels": [], "pair": True, "scale": [0.0, 5.0]}
         answer = client.post("/classify", json={"text": "Anna slept."})
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")
-        assert "pair: missing; this model (sts-b) compares two texts" in answer.json()["error"]["message"]
+        assert "pair: missing; this model (sts-b) takes two texts" in answer.json()["error"]["message"]
         answer = client.post("/classify", json={"text": "Anna slept.", "pair": "Ben slept."})
         assert answer.json()["results"][0]["scale"] == [0.0, 5.0]
     answer = tiny_server.post("/classify", json={"text": "Anna slept.", "pair": "Ben slept."})
     assert answer.status_code == 422
-    assert "reads one text at a time" in answer.json()["error"]["message"]
+    assert "takes one text" in answer.json()["error"]["message"]
     assert next(m for m in tiny_server.get("/models").json()["models"] if m["name"] == "pretraining")["task"] is None
 
 

@@ -47,7 +47,7 @@ class Manifest:
             there = [known for known in self.files if (folder / known).is_file()]
             advice = ", for torch.export.load; litebert runs what `--to onnx` writes" if there == [TORCH_FILE] else ""
             raise CheckpointError(
-                f"{folder}: holds no {name}; there is: {', '.join(there) or 'none of its files'}{advice}"
+                f"{folder}: contains no {name}; found: {', '.join(there) or 'none of its files'}{advice}"
             )
         parts = [name, *(other for other in self.files if other.startswith(f"{name}."))]  # large weights lie beside
         for part in parts:

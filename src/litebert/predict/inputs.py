@@ -30,7 +30,7 @@ class Inputs:
         check_text(text, name)
         ids = np.array(self.tokenizer.encode(text, allow_special), dtype=np.int32)
         if not ids.size:
-            raise InputError(f"{name}: holds nothing that the vocabulary can read (spaces or control characters only)")
+            raise InputError(f"{name}: has no text that the vocabulary covers (only spaces or control characters)")
         return ids
 
     def request(
@@ -51,7 +51,7 @@ class Inputs:
 
 
 def check_text(text: object, name: str = "text") -> None:
-    """Refuse what is no text or holds none."""
+    """Refuse anything but a str with some text in it."""
     if not isinstance(text, str):
         hint = f"; decode it first: {name}.decode('utf-8')" if isinstance(text, (bytes, bytearray)) else ""
         raise InputError(f"{name}: expected a str, got {type(text).__name__}{hint}")
@@ -61,6 +61,6 @@ def check_text(text: object, name: str = "text") -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{name}: character {error.start} is {text[error.start]!a}, half of a surrogate pair and no character; "
+            f"{name}: character {error.start} is {text[error.start]!a}, half of a surrogate pair, not a character; "
             "read the text as UTF-8, or drop it with text.encode('utf-8', 'ignore').decode()"
         ) from None

@@ -83,7 +83,7 @@ def load_adapted(folder: Path, base: str | None = None) -> tuple[Model, Task, Pa
     task = load_task(folder)
     if task is None:
         raise CheckpointError(
-            f"{folder}: has no task.json, so nothing says what its head means; open it with load_adapter(model, folder)"
+            f"{folder}: has no task.json, so its head has no meaning here; open it with load_adapter(model, folder)"
         )
     named = base or read_adapter_config(folder)["base"]
     if not named:

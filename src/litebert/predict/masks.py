@@ -34,10 +34,10 @@ MOST_JOINT, MOST_BEAMS = 16, 200  # masks of a joint fill, which costs one seque
 class Candidate:
     """A candidate for one mask."""
 
-    word: Annotated[str, "The piece as people read it."]  # "▁paris" -> "paris"
+    word: Annotated[str, "The piece as a readable word."]  # "▁paris" -> "paris"
     piece: Annotated[str, "The piece as the vocabulary has it."]
     probability: Probability
-    text: Annotated[str, "The text with this word in it; of a long text, what lies around the mask."]
+    text: Annotated[str, "The text with this word filled in; for a long text, only the part around the mask."]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FilledMasks(Result):
 
     text: str
     masks: tuple[Mask, ...]
-    joint: Annotated[tuple[JointFill, ...], "All masks filled together, where asked for."] = ()
+    joint: Annotated[tuple[JointFill, ...], "All masks filled together, if requested."] = ()
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The best word of each mask, of a joint fill the best words together."""
@@ -84,13 +84,13 @@ class FilledMasks(Result):
 )
 def fill_mask(
     inputs: Inputs,
-    text: Annotated[str, "A text with one [MASK] or several."],
+    text: Annotated[str, "A text with one or more [MASK]."],
     top: Annotated[int, "How many candidates per mask.", Limits(1, served=100)] = 5,
     joint: Annotated[bool, "Also fill several masks together."] = False,
 ) -> Steps[FilledMasks]:
     """Predict the words behind each [MASK].
 
-    Each mask is filled on its own; `joint` also searches the best fills of all masks together, with a beam of `top`.
+    Each mask is filled independently; `joint` also searches for the best combined fills, with a beam of `top`.
     """
     tokenizer = inputs.tokenizer
     top = min(top, tokenizer.vocab_size)
@@ -98,21 +98,21 @@ def fill_mask(
     ids = inputs.encode(text, allow_special=(mask,))
     places = np.flatnonzero(ids == tokenizer.mask_id)
     if not places.size:
-        raise InputError(f"text: holds no {mask}; write {mask} where a word is to be found")
+        raise InputError(f"text: contains no {mask}; put {mask} where you want a word")
     spans = _mask_spans(text, mask)
     assert len(spans) == len(places), (len(spans), len(places))
     if len(places) > MOST_MASKS:
-        raise InputError(f"text: holds {len(places):,} masks, at most {MOST_MASKS:,} are filled at once; cut it")
+        raise InputError(f"text: has {len(places):,} masks, the limit is {MOST_MASKS:,}; split the text")
     if len(places) * top > MOST_CANDIDATES:
-        raise InputError(f"top: {len(places):,} masks with {top:,} candidates each are more than {MOST_CANDIDATES:,}")
+        raise InputError(f"top: {len(places):,} masks with {top:,} candidates exceed the limit of {MOST_CANDIDATES:,}")
     if joint and not 2 <= len(places) <= MOST_JOINT:
-        raise InputError(f"joint: is for texts of 2 to {MOST_JOINT} masks, this one has {len(places)}")
+        raise InputError(f"joint: needs a text with 2 to {MOST_JOINT} masks, this one has {len(places)}")
     if joint and top > MOST_BEAMS:
-        raise InputError(f"top: a joint fill follows at most {MOST_BEAMS} beams, not {top}")
+        raise InputError(f"top: must be <= {MOST_BEAMS} with joint, not {top}")
 
     windows = _windows_around(ids, places, inputs.max_length - 2)
     if joint and len(windows) > 1:
-        raise InputError("joint: the masks lie too far apart for the model to see them at once")
+        raise InputError("joint: the masks are too far apart to fit into one window of the model")
     later = top * (len(places) - 1) if joint else 0  # a sequence per beam for each mask after the first
     outputs = yield [_request(inputs, ids[begin:end], places[group] - begin, later) for begin, end, group in windows]
     room = _room(len(text), len(places) * top)

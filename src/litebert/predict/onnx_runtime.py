@@ -108,10 +108,10 @@ class OnnxRuntime:
         check_request(self.config, request)
         missing = request.want - self.outputs
         if "attentions" in missing:
-            raise InputError("the exported file gives no attention maps; export the model with --attentions")
+            raise InputError("the exported file has no attention maps; export the model with --attentions")
         if missing:
             article = "an" if self.head[0] in "ae" else "a"
-            raise InputError(f"{article} {self.head} model gives no {', '.join(sorted(missing))}")
+            raise InputError(f"{article} {self.head} model has no output {', '.join(sorted(missing))}")
 
 
 def open_session(path: Path, threads: int) -> Any:

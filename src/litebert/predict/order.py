@@ -30,8 +30,8 @@ class SentenceOrder(Result):
     """How probable an order is."""
 
     probability: Annotated[Probability, "That `a` comes before `b`."]
-    forward: Annotated[Probability, "What the model says when it reads (a, b)."]
-    backward: Annotated[Probability | None, "What it says when it reads (b, a): that `b` comes before `a`."] = None
+    forward: Annotated[Probability, "The score when the model reads (a, b)."]
+    backward: Annotated[Probability | None, "The score when it reads (b, a): that `b` comes before `a`."] = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The probability alone."""
@@ -69,11 +69,11 @@ def sentence_order(
     inputs: Inputs,
     a: Annotated[str, "The text that should come first."],
     b: Annotated[str, "The text that should follow."],
-    symmetric: Annotated[bool, "Also read (b, a), and weigh both answers."] = False,
+    symmetric: Annotated[bool, "Also read (b, a) and combine both scores."] = False,
 ) -> Steps[SentenceOrder]:
-    """Tell how probable it is that text A comes before text B.
+    """Estimate the probability that text A comes before text B.
 
-    Of texts too long for the model, it reads the sentences nearest to the place where they meet.
+    If the texts are too long for the model, it reads the sentences nearest to the boundary.
     """
     first, second = split_sentences(a), split_sentences(b)
     requests = [_meeting(inputs, first, second)]
@@ -98,13 +98,13 @@ def coherence(
 ) -> Steps[Coherence]:
     """Score how well the sentences of a text follow each other, at every boundary between two of them.
 
-    Both orders are scored, so that what the model thinks of such sentences in any order cancels out.
+    Both orders are scored, which cancels the model's bias towards one of the answers.
     """
     spans = sentence_spans(text)
     encoded = inputs.tokenizer.encode_batch([text[begin:end] for begin, end in spans])
     kept = [number for number, ids in enumerate(encoded) if len(ids)]
     if len(kept) < 2:
-        raise InputError(f"text: holds {len(kept)} sentence(s); coherence is about how two or more follow each other")
+        raise InputError(f"text: has {len(kept)} sentence(s); coherence needs two or more")
     spans, encoded = [spans[number] for number in kept], [encoded[number] for number in kept]
     requests = []
     for boundary in range(1, len(spans)):
@@ -147,7 +147,7 @@ def _pair(inputs: Inputs, before: Iterable[Ids], after: Iterable[Ids]) -> Reques
     for side, name in ((0, "the first text"), (1, "the second text")):
         nearest = next(sides[side], None)
         if nearest is None:
-            raise InputError(f"{name} holds nothing that the vocabulary can read")
+            raise InputError(f"{name} has no text that the vocabulary covers")
         taken[side].append(nearest)
     keep_a, keep_b = cut_pair(len(taken[0][0]), len(taken[1][0]), room)
     if keep_a < len(taken[0][0]) or keep_b < len(taken[1][0]):

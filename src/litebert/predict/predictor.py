@@ -50,7 +50,7 @@ class Predictor(AbilityMethods):
         counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 1), ("threads", threads, 0))
         for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
-                raise ConfigError(f"{name}: must be a whole number from {least} on, not {value!r}")
+                raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")
         self._set(*load_parts(model, runtime, device, threads, max_tokens), str(model))
 
     @classmethod
@@ -65,7 +65,7 @@ class Predictor(AbilityMethods):
         if tokenizer.vocab_size > config.vocab_size:
             raise ConfigError(
                 f"{name}: the tokenizer has {tokenizer.vocab_size:,} pieces, the model {config.vocab_size:,}; "
-                "they do not belong together"
+                "they do not match"
             )
         if task is not None:
             check_outputs(task, runtime.head, config.num_labels, name)

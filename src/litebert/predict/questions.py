@@ -30,7 +30,7 @@ class AnswerSpan:
     start: Annotated[int, "First character in the context."]
     end: Annotated[int, "One past the last character."]
     probability: Annotated[Probability, "Among the candidates."]
-    score: Annotated[float, "As the model scores it; comparable within one question only."]
+    score: Annotated[float, "The model's score; comparable only within one question."]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Answer(Result):
     start: int | None
     end: int | None
     probability: Probability
-    no_answer: Annotated[Probability | None, "That the context holds no answer; null: this model always answers."]
+    no_answer: Annotated[Probability | None, "That the context has no answer; null if this model always answers."]
     candidates: Annotated[tuple[AnswerSpan, ...], "The best spans, the highest score first."]
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
@@ -73,20 +73,20 @@ def answer(
     inputs: Inputs,
     task: Task,
     question: Annotated[str, "The question."],
-    context: Annotated[str, "The text that holds the answer; of any length."],
+    context: Annotated[str, "The text that contains the answer, of any length."],
     top: Annotated[int, "How many candidates to return.", Limits(1, served=20)] = 3,
     threshold: Annotated[
-        float | None, "Answer nothing if the no-answer score is above this; by default the model's own threshold."
+        float | None, "Return no answer if the no-answer score is above this; by default the model's own threshold."
     ] = None,
 ) -> Steps[Answer]:
     """Find the answer to a question in a text.
 
-    A model with a plain span head always answers, unless a threshold is given: then the score of [CLS] over that of the
-    best span counts, as in the scripts of SQuAD 2.0.
+    A model with a plain span head always answers unless a threshold is given: then the no-answer score is that of [CLS]
+    minus that of the best span, as in the SQuAD 2.0 scripts.
     """
     windows = question_windows(replace(task, max_length=inputs.max_length), inputs.tokenizer, question, context)
     if not any(window.inside is not None and window.inside.any() for window in windows):
-        raise InputError("context: holds nothing that the vocabulary can read")
+        raise InputError("context: has no text that the vocabulary covers")
     want = HEAD_OUTPUTS[kind_of(task).head(task)]
     outputs = yield [Request(each.ids, each.segments, want, outside=each.outside) for each in windows]
     found = best_spans(windows, outputs, context, n_best=max(N_BEST, top), max_answer=task.max_answer)
@@ -121,7 +121,7 @@ def choose(
 ) -> Steps[Choice]:
     """Pick the option that best answers a question about a passage.
 
-    Each option is read beside the passage, as in training: a passage too long for the model loses its end.
+    Each option is read beside the passage, as in training; a passage that is too long is truncated at the end.
     """
     fitting = replace(task, max_length=inputs.max_length)
     sequences = choice_sequences(fitting, inputs.tokenizer, passage, question, list(options))

@@ -86,16 +86,16 @@ def tag(
         Literal["words", "spaces"], "How to split the text: into words and punctuation, or at spaces only."
     ] = "words",
 ) -> Steps[Tagging]:
-    """Tag every word, and join tags to entities.
+    """Tag every word and merge the tags into entities.
 
-    With `split="spaces"` every word comes back: one that the vocabulary cannot read (a zero-width space) is tagged "O",
-    or with the first tag.
+    With `split="spaces"` every word is returned: one outside the vocabulary (a zero-width space) gets the tag
+    "O", or the first tag.
     """
     spans = [match.span() for match in (_word() if split == "words" else _SPACED).finditer(text)]
     windows = tag_windows(inputs.tokenizer, [text[begin:end] for begin, end in spans], inputs.max_length)
     read = {int(word) for window in windows if window.words is not None for word in window.words if word >= 0}
     if not read:
-        raise InputError("text: holds no word that the vocabulary can read")
+        raise InputError("text: has no word that the vocabulary covers")
     outputs = yield [Request(window.ids, window.segments, frozenset({"logits"})) for window in windows]
     words: list[TaggedWord] = []
     for number, row in enumerate(word_probabilities(task, len(spans), windows, outputs)):

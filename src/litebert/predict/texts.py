@@ -30,7 +30,7 @@ class Embedding(Result):
     vector: Annotated[NDArray[np.float32], Array(1)]  # [H]
     pooling: str
     tokens: int
-    windows: Annotated[int, "How many; a text longer than the model takes is read in several."]
+    windows: Annotated[int, "Number of windows: a text longer than the model's limit is split."]
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The vector as JSON."""
@@ -43,7 +43,7 @@ class Classification(Result):
 
     label: Annotated[str | None, "The most probable; null for regression."]
     probabilities: dict[str, Probability]
-    labels: Annotated[tuple[str, ...], "Multi-label models: all labels from 0.5 on, perhaps none."] = ()
+    labels: Annotated[tuple[str, ...], "Multi-label models: all labels of probability 0.5 or more; may be empty."] = ()
     value: Annotated[float | None, "Regression: the score."] = None
     scale: Annotated[tuple[float, float] | None, "Regression: the lowest and highest score, where known."] = None
     windows: int = 1
@@ -64,7 +64,7 @@ class Attention(Result):
     pieces: tuple[str, ...]
     segments: tuple[int, ...]
     weights: Annotated[NDArray[np.float32], "[application][head][from][to]; each row sums to 1.", Array(4, digits=4)]
-    left_out: Annotated[int, "Tokens beyond `max_tokens`, which are not read."] = 0
+    left_out: Annotated[int, "Tokens beyond `max_tokens`, which were not read."] = 0
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """Maps do not fit a table."""
@@ -85,7 +85,7 @@ def embed(
 ) -> Steps[Embedding]:
     """Turn texts into vectors.
 
-    A text longer than the model takes is read in windows of even size, and its vector is their mean.
+    A text longer than the model's limit is split into windows of even size; its vector is their mean.
     """
     name = POOLINGS[pooling]
     ids = inputs.encode(text)
@@ -112,19 +112,17 @@ def classify(
     task: Task,
     text: Annotated[str, "The text to classify."],
     pair: Annotated[
-        str | None, "The second text: required by models of pairs, refused by models of single texts."
+        str | None, "The second text: required by models of pairs, rejected by models of single texts."
     ] = None,
 ) -> Steps[Classification]:
     """Label a text or a pair of texts, or score it with a regression model.
 
-    The logits of a long text are the mean over its windows.
+    For a long text, the logits are averaged over its windows.
     """
     if task.pair and pair is None:
-        raise InputError(
-            f"pair: missing; this model ({task.name}) compares two texts, so give the second one as `pair`"
-        )
+        raise InputError(f"pair: missing; this model ({task.name}) takes two texts; pass the second one as `pair`")
     if task.pair is False and pair is not None:
-        raise InputError(f"pair: this model ({task.name}) reads one text at a time; leave `pair` out")
+        raise InputError(f"pair: this model ({task.name}) takes one text; omit `pair`")
     requests = _whole(inputs, text, pair, ("logits",))
     outputs = yield requests
     logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
@@ -151,9 +149,9 @@ def attention(
     text: Annotated[str, "The text to read."],
     pair: Annotated[str | None, "A second text, read as segment B."] = None,
     # The maps grow with the square: 64 tokens are 4 MB of JSON for a base model.
-    max_tokens: Annotated[int, "How many tokens to read; the rest is left out.", Limits(8, served=128)] = 64,
+    max_tokens: Annotated[int, "How many tokens to read; the rest is ignored.", Limits(8, served=128)] = 64,
 ) -> Steps[Attention]:
-    """Show the attention weights of every head in every application of a layer."""
+    """Return the attention weights of every head in every application of the layer."""
     first = inputs.encode(text)
     second = None if pair is None else inputs.encode(pair, "pair")
     room = min(max_tokens, inputs.max_length) - (2 if second is None else 3)
