@@ -159,7 +159,7 @@ BAD = {
     " \n\t": "is empty",
     "no mask here": r"contains no \[MASK\]",
     "\ud800 [MASK]": "character 0 .* surrogate",
-    "[MASK] " * 1001: "at most 1,000",
+    "[MASK] " * 1001: "the limit is 1,000",
 }
 
 
@@ -217,7 +217,7 @@ def test_options(monkeypatch):
     with pytest.raises(InputError, match=r"joint: .* 2 to 16"):
         predictor.fill_mask("a [MASK]", joint=True)
     monkeypatch.setattr("litebert.predict.masks.MOST_BEAMS", 20)
-    with pytest.raises(InputError, match="at most 20 beams"):
+    with pytest.raises(InputError, match="must be <= 20 with joint"):
         predictor.fill_mask("[MASK] [MASK]", top=10**6, joint=True)
     with pytest.raises(InputError, match="exceed the limit of 100,000"):
         predictor.fill_mask("[MASK] " * 900, top=size)
