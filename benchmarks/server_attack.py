@@ -34,7 +34,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from server_load import processor, versions, write_model
+from server_load import versions, write_model
+
+from litebert.machine import cpu_name
 
 SHORT = "The bread was still warm when she left the house on Monday."
 
@@ -63,7 +65,7 @@ def main() -> None:
             }
         report |= {
             "setting": {key: value for key, value in vars(options).items() if key != "out"},
-            "hardware": {"cpu": processor(), "cores": os.cpu_count(), "load": os.getloadavg()},
+            "hardware": {"cpu": cpu_name(), "cores": os.cpu_count(), "load": os.getloadavg()},
             "versions": versions(),
             "date": time.strftime("%Y-%m-%d"),
         }
