@@ -84,7 +84,7 @@ def options(arguments: argparse.Namespace, part: str) -> list[str]:
     if not (arguments.work / "vocabulary.txt").exists():
         raise SystemExit(f"{arguments.work}: no corpus there; call the part corpus with --text and --vocabulary first")
     vocabulary = (arguments.work / "vocabulary.txt").read_text().strip()
-    chosen += ["--scale", "gpu-minutes", "--data", str(arguments.work / "store"), "--tokenizer", vocabulary]
+    chosen += ["--scale", "gpu-minutes", "--store", str(arguments.work / "store"), "--tokenizer", vocabulary]
     steps = arguments.steps or STEPS.get(part)
     return [*chosen, "--steps", str(steps)] if steps else chosen
 

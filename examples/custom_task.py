@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from litebert import Predictor, evaluate_task, finetune, finetune_config
+from litebert import Predictor, evaluate, finetune, finetune_config
 from litebert.tasks.examples import ChoiceExample
 from litebert.tasks.task import Task, TaskData
 from litebert.text.generate import generate_documents
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit("interrupted; the same command goes on from here")
 
     unseen = list(questions(200, 3, split="held-out"))
-    [scored] = evaluate_task([result.model], data=TaskData(TASK, dev={"unseen": unseen}))
+    [scored] = evaluate([result.model], data=TaskData(TASK, dev={"unseen": unseen}))
     accuracy = scored.evaluations[0].scores["accuracy"]
     print(f"right on unseen stories: {accuracy.value:.1%} ({accuracy.low:.1%} to {accuracy.high:.1%}); a guess: 33 %")
 

@@ -14,7 +14,7 @@ import argparse
 import csv
 from pathlib import Path
 
-from litebert import Predictor, evaluate_task, finetune, finetune_config
+from litebert import Predictor, evaluate, finetune, finetune_config
 from litebert.text.generate import generate_documents
 
 KINDS = ("baking", "repair", "growing")  # what the model of pretrain_on_text.py has read about
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not result.completed:
         raise SystemExit("interrupted; the same command goes on from here")
 
-    [scored] = evaluate_task([result.model], data=data / "test.csv")
+    [scored] = evaluate([result.model], data=data / "test.csv")
     accuracy = scored.evaluations[0].scores["accuracy"]
     print(f"test accuracy {accuracy.value:.1%}, with 95 % confidence {accuracy.low:.1%} to {accuracy.high:.1%}")
 

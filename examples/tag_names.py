@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from litebert import Predictor, evaluate_task, finetune, finetune_config
+from litebert import Predictor, evaluate, finetune, finetune_config
 
 WORDINGS = """{PER} was born in {LOC} in {YEAR} .
 {PER} , a teacher from {LOC} , died in {YEAR} .
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not result.completed:
         raise SystemExit("interrupted; the same command goes on from here")
 
-    [scored] = evaluate_task([result.model], data=test)
+    [scored] = evaluate([result.model], data=test)
     f1 = scored.evaluations[0].scores["entity_f1"]
     print(f"entities with names and wordings it never saw: F1 {f1.value:.1%} ({f1.low:.1%} to {f1.high:.1%})")
     print(options.text)

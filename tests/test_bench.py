@@ -84,7 +84,7 @@ def test_the_table_compares_with_our_side():
 
 
 def test_the_command(cli, tmp_path):
-    options = ("--length", 32, "--tokens", 64, "--against", "none", "--rounds", 1, "--seconds", 0.01)
+    options = ("--length", 32, "--micro-batch-tokens", 64, "--against", "none", "--rounds", 1, "--seconds", 0.01)
     result = cli("bench", "pretrain", "albert-tiny", *options, "--out", tmp_path / "new" / "r.json")
     assert result.code == 0, result
     assert "albert-tiny 32" in result.out

@@ -26,6 +26,7 @@ ALLOWED = {
     "export": {"ground", "text", "model", "tasks", "train", "predict"},
     "serve": {"ground", "text", "predict"},
     "finetuning": {"ground", "text", "model", "tasks", "train", "baselines", "predict"},
+    "evaluation": {"ground", "tasks", "pretraining", "finetuning"},
     "bench": {"ground", "text", "model", "train", "pretraining"},
     "reproduce": {"ground", "text", "model", "tasks", "train", "pretraining", "finetuning"},
     "report": {"ground", "model", "tasks", "train", "baselines", "finetuning", "reproduce"},

@@ -3,7 +3,7 @@
     python tools/default_model.py MODEL --run RUN [--run EARLIER] --scores 128=scores.json ...
 
 MODEL: a model folder; RUN: folders of the pretraining runs that made it, the last one first (config.yaml, run.json,
-metrics.jsonl); scores: what `litebert evaluate MODEL --text ... --length 128 --json` printed on text no run has seen.
+metrics.jsonl); scores: what `litebert evaluate MODEL --text ... --max-length 128 --json` printed on unseen text.
 """
 
 from __future__ import annotations

@@ -121,6 +121,7 @@ PARTS = {
     "model": "Models",
     "pretraining": "Pretraining",
     "finetuning": "Fine-tuning",
+    "evaluation": "Evaluation",
     "predict": "Prediction",
     "export": "Export",
     "report": "Reports",

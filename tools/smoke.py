@@ -74,7 +74,7 @@ class Walk:
 def walk_text(walk: Walk) -> None:
     """From nothing to a token store."""
     walk.works("corpus", "generate", "--documents", "300", "--out", "train.txt")
-    walk.works("corpus", "generate", "--documents", "40", "--split", "held-out", "--out", "held.txt")
+    walk.works("corpus", "generate", "--documents", "40", "--held-out", "--out", "held.txt")
     walk.works("tokenizer", "train", "train.txt", "--vocab-size", "500", "--out", "vocab", says="500 pieces")
     walk.works("tokenizer", "show", "vocab", "the garden", says="0 unknown")
     walk.works("corpus", "build", "train.txt", "--tokenizer", "vocab", "--out", "store", "--workers", "1")
@@ -93,7 +93,15 @@ def walk_pretraining(walk: Walk) -> None:
     walk.works("evaluate", "run/model", "--text", "held.txt", "--tokens", "2000", says="masked LM")
     walk.works("convert", "run/model", "copy", "--dtype", "float16", says="mapped")
     walk.works(
-        "bench", "pretrain", "--rounds", "1", "--seconds", "0.01", "--tokens", "128", says='pip install "litebert[hf]"'
+        "bench",
+        "pretrain",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.01",
+        "--micro-batch-tokens",
+        "128",
+        says='pip install "litebert[hf]"',
     )
     walk.needs("hf", "verify", "run/model")
 
@@ -128,8 +136,8 @@ def walk_finetuning(walk: Walk) -> None:
     walk.needs("hf", "finetune", "--task", "sst-2", "--model", "run/model", "--out", "public")
     walk.works("evaluate", "classification/best", "--data", "labels.csv", says="accuracy")
     labelled = ("--task", "classification", "--train", "labels.csv", "--dev", "labels.csv")
-    walk.works("baseline", *labelled, "--kind", "tfidf", says="accuracy")
-    walk.needs("baselines", "baseline", *labelled, "--kind", "word2vec", "--text", "train.txt")
+    walk.works("baseline", *labelled, "--method", "tfidf", says="accuracy")
+    walk.needs("baselines", "baseline", *labelled, "--method", "word2vec", "--train-text", "train.txt")
 
 
 def walk_prediction(walk: Walk) -> None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # `as`: a type checker takes these for public names
         LitebertError as LitebertError,
         MissingExtraError as MissingExtraError,
     )
+    from litebert.evaluation import evaluate as evaluate
     from litebert.export.onnx_file import export_onnx as export_onnx
     from litebert.export.torch_package import export_torch as export_torch
     from litebert.finetuning.config import FinetuneConfig as FinetuneConfig, finetune_config as finetune_config
-    from litebert.finetuning.evaluate import evaluate_task as evaluate_task
     from litebert.finetuning.run import finetune as finetune
     from litebert.finetuning.study import run_study as run_study
     from litebert.model.config import PRESETS as PRESETS, ModelConfig as ModelConfig, preset as preset
@@ -50,7 +50,6 @@ if TYPE_CHECKING:  # `as`: a type checker takes these for public names
         load_run_config as load_run_config,
         run_config as run_config,
     )
-    from litebert.pretraining.evaluate import evaluate_model as evaluate_model
     from litebert.pretraining.recipes import Recipe as Recipe, named_recipe as named_recipe
     from litebert.pretraining.run import pretrain as pretrain
     from litebert.report import write_report as write_report
@@ -69,8 +68,8 @@ _PUBLIC = {
         "LitebertError",
         "MissingExtraError",
     ),
+    "litebert.evaluation": ("evaluate",),
     "litebert.finetuning.config": ("FinetuneConfig", "finetune_config"),
-    "litebert.finetuning.evaluate": ("evaluate_task",),
     "litebert.finetuning.run": ("finetune",),
     "litebert.finetuning.study": ("run_study",),
     "litebert.export.onnx_file": ("export_onnx",),
@@ -95,7 +94,6 @@ _PUBLIC = {
     "litebert.predict.predictor": ("Predictor",),
     "litebert.pretraining.batches": ("Batches",),
     "litebert.pretraining.config": ("RunConfig", "load_run_config", "run_config"),
-    "litebert.pretraining.evaluate": ("evaluate_model",),
     "litebert.pretraining.recipes": ("Recipe", "named_recipe"),
     "litebert.pretraining.run": ("pretrain",),
     "litebert.report": ("write_report",),

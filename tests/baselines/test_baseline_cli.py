@@ -46,7 +46,7 @@ def run(tmp_path_factory, files, model):
 @pytest.mark.parametrize("kind", TASK_KINDS)
 def test_every_kind_of_task(cli, tmp_path, kind):
     made = make_files(tmp_path, kind)
-    result = cli("baseline", "--task", kind, *flags(made), "--kind", "all", "--json")
+    result = cli("baseline", "--task", kind, *flags(made), "--method", "all", "--json")
     assert result.code == 0, result
     table = json.loads(result.out)
     assert [method["name"] for method in table["methods"]] == ["majority", *methods_of(kind).kinds]
@@ -55,7 +55,7 @@ def test_every_kind_of_task(cli, tmp_path, kind):
 
 
 def test_one_table_with_what_was_done(cli, files):
-    result = cli("baseline", "--task", "classification", *flags(files), "--kind", "tfidf", "--kind", "bow,ngram")
+    result = cli("baseline", "--task", "classification", *flags(files), "--method", "tfidf", "--method", "bow,ngram")
     assert result.code == 0, result
     first, *rows = result.out.splitlines()
     assert first.split() == ["method", "accuracy", "macro", "f1", "s"]
@@ -71,7 +71,7 @@ def test_korean_says_what_is_counted(cli, tmp_path):
     path.write_text(
         "text,label\n" + "정말 재밌는 영화,1\n너무 지루하다,0\n재밌다,1\n지루한 영화,0\n" * 3, encoding="utf-8"
     )
-    result = cli("baseline", "--task", "classification", "--train", path, "--dev", path, "--kind", "bow")
+    result = cli("baseline", "--task", "classification", "--train", path, "--dev", path, "--method", "bow")
     assert result.code == 0, result
     assert "character n-grams (Korean words" in result.out
 
@@ -81,27 +81,27 @@ def test_a_file_in_another_encoding(cli, tmp_path):
         rows = "".join(f"{'좋은' if i % 2 else '나쁜'} 영화 {i},{i % 2}\n" for i in range(20))
         (tmp_path / f"{name}.csv").write_text("text,label\n" + rows, encoding="cp949")
     arguments = ["--task", "classification", "--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv"]
-    refused = cli("baseline", *arguments, "--kind", "bow")
+    refused = cli("baseline", *arguments, "--method", "bow")
     assert refused.code != 0
     assert "cp949" in refused.err
-    found = json.loads(cli("baseline", *arguments, "--kind", "bow", "--encoding", "cp949", "--json").out)
+    found = json.loads(cli("baseline", *arguments, "--method", "bow", "--encoding", "cp949", "--json").out)
     bow = next(method for method in found["methods"] if method["name"] == "bow")
     assert bow["splits"]["dev"]["accuracy"]["value"] == 1.0
 
 
 def test_vectors_from_a_text_of_ones_own(cli, files, tmp_path):
     (tmp_path / "text.txt").write_text("a good film\nwe saw it\n\na dull story\n", encoding="utf-8")
-    command = ["baseline", "--task", "classification", *flags(files), "--kind", "word2vec"]
-    result = cli(*command, "--text", tmp_path / "text.txt")
+    command = ["baseline", "--task", "classification", *flags(files), "--method", "word2vec"]
+    result = cli(*command, "--train-text", tmp_path / "text.txt")
     assert "vectors of 8 words of the given text" in result.out, result
-    missing = cli(*command, "--text", tmp_path / "none.txt")
+    missing = cli(*command, "--train-text", tmp_path / "none.txt")
     assert missing.code == 2
     assert "none.txt: no such file" in missing.err
 
 
 def test_a_run_and_its_model_stand_in_the_table(cli, files, model, run):
-    command = ["baseline", "--task", "classification", *flags(files), "--kind", "bow", "--json"]
-    result = cli(*command, "--against", run, "--against", run / "best", "--model", run / "best" / ".")
+    command = ["baseline", "--task", "classification", *flags(files), "--method", "bow", "--json"]
+    result = cli(*command, "--model", run, "--model", run / "best", "--model", run / "best" / ".")
     assert result.code == 0, result
     methods = json.loads(result.out)["methods"]
     assert [method["name"] for method in methods[:3]] == ["majority", "bow", str(run)]
@@ -118,7 +118,7 @@ def test_a_model_folder_is_scored_now(cli, files, run, tmp_path):
     elsewhere = tmp_path / "moved"
     shutil.copytree(run / "best", elsewhere)
     result = cli(
-        "baseline", "--task", "classification", *flags(files), "--kind", "bow", "--against", elsewhere, "--json"
+        "baseline", "--task", "classification", *flags(files), "--method", "bow", "--model", elsewhere, "--json"
     )
     assert result.code == 0, result
     method = json.loads(result.out)["methods"][-1]
@@ -137,7 +137,7 @@ def test_the_median_of_several_seeds(cli, files, model, tmp_path):
     study = run_study(tiny_config(model, files, steps=2), tmp_path / "study", seeds=2, quiet=True)
     assert study.settings[0].median == 0.5
     result = cli(
-        "baseline", "--task", "classification", *flags(files), "--kind", "bow", "--against", tmp_path / "study"
+        "baseline", "--task", "classification", *flags(files), "--method", "bow", "--model", tmp_path / "study"
     )
     assert result.code == 0, result
     assert "the median of 2 seeds (accuracy 40.0 – 60.0 over seeds, ± 14.14)" in result.out
@@ -148,15 +148,15 @@ def test_the_median_of_several_seeds(cli, files, model, tmp_path):
 
 def test_scores_of_other_examples_are_refused(cli, files, run, tmp_path):
     other = make_files(tmp_path, "classification", dev=9)
-    result = cli("baseline", "--task", "classification", *flags(other), "--kind", "bow", "--against", run)
+    result = cli("baseline", "--task", "classification", *flags(other), "--method", "bow", "--model", run)
     assert result.code == 2
     assert "was scored on other dev examples" in result.err
     numbers = make_files(tmp_path, "regression")
-    result = cli("baseline", "--task", "regression", *flags(numbers), "--kind", "bow", "--against", run)
+    result = cli("baseline", "--task", "regression", *flags(numbers), "--method", "bow", "--model", run)
     assert result.code == 2
     assert "was trained for classification, not for regression" in result.err
     (tmp_path / "empty").mkdir()
-    result = cli("baseline", "--task", "classification", *flags(files), "--against", tmp_path / "empty")
+    result = cli("baseline", "--task", "classification", *flags(files), "--model", tmp_path / "empty")
     assert result.code == 2
     assert "neither a finished run (scores.json) nor a model folder" in result.err
 
@@ -170,8 +170,8 @@ def corpus(tmp_path_factory):
 
 
 def test_masks_by_counting_beside_a_model(cli, corpus, tmp_path):
-    command = ["baseline", "--task", "masked-lm", "--kind", "ngram", "--text", corpus / "text.txt"]
-    command += ["--dev", corpus / "other.txt", "--tokens", "4096"]
+    command = ["baseline", "--task", "masked-lm", "--method", "ngram", "--train-text", corpus / "text.txt"]
+    command += ["--text", corpus / "other.txt", "--tokens", "4096"]
     result = cli(*command, "--tokenizer", corpus / "tokenizer", "--json")
     assert result.code == 0, result
     methods = {method["name"]: method["splits"]["dev"] for method in json.loads(result.out)["methods"]}
@@ -200,17 +200,17 @@ def make_pretrained(folder, corpus):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kind", "bow", "--text", "TEXT", "--dev", "OTHER"], "the only baseline for masked-lm is ngram"),
-        (["--text", "TEXT", "--dev", "TEXT"], "is also the text that n-grams are counted in"),
-        (["--text", "TEXT"], "and other text to score (dev)"),
-        (["--text", "TEXT", "--dev", "OTHER"], "name a model or a tokenizer folder"),
-        (["--text", "TEXT", "--dev", "OTHER", "--data", "x"], "masked-lm takes --text FILE"),
+        (["--method", "bow", "--train-text", "TEXT", "--text", "OTHER"], "the only baseline for masked-lm is ngram"),
+        (["--train-text", "TEXT", "--text", "TEXT"], "is also the text that n-grams are counted in"),
+        (["--train-text", "TEXT"], "and other text to score on (text)"),
+        (["--train-text", "TEXT", "--text", "OTHER"], "name a model or a tokenizer folder"),
+        (["--train-text", "TEXT", "--text", "OTHER", "--data", "x"], "masked-lm takes --train-text FILE"),
         (
-            ["--text", "TEXT", "--dev", "OTHER", "--tokenizer", "TOKENIZER", "--tokens", "0"],
-            "--tokens: must be >= 1",
+            ["--train-text", "TEXT", "--text", "OTHER", "--tokenizer", "TOKENIZER", "--tokens", "0"],
+            "--tokens",
         ),
         (
-            ["--text", "TEXT", "--dev", "OTHER", "--tokenizer", "TOKENIZER", "--model", "MODEL"],
+            ["--train-text", "TEXT", "--text", "OTHER", "--tokenizer", "TOKENIZER", "--model", "MODEL"],
             "its vocabulary differs",
         ),
     ],
@@ -226,4 +226,4 @@ def test_mistakes_with_masks(cli, corpus, model, arguments, message):
 def test_a_tokenizer_is_not_for_tasks(cli, files):
     result = cli("baseline", "--task", "classification", *flags(files), "--tokenizer", "x")
     assert result.code == 2
-    assert "--tokenizer: only for --task masked-lm" in result.err
+    assert "--tokenizer: goes with --task masked-lm only" in result.err

@@ -84,7 +84,7 @@ def test_scores_at_the_fixed_and_at_the_saved_threshold_are_told_apart(cli, toy_
     assert row["scores"]["tuned_f1"]["value"] == pytest.approx(4 / 12)  # every third of the toy questions
     assert row["scores"]["f1"]["value"] == pytest.approx(written["splits"]["dev"]["f1"]["value"])
     shown = cli(*evaluate)
-    assert "at the fixed no-answer threshold 0" in shown.out
+    assert "use the fixed no-answer threshold 0" in shown.out
     assert "tuned_ is at -1000, which the model was saved with" in shown.out
 
 
@@ -106,7 +106,7 @@ def test_the_readmes_commands_for_ones_own_labels(cli, toy_model, tmp_path, monk
     scored = cli("evaluate", "mine/best", "--data", "test.csv")
     assert scored.code == 0, scored
     assert "95 % interval" in scored.out
-    table = cli("baseline", "--task", "classification", *files, "--against", "mine")
+    table = cli("baseline", "--task", "classification", *files, "--model", "mine")
     assert table.code == 0, table
     rows = [line.split()[0] for line in table.out.split("\n\n")[0].splitlines()]
     assert rows[:3] == ["method", "majority", "bow"]
@@ -257,7 +257,7 @@ def test_plain_options_stand_over_the_config(cli, toy_model, tmp_path):
     # A run of before the renaming goes on, too: here it is complete, and left as it is.
     path = tmp_path / "run" / "config.yaml"
     path.write_text(path.read_text().replace("preset: small", "recipe: small"))
-    options[options.index("--epochs") : options.index("--epochs")] = ["--recipe", "small"]
+    options[options.index("--epochs") : options.index("--epochs")] = ["--preset", "small"]
     again = cli(*arguments, *paths, *options, "--set", "device.threads=1")
     assert again.code == 0, again
     assert "resuming" not in again.out
@@ -305,7 +305,7 @@ def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(toy_model, run / "best")
     assert f"it is a run, whose model is {run / 'best'}" in cli("evaluate", run, "--data", data).err
-    assert "leave out --task" in cli("evaluate", toy_model, "--text", data, "--data", data).err
+    assert "--data and --text: give one of them" in cli("evaluate", toy_model, "--text", data, "--data", data).err
     assert "unknown task 'sst-3'" in cli("evaluate", toy_model, "--task", "sst-3", "--data", "nowhere").err
 
 

@@ -109,7 +109,7 @@ def test_a_kind_from_outside(ordinal, cli, toy_model, tmp_path):
     again = cli("evaluate", run / "best", run / "best", "--data", made["dev"], "--json", "--threads", "1")
     first, _, ensemble = json.loads(again.out)
     assert first["scores"]["accuracy"]["value"] == ensemble["scores"]["accuracy"]["value"] == scores["accuracy"].value
-    table = cli("baseline", "--task", "ordinal", "--train", made["train"], "--dev", made["dev"], "--kind", "bow")
+    table = cli("baseline", "--task", "ordinal", "--train", made["train"], "--dev", made["dev"], "--method", "bow")
     assert "within one" in table.out
 
     predictor = Predictor(run / "best", device="cpu", threads=1)

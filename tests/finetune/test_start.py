@@ -11,7 +11,7 @@ from litebert.finetuning.run import FinetuneResult
 from litebert.tasks.glue import TASKS
 from litebert.tasks.task import save_task
 
-HINT = "from a model fine-tuned on MNLI: --init-from"
+HINT = "from a model fine-tuned on MNLI: --model RUN/best"
 
 
 @pytest.mark.parametrize("preset", ["v1", "v2", "base"])

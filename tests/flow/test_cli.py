@@ -77,7 +77,7 @@ def test_a_full_disk_is_no_traceback(monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["convert", "default", "b"])
     assert stop.value.code == 2
-    told = "model.safetensors: No space left on device; free some space and run the same command again"
+    told = "model.safetensors: No space left on device; free some space and rerun the same command"
     assert told in capsys.readouterr().err
 
 
@@ -95,9 +95,7 @@ def test_a_disk_that_is_full_on_the_way_names_what_was_to_be_written(tmp_path):
         command = [sys.executable, "-c", code.format(arguments)]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert result.returncode == 2, result
-        told = (
-            f"{arguments[-1]}: File too large; free some space and run the same command again, nothing finished is lost"
-        )
+        told = f"{arguments[-1]}: File too large; free some space and rerun the same command to resume"
         assert told in result.stderr.replace("\n", " ")
     assert [path.name for path in tmp_path.iterdir()] == ["gen.txt"]
     assert (tmp_path / "gen.txt").read_text() == "old"

@@ -11,7 +11,7 @@ import sys
 import pytest
 from small_vocabularies import train_spiece
 
-from litebert.cli.corpus import ProgressView
+from litebert.cli.terminal import ProgressView
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 
@@ -122,7 +122,7 @@ def test_verify_lists_all_damage(cli, tmp_path):
         TokenStore.write(tmp_path / name, [[[1, 2, 3], [4]], [[5]]], "f" * 64, 10)
     result = cli("corpus", "verify", tmp_path / "a", tmp_path / "b")
     assert result.code == 0, result
-    assert re.search(r"a: whole \(2 documents, 5 tokens, [\d,]+ bytes, 0\.\d s\)\n.*b: whole", result.out)
+    assert re.search(r"a: intact \(2 documents, 5 tokens, [\d,]+ bytes, 0\.\d s\)\n.*b: intact", result.out)
     files = [tmp_path / "a" / "part-00000.arrow", tmp_path / "b" / "index" / "batches.npy"]
     for file in files:
         file.write_bytes(file.read_bytes()[::-1])

@@ -78,7 +78,7 @@ def test_show_for_people(cli, built):
 def test_show_without_a_tokenizer_says_what_is_missing(cli, built):
     result = cli("corpus", "show", built / "store", "--recipe", "google")
     assert result.code == 0, result
-    assert "With --tokenizer you also see examples and masks." in result.out
+    assert "--tokenizer FOLDER also shows examples and masks." in result.out
     assert "packing" in result.out
 
 

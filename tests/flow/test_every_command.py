@@ -36,13 +36,13 @@ LINES = {
     "finetune": "--task classification --train rows.csv --dev rows.csv --model pretraining --set steps=2 --out new",
     "adapter merge": "adapter --out new",
     "evaluate": "pretraining --text text.txt --tokens 200",
-    "baseline": "--task classification --train rows.csv --dev rows.csv --kind bow",
+    "baseline": "--task classification --train rows.csv --dev rows.csv --method bow",
     "report": "run --out new.html",
     "reproduce": "table5 --scale cpu --steps 2 --out new",
-    "bench pretrain": "albert-tiny --length 16 --tokens 64 --against none --rounds 1 --seconds 0.01",
+    "bench pretrain": "albert-tiny --length 16 --micro-batch-tokens 64 --against none --rounds 1 --seconds 0.01",
     "params": "albert-tiny",
     "convert": "pretraining new",
-    "verify": "pretraining --batch 1 --length 8",
+    "verify": "pretraining --sequences 1 --length 8",
     "export": "pretraining --out new",
     "serve": "pretraining --port PORT",
     "doctor": "",
@@ -62,13 +62,15 @@ OTHER_LINES = {
     ("evaluate", "--task"): "classification --data rows.csv",
     ("evaluate", "--data"): "classification",
     ("evaluate", "--column"): "classification --data rows.csv",
+    ("evaluate", "--encoding"): "classification --data rows.csv",
     ("evaluate", "--blimp"): "pretraining",
     ("evaluate", "--limit"): "pretraining --blimp pairs.jsonl",
-    ("baseline", "--text"): "--task classification --train rows.csv --dev rows.csv --kind word2vec",
-    ("baseline", "--tokenizer"): "--task masked-lm --text text.txt --dev rows.csv",
+    ("baseline", "--train-text"): "--task classification --train rows.csv --dev rows.csv --method word2vec",
+    ("baseline", "--text"): "--task masked-lm --train-text text.txt --model pretraining",
+    ("baseline", "--tokenizer"): "--task masked-lm --train-text text.txt --text rows.csv",
     ("bench pretrain", "--store"): LINES["bench pretrain"] + " --tokenizer tokenizer",
     ("bench pretrain", "--tokenizer"): LINES["bench pretrain"] + " --store store",
-    ("reproduce", "--data"): LINES["reproduce"] + " --tokenizer tokenizer",
+    ("reproduce", "--store"): LINES["reproduce"] + " --tokenizer tokenizer",
     ("serve", "--runtime"): "pretraining --port 0",
     ("serve", "--device"): "pretraining --port 0",
 }
@@ -135,7 +137,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def call(cli, world, monkeypatch):
-    """Call a command in the world, with nothing on standard input: call("params", "--tokens", "x")."""
+    """Call a command in the world, with nothing on standard input: call("params", "--micro-batch-tokens", "x")."""
     folder, port = world
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))

@@ -37,7 +37,7 @@ def test_train_then_show(cli, tmp_path):
 
     again = cli("tokenizer", "train", text, "--vocab-size", 95, "--out", folder)
     assert again.code == 2
-    assert "holds a tokenizer already; --overwrite replaces it" in again.err
+    assert "already holds a tokenizer; --overwrite replaces it" in again.err
     replaced = cli("tokenizer", "train", text, "--vocab-size", 95, "--out", folder, "--overwrite", "--json")
     assert replaced.code == 0, replaced
     facts = json.loads(replaced.out)
@@ -63,7 +63,7 @@ def test_two_trainings_into_one_folder(cli, tmp_path, monkeypatch):
     assert first.code == 0, first
     (second,) = seconds
     assert second.code == 2, second
-    assert "another process is training a tokenizer there now" in second.err
+    assert "another process is training a tokenizer there" in second.err
     assert json.loads(first.out)["vocab_size"] == 70
     assert len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]) == 70
     assert [path.name for path in folder.parent.iterdir()] == ["vocabulary"], "no lock is left"

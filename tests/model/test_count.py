@@ -96,7 +96,7 @@ def test_one_model_is_shown_beside_the_papers_figure(cli, name, paper):
     assert row["paper"] == paper
     shown = cli("params", name).out
     assert paper in shown.splitlines()[1].split()
-    assert "released checkpoints to the digit" in " ".join(shown.split())
+    assert "exactly those of the released checkpoints" in " ".join(shown.split())
 
 
 def test_activation_estimate_is_near_what_autograd_keeps():

@@ -262,7 +262,7 @@ def test_without_a_config_or_with_several_one_must_be_named(tmp_path, cli):
     with pytest.raises(CheckpointError, match=r"several configs .*: albert_config_a.json, albert_config_b.json"):
         load_google(tmp_path / "google")
     assert load_google(tmp_path / "google", config=elsewhere)[0].config == load_google(FIXTURES / "base")[0].config
-    result = cli("convert", tmp_path / "google", tmp_path / "out", "--config", elsewhere)
+    result = cli("convert", tmp_path / "google", tmp_path / "out", "--model-config", elsewhere)
     assert result.code == 0, result
     assert load_model(tmp_path / "out").config.vocab_size == 50
 

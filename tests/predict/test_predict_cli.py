@@ -15,10 +15,10 @@ from small_vocabularies import english
 
 import litebert.default
 from litebert.cli import main
-from litebert.cli.predict_files import Source, read_rows
 from litebert.errors import InputError
 from litebert.model.hub import save_model
 from litebert.predict.abilities import ABILITIES
+from litebert.predict.files import Source, read_rows
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import Task, save_task
 
@@ -135,7 +135,7 @@ def test_several_texts_and_options(ask):
     assert "good" in done.out
     done = ask("pretraining", "embed", "anna", "ben")
     assert "+1.00" in done.out
-    done = ask("pretraining", "attention", "anna", "--application", 0, "--head", 2)
+    done = ask("pretraining", "attention", "anna", "--application", 0, "--attention-head", 2)
     assert "application 0 of 2, head 2" in done.out
     done = ask("pretraining", "sentence-order", "Anna.", "Ben.", "--symmetric", "--json")
     assert json.loads(done.out)["backward"] is not None
@@ -184,13 +184,17 @@ MISTAKES = {
     ),
     "bad line": (["fill-mask"], "a [MASK]\nb\n", "stdin, line 2: text: contains no [MASK]"),
     "cannot": (["answer", "who?", "anna"], None, "litebert finetune --task question-answering"),
-    "head": (["attention", "anna", "--head", "7"], None, "--head: 7 is not one of the 3 (0 to 2)"),
-    "application": (["attention", "anna", "--application", "2"], None, "--application: 2 is not one of the 2"),
+    "head": (["attention", "anna", "--attention-head", "7"], None, "attention_head: must be 0 to 2, got 7"),
+    "application": (
+        ["attention", "anna", "--application", "2"],
+        None,
+        "application: must be 0 to 1, or -1 for the last; got 2",
+    ),
     "runtime": (["embed", "anna", "--runtime", "tf"], None, "runtime: 'tf' is not one of"),
     "both": (["embed", "anna", "--file", "x.txt"], None, "choose one"),
     "no file": (["embed", "--file", "no.txt"], None, "no.txt: no such file"),
-    "a column of an argument": (["embed", "anna", "--column", "x"], None, "--column x: goes with --file or a pipe"),
-    "a pair of nothing": (["attention", "--pair", "x"], None, "--pair: stands beside a text given as an argument"),
+    "a column of an argument": (["embed", "anna", "--column", "x"], None, "column x: goes with a file or a pipe"),
+    "a pair of nothing": (["attention", "--pair", "x"], None, "--pair: goes with a text given as an argument"),
 }
 
 
@@ -312,12 +316,12 @@ def test_pairs_and_options_in_columns(cli, ask, scored, tmp_path):
 
 TABLE_MISTAKES = {
     "no such column": (["--column", "revew"], "no column 'revew'; did you mean 'review'?"),
-    "no column named": ([], "no column 'text'; it has 'id', 'review', 'label'. Name it: --column text=COLUMN"),
-    "named twice": (["--column", "review", "--column", "text=id"], "--column: text is named twice"),
+    "no column named": ([], "no column 'text'; it has 'id', 'review', 'label'. Say which it is: column text=NAME"),
+    "named twice": (["--column", "review", "--column", "text=id"], "column: text is named twice"),
     "no such input": (["--column", "txt=review"], "classify takes text, pair; did you mean 'text'?"),
-    "ending": (["--column", "review", "--out", "y.xlsx"], "--out: 'y.xlsx' must end in .csv, .tsv or .jsonl"),
+    "ending": (["--column", "review", "--out", "y.xlsx"], "out: 'y.xlsx' must end in .csv, .tsv or .jsonl"),
     "both": (["--column", "review", "--out", "y.csv", "--json"], "choose one"),
-    "encoding": (["--column", "review", "--encoding", "utf-9"], "--encoding: 'utf-9' is not an encoding"),
+    "encoding": (["--column", "review", "--encoding", "utf-9"], "encoding: 'utf-9' is unknown to Python"),
 }
 
 

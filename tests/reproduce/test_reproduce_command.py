@@ -21,7 +21,7 @@ COUNTS = {  # published (keras-hub) for ALBERT, BERT by the closed formula with 
 
 
 def test_table1_is_exact(cli, tmp_path):
-    result = cli("reproduce", "table1", "--out", tmp_path / "out", "--format", "json")
+    result = cli("reproduce", "table1", "--out", tmp_path / "out", "--json")
     assert result.code == 0, result
     rows = json.loads(result.out)["rows"]
     assert {name: round(1e6 * row["ours"]["params"][0]) for name, row in rows.items()} == COUNTS
@@ -62,10 +62,10 @@ def test_dry_runs_say_what_it_will_take(cli):
         ([], "name a table"),
         (["table99"], "no table 'table99'"),
         (["table5", "--scale", "huge"], "--scale: 'huge' is not one of"),
-        (["table5", "--format", "word"], "--format: 'word'"),
+        (["table5", "--table-format", "word"], "--table-format: 'word'"),
         (["table5", "--scale", "gpu-hour", "--out", "OUT"], "needs text"),
         (["table5", "--seeds", "0"], "--seeds"),
-        (["table5", "--out", "OUT", "--data", "OUT/nowhere"], "--tokenizer"),
+        (["table5", "--out", "OUT", "--store", "OUT/nowhere"], "--tokenizer"),
     ],
 )
 def test_mistakes_end_with_one_message(cli, tmp_path, arguments, message):
@@ -83,7 +83,7 @@ def test_table5_from_corpus_to_verdicts_and_page(cli, tmp_path, monkeypatch):
     small = [f"--set=model.{name}={size}" for name, size in (("hidden_size", 32), ("num_attention_heads", 2))]
     small += ["--set=model.intermediate_size=64", "--set=model.initializer_range=0.1"]
     command = ("reproduce", "table5", "--steps", "3", "--seeds", "1", "--jobs", "1", "--out", out, *small)
-    result = cli(*command, "--format", "json")
+    result = cli(*command, "--json")
     assert result.code == 0, result
     data = json.loads(result.out)
     assert len(data["rows"]["sop"]["ours"]["sop_probe"]) == 1
@@ -91,7 +91,7 @@ def test_table5_from_corpus_to_verdicts_and_page(cli, tmp_path, monkeypatch):
     assert "sop_probe" in data["rows"]["none"]["ours"]
     assert {v["answer"] for v in data["verdicts"]} <= {"holds", "does not hold", "cannot be told"}
     assert all("would have been seen" in v["evidence"] for v in data["verdicts"] if v["test"])
-    again = cli(*command, "--format", "markdown")
+    again = cli(*command, "--table-format", "markdown")
     assert "3 of 3 cells are finished already" in again.err
     assert "| **sop** | paper |" in again.out
     (out / "report.html").unlink()

@@ -115,7 +115,7 @@ def test_options_that_cannot_be(tmp_path):
             Options(**options)
     with pytest.raises(ConfigError, match="table3 has no speed"):
         estimate(load_table("table3"), load_scale("cpu"), Options(measure=("speed",)))
-    with pytest.raises(ConfigError, match="--more-data"):
+    with pytest.raises(ConfigError, match="more_store"):
         make_plan(load_table("table7"), load_scale("cpu"), Corpus(tmp_path, (), (), tmp_path, 0.0), tmp_path)
     with pytest.raises(ConfigError, match="did you mean 'cpu'"):
         load_scale("cpuu")

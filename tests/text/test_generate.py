@@ -149,10 +149,10 @@ def test_mistakes(call, message):
 
 def test_the_command_writes_a_corpus(cli, tmp_path, held_out):
     out = tmp_path / "corpus" / "held-out.txt"
-    result = cli("corpus", "generate", "--documents", 20, "--seed", 5, "--split", "held-out", "--out", out)
+    result = cli("corpus", "generate", "--documents", 20, "--seed", 5, "--held-out", "--out", out)
     assert result.code == 0, result
     assert [document.lines for document in read_documents(out)] == held_out[:20]
-    printed = cli("corpus", "generate", "--documents", 20, "--seed", 5, "--split", "held-out")
+    printed = cli("corpus", "generate", "--documents", 20, "--seed", 5, "--held-out")
     assert printed.out == out.read_text(encoding="utf-8")
 
 

@@ -71,27 +71,27 @@ def score_mask_baselines(
 
 def score_masks(
     kinds: Sequence[str],
-    texts: Sequence[Path],
-    dev: Path | None,
+    train_text: Sequence[Path],
+    text: Path | None,
     models: Sequence[str] = (),
     tokenizer: Path | None = None,
     num_tokens: int = 200_000,
     seed: int = 0,
 ) -> BaselineTable:
-    """Count n-grams in `texts` and guess the masks of `dev` from the visible tokens, beside the models."""
+    """Count n-grams in `train_text` and guess the masks of `text` from the visible tokens, beside the models."""
     if any(kind not in (KIND, "all") for kind in kinds):
-        raise ConfigError(f"kinds: {', '.join(kinds)}: the only baseline for {MASKED_LM} is {KIND}")
-    if not texts or dev is None:
-        raise ConfigError(f"{MASKED_LM}: give the text to count n-grams in (text) and other text to score (dev)")
-    if dev.resolve() in [text.resolve() for text in texts]:
-        raise ConfigError(f"dev: {dev} is also the text that n-grams are counted in; score other text")
+        raise ConfigError(f"method: {', '.join(kinds)}: the only baseline for {MASKED_LM} is {KIND}")
+    if not train_text or text is None:
+        raise ConfigError(f"{MASKED_LM}: give text to count n-grams in (train_text) and other text to score on (text)")
+    if text.resolve() in [each.resolve() for each in train_text]:
+        raise ConfigError(f"text: {text} is also the text that n-grams are counted in; score other text")
     if tokenizer is None and not models:
         raise ConfigError(f"{MASKED_LM}: name a model or a tokenizer folder; it decides which tokens are masked")
     pieces = Tokenizer.load(tokenizer or find_folder(models[0]))
     recipe = Recipe(max_length=LENGTH, short_probability=0.0, one_sentence="skip")  # as in `litebert evaluate`
     with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
-        counted = _store(texts, pieces, Path(folder) / "counted")
-        scored = _store([dev], pieces, Path(folder) / "scored")
+        counted = _store(train_text, pieces, Path(folder) / "counted")
+        scored = _store([text], pieces, Path(folder) / "scored")
         training = Batches([counted], pieces, recipe, tokens_per_batch=ROW, row_tokens=ROW, seed=seed)
         evaluation = Batches([scored], pieces, recipe, tokens_per_batch=ROW, row_tokens=ROW, seed=seed)
         count = max(1, min(num_tokens // ROW, evaluation.steps_per_epoch))

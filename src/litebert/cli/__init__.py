@@ -17,11 +17,11 @@ from litebert.machine import share_cores
 app = typer.Typer(
     name="litebert",
     cls=CommandGroup,
-    help="ALBERT, whole and exact: from raw text to a trained, scored and served model.",
+    help="ALBERT in PyTorch: from raw text to a trained, scored and served model.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="A failing command prints one message; --debug (anywhere on the line) shows the traceback.",
+    epilog="A command that fails prints one message; --debug shows the traceback.",
 )
 
 
@@ -42,15 +42,10 @@ def _options(
 
 # Each module adds its commands to `app`, in the order in which `--help` lists them.
 from litebert.cli import (  # noqa: E402, F401
-    quickstart,
     tokenizer,
     corpus,
-    corpus_show,
-    generate,
     pretrain,
-    plan,
     finetune,
-    adapter,
     evaluate,
     baseline,
     predict,
@@ -85,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
         from litebert.files import is_full
 
         name = error.filename2 or error.filename  # of a copy, where it was to go
-        advice = "; free some space and run the same command again, nothing finished is lost" if is_full(error) else ""
+        advice = "; free some space and rerun the same command to resume" if is_full(error) else ""
         _fail(f"{name or 'file system'}: {error.strerror or error}{advice}", debug)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

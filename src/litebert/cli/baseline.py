@@ -1,4 +1,4 @@
-"""`litebert baseline`: what simple methods score on the same files, to see what a model adds."""
+"""`litebert baseline`: what simple methods score on the same data, to see what a model adds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_files, check_models
-from litebert.cli.options import Columns, Encoding, Json, TaskFolder, TrainFile, column_pairs
+from litebert.cli.options import (
+    Columns,
+    Encoding,
+    Json,
+    LabelledData,
+    ScoredTokens,
+    TokenizerFolder,
+    TrainFile,
+    check_files,
+    check_models,
+    column_pairs,
+)
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,53 +34,54 @@ MASKED_LM = "masked-lm"
 def baseline(
     task: Annotated[
         str,
-        typer.Option(help="A public task (sst-2, race, ...), the kind of your own (classification, ...), masked-lm."),
+        typer.Option(
+            help="A public task (sst-2, race, ...), the kind of your own data (classification, ...), or masked-lm."
+        ),
     ],
-    kind: Annotated[
+    method: Annotated[
         list[str] | None,
-        typer.Option(help="bow, tfidf, ngram, word2vec, fasttext; several (also with commas), or all, the default."),
+        typer.Option(help="bow, tfidf, ngram, word2vec, fasttext, several with commas, or all (the default)."),
     ] = None,
     train: TrainFile = None,
-    dev: Annotated[Path | None, typer.Option(help="What is scored; for masked-lm a text file.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Scored too where it has labels.")] = None,
-    data: TaskFolder = None,
+    dev: Annotated[Path | None, typer.Option(help="Dev file: the methods are scored on it.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Test file: scored too if it has labels.")] = None,
+    data: LabelledData = None,
     column: Columns = None,
     encoding: Encoding = "utf-8",
-    text: Annotated[
+    train_text: Annotated[
         list[Path] | None,
-        typer.Option(help="Text to train word vectors (or count n-grams) on; may be repeated."),
+        typer.Option(help="Raw text file to train word vectors or count n-grams on; may be repeated."),
     ] = None,
-    against: Annotated[
-        list[str] | None,
-        typer.Option("--against", "--model", help="A run or model folder to add as a row; may be repeated."),
+    text: Annotated[Path | None, typer.Option(help="masked-lm: raw text file to score on.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="A run, model folder or Hub name to add as a row; may be repeated.")
     ] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="masked-lm without a model: the tokenizer folder.")] = None,
+    tokenizer: TokenizerFolder = None,
     max_train: Annotated[int, typer.Option(help="Fit on a random sample of this many training examples (0: all).")] = 0,
-    tokens: Annotated[int, typer.Option(help="masked-lm: score about this many tokens.")] = 200_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of samples, word vectors and intervals.")] = 0,
+    tokens: ScoredTokens = 200_000,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Score the majority class, bag of words, TF-IDF, word vectors ... and models, in one table."""
-    if tokens < 1:
-        raise ConfigError(f"--tokens: must be >= 1, got {tokens}")
-    kinds = [name for part in kind or ["all"] for name in part.split(",") if name]
+    """Score the majority class, bag of words, TF-IDF, word vectors and models in one table."""
+    kinds = [name for part in method or ["all"] for name in part.split(",") if name]
+    texts, models = train_text or [], model or []
     if task == MASKED_LM:
-        if train or test or data or column or max_train:
+        if train or dev or test or data or column or max_train:
             raise ConfigError(
-                "masked-lm takes --text FILE (to count n-grams in) and --dev FILE (to score), "
-                "not --train, --test, --data, --column or --max-train"
+                "masked-lm takes --train-text FILE (to count n-grams in) and --text FILE (to score on), "
+                "not --train, --dev, --test, --data, --column or --max-train"
             )
-        check_files(*(text or []), dev)
-        check_models(*(against or []))
+        check_files(*texts, text)
+        check_models(*models)
         from litebert.baselines.masks import score_masks
 
-        scored = score_masks(kinds, text or [], dev, against or [], tokenizer, tokens, seed)
+        scored = score_masks(kinds, texts, text, models, tokenizer, tokens, seed)
     else:
-        if tokenizer:
-            raise ConfigError("--tokenizer: only for --task masked-lm")
-        scored = _score(
-            task, kinds, (train, dev, test), data, column or [], encoding, text or [], against or [], max_train, seed
-        )
+        for name, given in (("--tokenizer", tokenizer), ("--text", text)):
+            if given:
+                hint = "; word vectors are trained on --train-text" if name == "--text" else ""
+                raise ConfigError(f"{name}: goes with --task masked-lm only{hint}")
+        scored = _score(task, kinds, (train, dev, test), data, column or [], encoding, texts, models, max_train, seed)
     if as_json:
         print(json.dumps(scored.as_dict(), indent=2))
     else:
@@ -85,7 +96,7 @@ def _score(
     column: list[str],
     encoding: str,
     text: list[Path],
-    against: list[str],
+    models: list[str],
     max_train: int,
     seed: int,
 ) -> BaselineTable:
@@ -99,8 +110,8 @@ def _score(
     train, dev, test = files
     columns = column_pairs(column)
     data = read_task(task, folder=folder, train=train, dev=dev, test=test, columns=columns or None, encoding=encoding)
-    # Runs are read first: a wrong folder is reported before minutes of training word vectors.
-    models = read_methods(against, data, dev or folder or test, columns, encoding)
+    # Models are read first: a wrong folder is reported before minutes of training word vectors.
+    runs = read_methods(models, data, dev or folder or test, columns, encoding)
     with Console(stderr=True).status("") as status:
         scored = score_baselines(
             data,
@@ -110,11 +121,11 @@ def _score(
             seed=seed,
             on_start=lambda kind: status.update(kind),
         )
-    return dataclasses.replace(scored, methods=(*scored.methods, *models))
+    return dataclasses.replace(scored, methods=(*scored.methods, *runs))
 
 
 def show_table(scored: BaselineTable) -> None:
-    """One row per method (and split, where there are several), one column per metric."""
+    """Print one row per method and split, one column per metric."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""`litebert bench`: how fast is this machine, and beside whom."""
+"""`litebert bench`: speed on this machine, compared with transformers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_out_file, check_stores
 from litebert.cli.groups import CommandGroup
+from litebert.cli.options import StoreTokenizer, check_out_file, check_stores
 
 bench = typer.Typer(cls=CommandGroup, help="Measure speed on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
@@ -19,23 +19,27 @@ app.add_typer(bench, name="bench")
 @bench.command("pretrain")
 def pretrain(
     models: Annotated[
-        list[str] | None, typer.Argument(help="Presets; by default what fits the device.", metavar="MODEL")
+        list[str] | None, typer.Argument(help="Model presets; by default what fits the device.", metavar="MODEL")
     ] = None,
-    length: Annotated[list[int] | None, typer.Option(min=1, help="Sequence lengths.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Tokens per micro-batch; 32,768 on a GPU.")] = None,
+    length: Annotated[list[int] | None, typer.Option(min=1, help="Tokens per sequence; may be repeated.")] = None,
+    micro_batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens per micro-batch on one device; by default 32,768 on a GPU.")
+    ] = None,
     against: Annotated[
-        str, typer.Option(help="Sides of transformers: compiled, eager, both with a comma, or none.")
+        str, typer.Option(help="transformers to compare with: compiled, eager, both (with a comma), or none.")
     ] = "compiled,eager",
-    store: Annotated[Path | None, typer.Option(help="A token store: real document lengths, and the loader.")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer of the store.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns that each side takes.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.001, help="Length of a turn.")] = 1.0,
-    fast_layers: Annotated[bool, typer.Option(help="Our fast path, where the device has it.")] = True,
-    fp8: Annotated[bool, typer.Option(help="8-bit matrix products, for wide models.")] = False,
-    recompute: Annotated[bool, typer.Option(help="Keep only each layer's input.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Token store (litebert corpus build), to measure the data loader too.")
+    ] = None,
+    tokenizer: StoreTokenizer = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns each side takes.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.001, help="Duration of a turn.")] = 1.0,
+    fast_layers: Annotated[bool, typer.Option(help="Use our fast layers where the device has them.")] = True,
+    fp8: Annotated[bool, typer.Option(help="Use 8-bit matrix products, for wide models.")] = False,
+    recompute: Annotated[bool, typer.Option(help="Recompute activations instead of keeping them.")] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write: the result as JSON.")] = None,
 ) -> None:
-    """Training speed of our models here, and of transformers on the same tokens where it is installed."""
+    """Measure training speed, and that of transformers on the same tokens if it is installed."""
     import importlib.util
 
     from rich.console import Console
@@ -49,7 +53,7 @@ def pretrain(
     if unknown := set(peers) - {"compiled", "eager"}:
         raise InputError(f"--against: {', '.join(sorted(unknown))} is not one of: compiled, eager, none")
     if (store is None) != (tokenizer is None):
-        raise InputError("--store and --tokenizer belong together")
+        raise InputError("--store and --tokenizer go together: give both or neither")
     for name in models or []:
         preset(name)
     check_out_file(out)
@@ -63,14 +67,14 @@ def pretrain(
 
     device = open_device(DeviceConfig(fast_layers="on" if fast_layers else "off", fp8=fp8, recompute=recompute))
     if not device.compile and "compiled" in peers:
-        peers.remove("compiled")  # no compiler here, or a CPU, where nobody waits for one
+        peers.remove("compiled")  # no compiler here, or a CPU
     names = models or (["albert-base"] if device.is_cuda else ["albert-tiny"])
     lengths = length or ([128, 512] if device.is_cuda else [128])
     cases = [
         Case(
             name,
             each,
-            tokens or (32_768 if device.is_cuda else 1_024),
+            micro_batch_tokens or (32_768 if device.is_cuda else 1_024),
             tuple(peers),  # type: ignore[arg-type]
             str(store) if store else None,
             str(tokenizer) if tokenizer else None,

@@ -1,53 +1,60 @@
-"""`litebert corpus ...`: from text files to a token store."""
+"""`litebert corpus`: build token stores from text, check them, look into them, and generate text to try things on."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_out_folder
 from litebert.cli.groups import CommandGroup
-from litebert.cli.options import Json
+from litebert.cli.options import Json, StoreTokenizer, TextField, check_out_file, check_out_folder
+from litebert.cli.terminal import ProgressView
 from litebert.errors import DataError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from litebert.pretraining.show import ShownExample, ShownPiece
     from litebert.text.build import BuildReport, Progress
 
-corpus_app = typer.Typer(cls=CommandGroup, help="Build and look at token stores.", no_args_is_help=True)
+corpus_app = typer.Typer(cls=CommandGroup, help="Build, check and inspect token stores.", no_args_is_help=True)
 app.add_typer(corpus_app, name="corpus")
+
+COLOURS = {"mask": "bold yellow", "random": "bold red", "kept": "bold green"}
 
 
 @corpus_app.command()
 def build(
     sources: Annotated[list[str], typer.Argument(help="Files, folders, patterns, or - for standard input.")],
     tokenizer: Annotated[Path, typer.Option(help="Folder or file of the tokenizer.")],
-    out: Annotated[Path, typer.Option(help="Folder of the store.")],
+    out: Annotated[Path, typer.Option(help="Folder to write: the token store.")],
     format: Annotated[
         Literal["auto", "lines", "paragraphs", "jsonl", "parquet", "wikiextractor", "wikiextractor-json"],
-        typer.Option(help="lines: one sentence per line. paragraphs: lines are split into sentences."),
+        typer.Option(help="Format of the text. lines: one sentence per line. paragraphs: split into sentences."),
     ] = "auto",
-    text_field: Annotated[str, typer.Option(help="Field of JSON lines, column of Parquet.")] = "text",
-    language: Annotated[str, typer.Option(help="For splitting into sentences.")] = "auto",
-    workers: Annotated[int, typer.Option(help="Processes; 0: one per core.")] = 0,
+    text_field: TextField = "text",
+    language: Annotated[str, typer.Option(help="Language, for splitting into sentences.")] = "auto",
+    workers: Annotated[int, typer.Option(help="Worker processes; 0: one per core.")] = 0,
     on_error: Annotated[
-        Literal["stop", "skip"], typer.Option(help="skip: leave bad documents out and count them.")
+        Literal["stop", "skip"], typer.Option(help="stop, or skip bad documents and count them.")
     ] = "stop",
-    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop exact duplicates of documents.")] = False,
-    engine: Annotated[Literal["local", "ray"], typer.Option(help="ray: on a cluster, part by part.")] = "local",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a store that differs.")] = False,
+    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop exact duplicate documents.")] = False,
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="local, or ray: on a cluster.")] = "local",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing store.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Turn text into a token store; run again after an interruption, it goes on where it stopped."""
+    """Turn text into a token store. If interrupted, rerun the same command to resume."""
     check_out_folder(out)
     from litebert.text.build import BuildOptions, build_store
 
     options = BuildOptions(format=format, text_field=text_field, language=language, deduplicate=deduplicate)
+    began = time.monotonic()
     with ProgressView() as view:
         report = build_store(
             sources,
@@ -58,11 +65,9 @@ def build(
             on_error=on_error,
             engine=engine,
             overwrite=overwrite,
-            on_progress=view.update,
+            on_progress=lambda progress: _show_progress(view, progress, began),
         )
     if as_json:
-        from dataclasses import asdict
-
         print(json.dumps({"store": str(out), **asdict(report)}, indent=2, ensure_ascii=False))
     else:
         print_report(report, out)
@@ -70,11 +75,11 @@ def build(
 
 @corpus_app.command()
 def verify(
-    stores: Annotated[list[Path], typer.Argument(help="Folders of token stores.")],
-    tokenizer: Annotated[Path | None, typer.Option(help="Check that it is the one they were built with.")] = None,
+    stores: Annotated[list[Path], typer.Argument(help="Token stores.", metavar="STORE...")],
+    tokenizer: StoreTokenizer = None,
     as_json: Json = False,
 ) -> None:
-    """Read every byte of token stores and compare with the checksums; lists all damaged files."""
+    """Compare every file of token stores with its checksum, and list the damaged ones."""
     from rich.console import Console
 
     from litebert.text.store import TokenStore, find_damage
@@ -91,67 +96,90 @@ def verify(
             if not as_json:
                 size = sum(part["bytes"] for part in opened.manifest["parts"])
                 counts = f"{opened.num_documents:,} documents, {opened.num_tokens:,} tokens, {size:,} bytes"
-                print(f"{store}: whole ({counts}, {time.monotonic() - began:.1f} s)")
+                print(f"{store}: intact ({counts}, {time.monotonic() - began:.1f} s)")
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
     if any(found.values()):
         raise DataError("\n  ".join(["damaged:", *(message for damage in found.values() for message in damage)]))
 
 
-class ProgressView:
-    """A bar on a terminal, a line every few seconds elsewhere; both on stderr."""
+@corpus_app.command()
+def show(
+    store: Annotated[Path, typer.Argument(help="A token store.")],
+    tokenizer: StoreTokenizer = None,
+    examples: Annotated[int, typer.Option(min=0, help="Number of examples to print.")] = 3,
+    recipe: Annotated[str, typer.Option(help="How examples are made: paper or google.")] = "paper",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value in the recipe, such as max_length=128.")
+    ] = None,
+    row_tokens: Annotated[int, typer.Option(help="Tokens per packed row.")] = 4096,
+    seed: Annotated[int, typer.Option(help="Random seed: the run to look at.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Print a few training examples of a store with their masks and labels, and statistics of all."""
+    from litebert.config import override, to_dict
+    from litebert.pretraining.batches import Batches
+    from litebert.pretraining.chapters import Source
+    from litebert.pretraining.recipes import named_recipe
+    from litebert.pretraining.show import measure_masks, measure_store, pick_examples
+    from litebert.text.store import TokenStore
+    from litebert.text.tokenizer import Tokenizer
 
-    interval = 5.0
+    chosen = named_recipe(recipe, override({}, settings or []))
+    shown: list[ShownExample] = []
+    if tokenizer is None:
+        source = Source(TokenStore.open(store), 0, chosen, row_tokens=row_tokens, seed=seed)
+        facts = measure_store(source)
+    else:
+        vocabulary = Tokenizer.load(tokenizer)
+        opened = TokenStore.open(store, vocabulary)
+        batches = Batches(opened, vocabulary, chosen, tokens_per_batch=row_tokens, row_tokens=row_tokens, seed=seed)
+        facts = measure_store(batches.sources[0]) | {"masks": measure_masks(batches)}
+        shown = pick_examples(batches, vocabulary, examples)
+    if as_json:
+        about = {"store": str(store), "recipe": {"name": recipe, **to_dict(chosen)}, "seed": seed}
+        facts = {**about, **facts, "examples": [asdict(example) for example in shown]}
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
 
-    def __enter__(self) -> ProgressView:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TaskProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+    console = Console(highlight=False)
+    for number, example in enumerate(shown, 1):
+        print_example(console, number, example)
+    print_statistics(console, facts, recipe)
+    if tokenizer is None:
+        console.print("\n--tokenizer FOLDER also shows examples and masks.", style="dim")
 
-        self.began = self.shown = time.monotonic()
-        self.bar: Progress | None = None
-        console = Console(stderr=True)
-        if console.is_terminal:
-            columns = (
-                SpinnerColumn(),
-                TextColumn("{task.fields[source]}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[speed]}"),
-                TimeRemainingColumn(),
-            )
-            self.bar = Progress(*columns, console=console, transient=True)
-            self.task = self.bar.add_task("", total=None, source="", speed="")
-            self.bar.start()
-        return self
 
-    def update(self, progress: Progress) -> None:
-        """Show how far a build is."""
-        now = time.monotonic()
-        speed = f"{progress.text_bytes / 1e6 / max(now - self.began, 1e-3):.1f} MB/s"
-        if self.bar is not None:
-            name = Path(progress.source).name
-            total = progress.total_bytes or None
-            self.bar.update(self.task, completed=progress.done_bytes, total=total, source=name, speed=speed)
-        elif now - self.shown >= self.interval:
-            self.shown = now
-            share = f"{progress.done_bytes / progress.total_bytes:4.0%}" if progress.total_bytes else "    "
-            text = f"{progress.text_bytes / 1e6:,.0f} MB of text"
-            print(f"{share}  {text}, {speed}  {progress.source}", file=sys.stderr, flush=True)
+@corpus_app.command()
+def generate(
+    documents: Annotated[int, typer.Option(min=1, help="Number of documents to generate.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Use sentences that never occur without --held-out, for evaluation.")
+    ] = False,
+    excerpts: Annotated[
+        bool, typer.Option("--excerpts", help="Stories begin and end anywhere, so position reveals nothing.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write; by default standard output.")] = None,
+) -> None:
+    """Generate short stories: one sentence per line, a blank line between documents."""
+    check_out_file(out)
+    from litebert.files import write_atomic
+    from litebert.text.generate import generate_documents, join_documents
 
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+    stories = generate_documents(documents, seed=seed, split="held-out" if held_out else "train", excerpts=excerpts)
+    if out is None:
+        for number, story in enumerate(stories):  # one by one, so that `| head` need not wait
+            print(("\n" if number else "") + join_documents([story]), end="")
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(out, join_documents(stories))
+        print(f"{out}: {documents:,} documents")
 
 
 def print_report(report: BuildReport, out: Path) -> None:
-    """The summary of a build as a table, with a few of the problems that were skipped."""
+    """Print the summary of a build, and a few of the documents that were skipped."""
     from rich.console import Console
     from rich.table import Table
 
@@ -170,7 +198,7 @@ def print_report(report: BuildReport, out: Path) -> None:
     if report.parts_reused == report.parts:
         table.add_row("parts", f"{report.parts:,}, all built before")
     elif report.parts_reused:
-        table.add_row("parts", f"{report.parts:,}, of which {report.parts_reused:,} were finished before")
+        table.add_row("parts", f"{report.parts:,}, {report.parts_reused:,} of them built before")
     table.add_row("seconds", f"{report.seconds:.1f}")
     Console(highlight=False).print(table)
     for note in report.notes:
@@ -179,5 +207,80 @@ def print_report(report: BuildReport, out: Path) -> None:
         print(f"skipped: {problem}", file=sys.stderr)
 
 
+def _show_progress(view: ProgressView, progress: Progress, began: float) -> None:
+    speed = f"{progress.text_bytes / 1e6:,.0f} MB of text, "
+    speed += f"{progress.text_bytes / 1e6 / max(time.monotonic() - began, 1e-3):.1f} MB/s"
+    view.update(Path(progress.source).name, progress.done_bytes, progress.total_bytes, speed)
+
+
 def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count:,} files"
+
+
+def print_example(console: Any, number: int, example: ShownExample) -> None:
+    """Print one example: a heading, then each segment with its masks."""
+    from rich.text import Text
+
+    label = "" if example.order is None else f"order {example.order}, "
+    heading = f"Example {number}: document {example.document:,}, {example.tokens} tokens, {label}{example.meaning}"
+    console.print(Text(heading, "bold"))
+    for name, pieces in zip("AB", example.segments, strict=False):
+        console.print(Text.assemble((f"{name}  ", "bold cyan"), describe_pieces(pieces)), soft_wrap=True)
+    console.print()
+
+
+def describe_pieces(pieces: list[ShownPiece]) -> Text:
+    """Text with its masks: "the {cat→MASK} sat", "the {cat→dog} sat", "the {cat} sat" where cat is to be predicted."""
+    from rich.text import Text
+
+    text = Text()
+    for token in pieces:
+        space = " " if token.piece.startswith("▁") and text else ""
+        word = token.piece.removeprefix("▁")
+        if token.kind == "text":
+            text.append(space + word)
+            continue
+        seen = {"mask": "→MASK", "kept": "", "random": "→" + (token.seen.removeprefix("▁") or "▁")}[token.kind]
+        text.append(space).append(f"{{{word or '▁'}{seen}}}", COLOURS[token.kind])
+    return text
+
+
+def print_statistics(console: Any, facts: dict[str, Any], recipe: str) -> None:
+    """Print the statistics of a store."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row("documents", f"{facts['documents']:,}   tokens each: {_spread(facts['document_tokens'])}")
+    table.add_row("sentences", f"{facts['sentences']:,}   tokens each: {_spread(facts['sentence_tokens'])}")
+    table.add_row("tokens", f"{facts['tokens']:,}")
+    part = "one epoch" if facts["chapters"] == 1 else f"the first of {facts['chapters']} chapters of an epoch"
+    used = f"{facts['text_used']:.1%} of its text"
+    table.add_row("sequences", f"{facts['sequences']:,} in {part} with {used} (recipe {recipe})")
+    most = max(entry["sequences"] for entry in facts["histogram"]) or 1
+    for entry in facts["histogram"]:
+        share = entry["sequences"] / max(facts["sequences"], 1)
+        bar = "█" * round(30 * entry["sequences"] / most)
+        table.add_row("", f"{entry['from']:>5}-{entry['to']:<5} {bar:<30} {share:6.1%}")
+    order = facts["order"]
+    none = f", none {order['none']:.1%}" if order["none"] else ""
+    table.add_row("order", f"0 {order['0']:.1%}, 1 {order['1']:.1%}{none}")
+    rows = f"rows of {facts['row_tokens']:,} tokens, {facts['sequences_per_row']} sequences each"
+    table.add_row("packing", f"{facts['packing_efficiency']:.2%} full ({rows})")
+    if "masks" in facts:
+        masks = facts["masks"]
+        table.add_row("predicted", f"{masks['predicted']:.2%} of {masks['sampled_tokens']:,} tokens")
+        for n, share in masks["ngrams"].items():
+            table.add_row(f"{n}-grams", f"{share['realised']:.2%}   expected {share['expected']:.2%}")
+        for name, share in masks["replaced"].items():
+            words = {"mask": "to [MASK]", "random": "to random", "kept": "kept"}[name]
+            table.add_row(words, f"{share['realised']:.2%}   expected {share['expected']:.2%}")
+    console.print(table)
+    if len(facts.get("masks", {}).get("ngrams", ())) > 1:
+        console.print("The last n-gram of a sequence is cut to fit its masking budget.", style="dim")
+
+
+def _spread(quantiles: dict[str, int]) -> str:
+    low, middle, high, most = (quantiles[name] for name in ("10 %", "median", "90 %", "most"))
+    return f"median {middle:,}, 80 % within {low:,} to {high:,}, at most {most:,}"

@@ -1,4 +1,4 @@
-"""`litebert doctor`: what a bug report needs."""
+"""`litebert doctor`: the facts a bug report needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CORE = (
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Print versions, the device, and which optional parts are present: paste it into bug reports."""
+    """Print versions, devices and installed extras, for a bug report."""
     facts = collect()
     if as_json:
         print(json.dumps(facts, indent=2))

@@ -1,114 +1,134 @@
-"""`litebert evaluate`: what models have learned, from text alone or for a task."""
+"""`litebert evaluate`: fine-tuned models on labelled data, or a pretrained one on raw text or minimal pairs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_data, check_files, check_models, check_out_folder
-from litebert.cli.options import Columns, Encoding, Json, column_pairs
-from litebert.errors import ConfigError
+from litebert.cli.options import check_data, check_files, check_models, check_out_folder, column_pairs
 
 if TYPE_CHECKING:
     from litebert.finetuning.evaluate import Scored
+    from litebert.pretraining.evaluate import Intrinsic
+    from litebert.pretraining.minimal_pairs import PairScores
+
+LABELLED = "Fine-tuned model, labelled data"
+RAW = "Pretrained model, raw text or minimal pairs"
+FLAGS = {"columns": "column"}  # options that are not called like the parameter
 
 
 @app.command()
 def evaluate(
     models: Annotated[
         list[str],
-        typer.Argument(help="Model folders or Hub names; several for a task also as an ensemble.", metavar="MODEL..."),
+        typer.Argument(help="Model folders or Hub names; several are also scored as an ensemble.", metavar="MODEL..."),
     ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Labelled data: a folder of the task's files, a file, or hub:owner/name.", rich_help_panel=LABELLED
+        ),
+    ] = None,
     task: Annotated[
-        str | None, typer.Option(help="Score a fine-tuned model; by default for the task that it was trained for.")
+        str | None, typer.Option(help="Task of the data; by default the model's own.", rich_help_panel=LABELLED)
     ] = None,
-    data: Annotated[str | None, typer.Option(help="The task's folder, a labelled file, or hub:owner/name.")] = None,
-    column: Columns = None,
-    encoding: Encoding = "utf-8",
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="role=name, such as text=review; other columns are guessed.", rich_help_panel=LABELLED),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of text files: cp949, gb18030, cp1252, ...", rich_help_panel=LABELLED),
+    ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="Write what is said about each example here, for servers of GLUE and SQuAD too.")
+        Path | None,
+        typer.Option(
+            help="Folder to write per-example predictions to, and GLUE and SQuAD submissions.", rich_help_panel=LABELLED
+        ),
     ] = None,
-    store: Annotated[list[Path] | None, typer.Option(help="A token store; may be given several times.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=0, help="CPU threads; 0: one per available core.", rich_help_panel=LABELLED),
+    ] = None,
     text: Annotated[
-        list[Path] | None, typer.Option(help="A text file instead of a store; may be given several times.")
+        list[Path] | None, typer.Option(help="Raw text file to score on; may be repeated.", rich_help_panel=RAW)
+    ] = None,
+    store: Annotated[
+        list[Path] | None,
+        typer.Option(help="Token store (litebert corpus build); may be repeated.", rich_help_panel=RAW),
     ] = None,
     blimp: Annotated[
-        Path | None, typer.Option(help="A folder of minimal pairs (.jsonl with sentence_good and sentence_bad).")
+        Path | None,
+        typer.Option(help="Folder of minimal pairs: .jsonl with sentence_good and sentence_bad.", rich_help_panel=RAW),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Minimal pairs per file; by default all.")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer's folder; by default the model's own.")] = None,
-    length: Annotated[
-        int | None, typer.Option(help="Tokens of a sequence; by default what the task or the model takes.")
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="Folder or file of the tokenizer; by default the model's own.", rich_help_panel=RAW),
     ] = None,
-    tokens: Annotated[int, typer.Option(help="Of a text, score about this many tokens.")] = 200_000,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int, typer.Option(min=0, help="Of a CPU, for a task; 0 for all that there are.")] = 0,
-    as_json: Json = False,
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Score about this many tokens of the text; by default 200,000.", rich_help_panel=RAW),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Minimal pairs per file; by default all.", rich_help_panel=RAW)
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="The longest input, in tokens; by default the limit of the task or model.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, or a GPU by number: cuda:1.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Score models: on a task with --data, or masked LM, sentence order and next sentence on any text (Table 5)."""
-    if limit is not None and blimp is None:
-        raise ConfigError("--limit counts minimal pairs; give it with --blimp FOLDER")
-    if blimp is not None:
-        if store or text or task or data or column or predictions or len(models) > 1:
-            raise ConfigError("--blimp scores one model on minimal pairs; leave out the other kinds of data and models")
-        _evaluate_pairs(models[0], blimp, tokenizer, limit, device, as_json)
-    elif store or text:
-        if task or data or column or predictions or len(models) > 1:
-            raise ConfigError(
-                "--store and --text score one model on text; leave out --task, --data, --column, --predictions and "
-                "other models"
-            )
-        if encoding != "utf-8":
-            raise ConfigError(
-                f"--encoding: is for labelled files (--data); text must be UTF-8: iconv -f {encoding} -t utf-8 FILE"
-            )
-        _evaluate_text(models[0], store or [], text or [], tokenizer, length, tokens, device, as_json)
-    elif task or data:
-        _evaluate_task(models, task, data, column or [], encoding, length, predictions, device, threads, as_json)
-    else:
-        raise ConfigError(
-            "say what to score on: --data FILE for a task, --text FILE or --store FOLDER for text, "
-            "--blimp FOLDER for minimal pairs"
-        )
+    """Score models: fine-tuned ones on labelled data, or a pretrained one on raw text or minimal pairs.
 
+    Fine-tuned: litebert evaluate runs/reviews/best --data test.csv
 
-def _evaluate_task(
-    models: list[str],
-    task: str | None,
-    data: str | None,
-    columns: list[str],
-    encoding: str,
-    length: int | None,
-    predictions: Path | None,
-    device: str,
-    threads: int,
-    as_json: bool,
-) -> None:
-    from litebert.tasks.read import find_task
+    Pretrained: litebert evaluate run/model --text other.txt (masked LM, sentence order, next sentence: Table 5), or
+    --blimp FOLDER (grammar)
+    """
+    given: dict[str, Any] = {
+        "data": data,
+        "text": text or [],
+        "store": store or [],
+        "blimp": blimp,
+        "task": task,
+        "columns": column_pairs(column or []),
+        "encoding": encoding,
+        "predictions": predictions,
+        "tokenizer": tokenizer,
+        "max_length": max_length,
+        "tokens": tokens,
+        "limit": limit,
+        "threads": threads,
+    }
+    from litebert.evaluation import check_job
+    from litebert.evaluation import evaluate as score
 
+    check_job(given, len(models), lambda name: f"--{FLAGS.get(name, name)}".replace("_", "-"))
     if task is not None:
-        task = find_task(task)
+        from litebert.tasks.read import find_task
+
+        given["task"] = find_task(task)
     check_data(data)
     check_models(*models)
+    check_files(*given["text"], *given["store"], blimp, tokenizer)
     check_out_folder(predictions)
-    from litebert.finetuning.evaluate import evaluate_task
+    scores: Any = score(models, device=device, **given)
+    if isinstance(scores, list):
+        _print_task(scores, predictions, as_json)
+    elif as_json:
+        print(json.dumps(scores.as_dict(), indent=2))
+    elif blimp is not None:
+        _print_pairs(scores)
+    else:
+        _print_intrinsic(scores)
 
-    scored = evaluate_task(
-        models,
-        task=task,
-        data=data,
-        columns=column_pairs(columns),
-        encoding=encoding,
-        max_length=length,
-        predictions=predictions,
-        device=device,
-        threads=threads,
-    )
+
+def _print_task(scored: list[Scored], predictions: Path | None, as_json: bool) -> None:
     if as_json:
         rows = [
             {
@@ -122,10 +142,10 @@ def _evaluate_task(
             for e in one.evaluations
         ]
         print(json.dumps(rows, indent=2))
-    else:
-        _print_scores(scored)
-        if predictions is not None:
-            print(f"predictions: {predictions}")
+        return
+    _print_scores(scored)
+    if predictions is not None:
+        print(f"predictions: {predictions}")
 
 
 def _print_scores(scored: list[Scored]) -> None:
@@ -145,7 +165,7 @@ def _print_scores(scored: list[Scored]) -> None:
                 table.add_row(model, split, "no labels", "", "", count)
             for name, metric in e.scores.items():
                 table.add_row(model, split, name, show_value(metric.value, name), show_interval(metric, name), count)
-                model = split = count = ""  # said once
+                model = split = count = ""  # shown once
     console = Console(highlight=False, soft_wrap=True)
     console.print(table)
     for one in scored:
@@ -155,37 +175,16 @@ def _print_scores(scored: list[Scored]) -> None:
 
 
 def _explain_thresholds(thresholds: Mapping[str, float]) -> list[str]:
-    """At which no-answer score a question is left without an answer, for each family of scores."""
+    """The no-answer threshold behind each family of scores."""
     words = {
-        "fixed": "scores without a prefix are at the fixed no-answer threshold {}",
-        "tuned": "tuned_ is at {}, which the model was saved with (the best on the dev set of its training)",
-        "best": "best_ is at {}, the best on these very examples: an upper bound",
+        "fixed": "scores without a prefix use the fixed no-answer threshold {}",
+        "tuned": "tuned_ uses {}, saved with the model (the best on its dev set)",
+        "best": "best_ uses {}, the best on these examples: an upper bound",
     }
     return [words[name].format(f"{threshold:.4g}") for name, threshold in thresholds.items()]
 
 
-def _evaluate_text(
-    model: str,
-    stores: list[Path],
-    texts: list[Path],
-    tokenizer: Path | None,
-    length: int | None,
-    tokens: int,
-    device: str,
-    as_json: bool,
-) -> None:
-    if tokens < 1:
-        raise ConfigError(f"--tokens: must be at least 1, got {tokens}")
-    check_models(model)
-    check_files(*stores, *texts, tokenizer)
-    from litebert.pretraining.evaluate import evaluate_model
-
-    scores = evaluate_model(
-        model, stores=stores, texts=texts, tokenizer=tokenizer, length=length, num_tokens=tokens, device=device
-    )
-    if as_json:
-        print(json.dumps(scores.as_dict(), indent=2))
-        return
+def _print_intrinsic(scores: Intrinsic) -> None:
     for name, accuracy, count in (
         ("masked LM", scores.mlm_accuracy, scores.mlm_count),
         ("sentence order", scores.sop_accuracy, scores.sop_count),
@@ -194,20 +193,10 @@ def _evaluate_text(
         print(f"{name:15s} " + ("no such head" if accuracy is None else f"{accuracy:6.1%}  of {count:,}"))
 
 
-def _evaluate_pairs(
-    model: str, folder: Path, tokenizer: Path | None, limit: int | None, device: str, as_json: bool
-) -> None:
-    check_models(model)
-    check_files(folder, tokenizer)
-    from litebert.pretraining.minimal_pairs import evaluate_pairs
-
-    scores = evaluate_pairs(model, folder, tokenizer, limit, device)
-    if as_json:
-        print(json.dumps(scores.as_dict(), indent=2))
-        return
+def _print_pairs(scores: PairScores) -> None:
     for name, accuracy in [*scores.phenomena.items(), *((f"all of {field}", v) for field, v in scores.fields.items())]:
         print(f"{name:56s} {accuracy:6.1%}")
     pairs = sum(scores.counts.values())
     print(f"{'mean over phenomena':56s} {scores.accuracy:6.1%}  {len(scores.phenomena)} phenomena, {pairs:,} pairs")
     if scores.clipped:
-        print(f"{scores.clipped} sentences are longer than the model's limit and judged by their beginning")
+        print(f"{scores.clipped} sentences are longer than the model's limit; only their beginning is scored")

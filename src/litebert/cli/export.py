@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_files, check_models, check_out_folder
-from litebert.cli.options import Json
+from litebert.cli.options import Json, check_files, check_models, check_out_folder
 from litebert.errors import ConfigError, check_choice
 from litebert.folders import beside
 
@@ -24,23 +23,21 @@ KINDS = ("onnx", "torch-export", "web")
 def export(
     model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
     to: Annotated[
-        str, typer.Option(help="onnx (model.onnx), torch-export (model.pt2), or web (a folder for transformers.js).")
+        str, typer.Option(help="onnx (model.onnx), torch-export (model.pt2) or web (a folder for transformers.js).")
     ] = "onnx",
     int8: Annotated[bool, typer.Option("--int8", help="ONNX: also a file with int8 weights, for CPUs.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder to write; by default beside the model, MODEL-onnx.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; by default MODEL-onnx, beside the model.")] = None,
     attentions: Annotated[
-        bool, typer.Option("--attentions", help="ONNX: give attention maps too (more memory in every pass).")
+        bool, typer.Option("--attentions", help="ONNX: also output attention maps (uses more memory).")
     ] = False,
     check_data: Annotated[
         Path | None,
-        typer.Option(help="ONNX: compare on data too: of the model's task, or one text per line, a tab inside a pair."),
+        typer.Option(help="ONNX: also compare on this file: the task's data, or one text per line (pairs with a tab)."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing export.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a model as ONNX, torch.export or browser files, checked against torch before anything is kept."""
+    """Export a model to ONNX, torch.export or the browser, checked against torch first."""
     check_choice("--to", to, KINDS)
     check_models(model)
     check_files(check_data)
@@ -55,7 +52,7 @@ def export(
     else:
         for name, given in (("--int8", int8), ("--attentions", attentions), ("--check-data", check_data)):
             if given:
-                raise ConfigError(f"{name}: is for --to onnx only" + (" (web has both files)" if to == "web" else ""))
+                raise ConfigError(f"{name}: goes with --to onnx only" + (" (web has both)" if to == "web" else ""))
         if to == "web":
             from litebert.export.web import export_web as run_export
         else:
@@ -68,7 +65,7 @@ def export(
 
 
 def _beside(model: str, to: str) -> Path:
-    """Where an export goes: runs/mine/model -> runs/mine/model-onnx, albert/albert-base-v2 -> albert-base-v2-onnx."""
+    """The default folder: runs/mine/model -> runs/mine/model-onnx, albert/albert-base-v2 -> albert-base-v2-onnx."""
     path = Path(model)
     suffix = {"onnx": "-onnx", "torch-export": "-torch", "web": "-web"}[to]
     return beside(path, suffix) if path.is_dir() else Path(f"{path.name}{suffix}")

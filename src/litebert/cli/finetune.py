@@ -1,4 +1,4 @@
-"""`litebert finetune`: from labelled files to a scored model folder and its report."""
+"""`litebert finetune`: from labelled data to a scored model and its report."""
 
 from __future__ import annotations
 
@@ -8,57 +8,63 @@ from typing import Annotated, Any
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_data, check_files, check_out_folder
-from litebert.cli.options import Columns, TaskFolder, TrainFile, column_pairs
+from litebert.cli.options import (
+    Columns,
+    LabelledData,
+    ListPresets,
+    Resume,
+    Task,
+    TrainFile,
+    check_data,
+    check_files,
+    check_out_folder,
+    column_pairs,
+)
 from litebert.errors import ConfigError, check_choice
 
 
 @app.command()
 def finetune(
-    task: Annotated[
-        str | None,
-        typer.Option(help="A public task (sst-2, squad-2.0, race, ...), or the kind of your own: classification, ..."),
-    ] = None,
+    task: Task = None,
     train: TrainFile = None,
-    dev: Annotated[Path | None, typer.Option(help="The best weights are chosen on this file.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Predictions are written for this file.")] = None,
+    dev: Annotated[Path | None, typer.Option(help="Dev file: the best weights are chosen on it.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Test file: predictions are written for it.")] = None,
     predict_test: Annotated[
         bool, typer.Option("--predict-test", help="Write predictions for the test split of --data too.")
     ] = False,
-    data: TaskFolder = None,
+    data: LabelledData = None,
     column: Columns = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", "--init-from", help="A model folder or Hub name, also one fine-tuned on another task."),
+        str | None, typer.Option(help="A model folder or Hub name to start from, pretrained or fine-tuned.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder (runs/TASK); the same command goes on where it was stopped.")
+        Path | None,
+        typer.Option(help="Folder to write: the run, by default runs/TASK. To resume it, rerun the same command."),
     ] = None,
     head_only: Annotated[
-        bool, typer.Option("--head-only", help="Fit a linear head on the frozen encoder: a fast first answer.")
+        bool, typer.Option("--head-only", help="Fit a linear head on the frozen encoder: a quick first result.")
     ] = False,
     adapter: Annotated[
         int | None,
-        typer.Option(help="Train a LoRA adapter of this rank instead of the whole model.", metavar="RANK"),
+        typer.Option(help="Train a LoRA adapter of this rank instead of all weights.", metavar="RANK"),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Settings by name; --list shows them.")] = None,
-    recipe: Annotated[str | None, typer.Option(hidden=True, help="The old name of --preset.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the training data.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Examples per step.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Examples per step, over all devices.")] = None,
     lr: Annotated[
-        str | None, typer.Option(help="The learning rate, or several to try: 1e-5,2e-5,5e-5.", metavar="RATE")
+        str | None, typer.Option(help="Learning rate, or several to try: 1e-5,2e-5,5e-5.", metavar="RATE")
     ] = None,
     max_length: Annotated[int | None, typer.Option(help="The longest input, in tokens.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1.")] = None,
-    seeds: Annotated[int, typer.Option(help="Train so many times with different seeds.")] = 1,
-    config: Annotated[Path | None, typer.Option(help="A YAML file with the same settings.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, or a GPU by number: cuda:1.")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of runs with different seeds.")] = 1,
+    config: Annotated[Path | None, typer.Option(help="A YAML file with the run's settings.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, for example optim.freeze=embeddings.")
+        list[str] | None, typer.Option("--set", help="key=value, such as optim.freeze=embeddings.")
     ] = None,
-    resume: Annotated[str, typer.Option(help="auto, never or must.")] = "auto",
-    show_presets: Annotated[bool, typer.Option("--list", help="List the presets and exit.")] = False,
+    resume: Resume = "auto",
+    show_presets: ListPresets = False,
 ) -> None:
-    """Fine-tune a model on labelled data; kill it at any time and run it again."""
+    """Fine-tune a model on labelled data. It can be stopped at any time: rerun the same command to resume."""
     if show_presets:
         _print_presets()
         return
@@ -72,7 +78,7 @@ def finetune(
     flags: dict[str, Any] = {
         "task": task,
         "model": model,
-        "preset": preset or recipe,
+        "preset": preset,
         "epochs": epochs,
         "batch": batch,
         "max_length": max_length,
@@ -123,7 +129,7 @@ def _rates(text: str | None) -> list[float]:
     try:
         rates = [float(part) for part in text.split(",")] if text else []
     except ValueError:
-        raise ConfigError(f"--lr {text}: expected numbers with commas between, for example 1e-5,2e-5") from None
+        raise ConfigError(f"--lr {text}: expected numbers separated by commas, such as 1e-5,2e-5") from None
     return rates
 
 
@@ -154,5 +160,5 @@ def _print_presets() -> None:
         )
     console = Console(highlight=False)
     console.print(table)
-    console.print("v1 and v2 alone mean the row of the task in the paper's Table 14. frozen trains the head alone.")
-    console.print("auto: cpu where there is no GPU, small for narrow models, else base.")
+    console.print("v1 and v2 without a task: the task's row in the paper's Table 14. frozen: trains the head only.")
+    console.print("auto: cpu without a GPU, small for narrow models, else base.")

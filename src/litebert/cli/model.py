@@ -1,4 +1,4 @@
-"""`litebert params`, `litebert convert`, `litebert verify`: models from the outside."""
+"""`litebert params`, `convert`, `verify`, `adapter`: count, convert, check and merge models."""
 
 from __future__ import annotations
 
@@ -9,35 +9,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_models, check_out_folder
-from litebert.cli.options import Json
-from litebert.errors import ConfigError
+from litebert.cli.groups import CommandGroup
+from litebert.cli.options import Json, MicroBatch, check_files, check_models, check_out_folder
 
 if TYPE_CHECKING:
-    from litebert.model.config import ModelConfig
     from litebert.model.count import PaperModel
 
 
 @app.command()
 def params(
     model: Annotated[str | None, typer.Argument(help="A preset, a config file, a model folder or a Hub name.")] = None,
-    tokens: Annotated[int, typer.Option(help="Tokens per micro-batch, for the memory column.")] = 8192,
+    micro_batch_tokens: MicroBatch = 8192,
     as_json: Json = False,
 ) -> None:
-    """Count parameters: every model of the paper beside its printed figure, or one config of yours."""
+    """Count the parameters of a model; without one, of every model in the paper, beside the printed figure."""
     from litebert.model.count import PaperModel, paper_figure, paper_models
 
-    if tokens < 1:
-        raise ConfigError(f"--tokens: must be at least 1, not {tokens}")
     models = paper_models()
     if model is not None:
-        config = find_config(model)
+        from litebert.pretraining.config import find_model_config
+
+        config = find_model_config(model)
         models = [PaperModel("", model, config, paper_figure(config))]
-    rows = [_count(entry, tokens) for entry in models]
+    rows = [_count(entry, micro_batch_tokens) for entry in models]
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
-        _print_params(rows, tokens)
+        _print_params(rows, micro_batch_tokens)
 
 
 @app.command()
@@ -45,19 +43,19 @@ def convert(
     source: Annotated[
         str, typer.Argument(help="A model folder, a TensorFlow checkpoint or its folder, or a Hub name.")
     ],
-    target: Annotated[Path, typer.Argument(help="The model folder to write.")],
-    head: Annotated[str | None, typer.Option(help="The head to keep; by default what the source holds.")] = None,
-    dtype: Annotated[str, typer.Option(help="Numbers in the file: float32, float16 or bfloat16.")] = "float32",
-    config: Annotated[
+    target: Annotated[Path, typer.Argument(help="Folder to write: the model.")],
+    head: Annotated[str | None, typer.Option(help="The head to keep; by default that of the source.")] = None,
+    dtype: Annotated[str, typer.Option(help="Type of the weights: float32, float16 or bfloat16.")] = "float32",
+    model_config: Annotated[
         Path | None, typer.Option(help="The model's config file; by default the one beside the weights.")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Correct the config: --set num_attention_heads=32.")
+        list[str] | None, typer.Option("--set", help="key=value in the model's config, such as num_attention_heads=32.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the weights of an existing folder.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Turn any checkpoint (Hub folder, pytorch_model.bin, Google's TensorFlow files) into a model folder."""
+    """Convert a checkpoint (Hub folder, pytorch_model.bin, TensorFlow files) into a model folder."""
     check_models(source)
     check_out_folder(target)
     from litebert.config import override
@@ -66,7 +64,7 @@ def convert(
 
     changes = override({}, settings or [])
     check_fields(changes)
-    result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite, config=config, **changes)
+    result = convert_model(source, target, head=head, dtype=dtype, overwrite=overwrite, config=model_config, **changes)
     if note := _complete_tokenizer(target, result.copied):
         result.report.notes.append(note)
     if as_json:
@@ -87,7 +85,7 @@ def convert(
 
 
 def _complete_tokenizer(folder: Path, copied: list[str]) -> str | None:
-    """Beside a bare vocabulary, as Google's files have it, the files with which transformers gives the same ids."""
+    """Add to a bare vocabulary, as in Google's files, the tokenizer files that transformers needs."""
     from litebert.errors import DataError
     from litebert.text.tokenizer import Tokenizer
 
@@ -96,25 +94,25 @@ def _complete_tokenizer(folder: Path, copied: list[str]) -> str | None:
     try:
         Tokenizer.load(folder).save(folder)
     except DataError as error:
-        return f"the vocabulary was copied, but cannot be used: {error}"
+        return f"the vocabulary was copied but cannot be used: {error}"
     return None
 
 
 @app.command()
 def verify(
     model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
-    batch: Annotated[int, typer.Option(help="Sequences to compare.")] = 4,
+    sequences: Annotated[int, typer.Option(min=1, help="Number of random sequences to compare on.")] = 4,
     length: Annotated[
-        int | None, typer.Option(help="Tokens per sequence; by default 128, or what the model takes.")
+        int | None, typer.Option(min=1, help="Tokens per sequence; by default 128, or the model's limit.")
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Largest difference allowed.")] = 1e-4,
     as_json: Json = False,
 ) -> None:
-    """Run the same weights through transformers and through litebert, and print the differences."""
+    """Run the same weights in transformers and in litebert, and print the differences."""
     check_models(model)
     from litebert.model.convert import verify_model
 
-    result = verify_model(model, batch=batch, length=length)
+    result = verify_model(model, batch=sequences, length=length)
     agree = all(row.within(tolerance) for row in result)
     if as_json:
         print(json.dumps([row.as_dict() for row in result], indent=2))
@@ -136,42 +134,24 @@ def verify(
         raise typer.Exit(1)
 
 
-def find_config(name: str) -> ModelConfig:
-    """The model config that a preset, a file, a folder or a Hub name stands for."""
-    from litebert.model.config import PRESETS, preset, read_config
-
-    if name in PRESETS:
-        return preset(name)
-    path = Path(name)
-    if path.is_file():
-        return _read_yaml_config(path) if path.suffix in (".yaml", ".yml") else read_config(path)[0]
-    if path.suffix in (".yaml", ".yml", ".json"):
-        raise ConfigError(f"{name}: no such config file")
-    if path.is_dir() or "/" in name or name == "default":
-        from litebert.model.config import load_config
-
-        return load_config(name)
-    return preset(name)  # names the nearest presets
+adapter = typer.Typer(
+    cls=CommandGroup, help="Adapters made by `litebert finetune --adapter RANK` or PEFT.", no_args_is_help=True
+)
+app.add_typer(adapter, name="adapter")
 
 
-def _read_yaml_config(path: Path) -> ModelConfig:
-    """The model of a run's YAML file, or a file of plain model fields (with `preset:` among them, if wanted)."""
-    from litebert.config import build, read_yaml
-    from litebert.model.config import ModelConfig, preset
-    from litebert.pretraining.config import RUN_PRESETS
+@adapter.command()
+def merge(
+    folder: Annotated[Path, typer.Argument(help="An adapter folder, such as RUN/adapter.")],
+    out: Annotated[Path, typer.Option(help="Folder to write: the merged model.")],
+    base: Annotated[str | None, typer.Option(help="The base model; by default the one the adapter names.")] = None,
+) -> None:
+    """Merge an adapter into its base model: a plain model folder for export, transformers and everything else."""
+    check_files(folder)
+    check_out_folder(out)
+    from litebert.predict.load import merge_folder
 
-    data, where = read_yaml(path), f"{path}: "
-    if "model" in data or data.get("preset") in list(RUN_PRESETS):
-        from litebert.pretraining.config import run_config
-
-        return run_config(data, where).model
-    if "preset" not in data:
-        return build(ModelConfig, data, where)
-    name = data.pop("preset")
-    try:
-        return preset(name, **{str(key): value for key, value in data.items()})
-    except ConfigError as error:
-        raise ConfigError(f"{where}{error}") from None
+    print(f"model: {merge_folder(folder, out, base)}")
 
 
 def _count(entry: PaperModel, tokens: int) -> dict[str, Any]:
@@ -208,7 +188,7 @@ def _print_params(rows: list[dict[str, Any]], tokens: int) -> None:
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("model")
-    for column in ("parameters", "paper", "of which embeddings", "projection", "attention", "ffn", "pooler"):
+    for column in ("parameters", "paper", "embeddings", "projection", "attention", "ffn", "pooler"):
         table.add_column(column, justify="right")
     table.add_column("BERT-large /", justify="right")
     table.add_column("training GB", justify="right")
@@ -231,8 +211,8 @@ def _print_params(rows: list[dict[str, Any]], tokens: int) -> None:
         console = Console(highlight=False, width=150)
     console.print(table)
     console.print(
-        "parameters: without heads; for ALBERT those of the released checkpoints to the digit. paper: as printed, "
-        "in rounded millions (its 60M and 235M for xlarge and xxlarge are more than the checkpoints have). "
+        "parameters: without heads; for ALBERT exactly those of the released checkpoints. paper: as printed, "
+        "in rounded millions (its 60M and 235M for xlarge and xxlarge exceed the checkpoints). "
         "training GB: estimate for fp32 weights, gradients and two moments, and the bf16 activations of "
         f"{tokens:,} tokens.",
         style="dim",

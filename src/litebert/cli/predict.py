@@ -1,4 +1,4 @@
-"""`litebert predict`: one command per ability, made from the table of abilities, for arguments, files and pipes."""
+"""`litebert predict`: one command per ability, generated from the table of abilities."""
 
 from __future__ import annotations
 
@@ -13,53 +13,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_models, check_out_file
 from litebert.cli.groups import LateGroup
-from litebert.cli.options import Encoding
+from litebert.cli.options import Device, Encoding, Runtime, Threads, check_models, check_out_file
 from litebert.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from litebert.cli.predict_files import Row, Source
     from litebert.predict.ability import Ability, Parameter
+    from litebert.predict.files import Row, Source
     from litebert.predict.predictor import Predictor
 
-# What every command has, after what its ability takes.
+# Options of every command, after those of its ability.
 COMMON: dict[str, tuple[Any, Any]] = {
     "file": (
         Annotated[
             Path | None,
-            typer.Option("--file", "-f", help="Texts by ending: .csv .tsv .jsonl .json .parquet, else one per line."),
+            typer.Option("--file", "-f", help="Input file: .csv, .tsv, .jsonl, .json, .parquet, or one text per line."),
         ],
         None,
     ),
     "column": (
         Annotated[
             list[str] | None,
-            typer.Option(help="Which column of --file to read: NAME, or for several INPUT=NAME each."),
+            typer.Option(help="Column of --file to read: NAME, or for several inputs INPUT=NAME each."),
         ],
         None,
     ),
-    "whole": (Annotated[bool, typer.Option("--whole", help="Take the whole file or pipe as one text.")], False),
+    "whole": (Annotated[bool, typer.Option("--whole", help="Read the whole file or pipe as one text.")], False),
     "encoding": (Encoding, "utf-8"),
     "out": (
         Annotated[
-            Path | None, typer.Option(help="Write the rows of --file with the answers to a .csv, .tsv or .jsonl file.")
+            Path | None, typer.Option(help="File to write: the input rows with the answers (.csv, .tsv or .jsonl).")
         ],
         None,
     ),
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")], False),
     "model": (
-        Annotated[str, typer.Option("--model", "-m", help="A model folder, a Hub name, or the package's default.")],
+        Annotated[
+            str, typer.Option("--model", "-m", help="A model folder or Hub name; by default the built-in model.")
+        ],
         "default",
     ),
-    "runtime": (
-        Annotated[str, typer.Option(help="auto, torch, or for an exported folder onnx, onnx-fp32, onnx-int8.")],
-        "auto",
-    ),
-    "device": (Annotated[str, typer.Option(help="auto, cpu or cuda.")], "auto"),
-    "threads": (Annotated[int, typer.Option(min=0, help="CPU threads; 0: one for each available core.")], 0),
+    "runtime": (Runtime, "auto"),
+    "device": (Device, "auto"),
+    "threads": (Threads, 0),
 }
 
 
@@ -87,18 +85,21 @@ class PredictGroup(LateGroup):
 
 predict_app = typer.Typer(
     cls=PredictGroup,
-    help="Ask a model: raw text in, plain answers out. Texts are arguments, or come from --file or a pipe.",
+    help="Ask a model about texts: arguments, a --file, or a pipe.",
     no_args_is_help=True,
 )
 app.add_typer(predict_app, name="predict")
 
 
 def command_of(ability: Ability) -> Callable[..., None]:
-    """A function whose signature typer reads: what the ability takes, how the answer is shown, and what all have."""
-    from litebert.cli.predict_show import show_options
+    """A function for typer: its signature has the ability's parameters, how to show the answer, and COMMON."""
+    from litebert.predict.show import show_options
 
     parameters = {each.name: (_annotation(ability, each), _default(each)) for each in ability.parameters.values()}
-    shown = show_options(ability.name)
+    shown = {
+        name: (Annotated[hint.__origin__, typer.Option(help=hint.__metadata__[0])], default)
+        for name, (hint, default) in show_options(ability.name).items()
+    }
     signature = {**parameters, **shown, **COMMON}
 
     def command(**given: Any) -> None:
@@ -126,7 +127,7 @@ def _annotation(ability: Ability, parameter: Parameter) -> Any:
     kind = kinds[parameter.kind]
     choices = f" One of: {', '.join(parameter.choices)}." if parameter.choices else ""
     flag = f"--{parameter.name.replace('_', '-')}"
-    # A flag that is off by default has no --no-...: leaving it out says the same.
+    # No --no-... for flags: leaving one out says the same.
     return Annotated[kind | None if parameter.optional else kind, typer.Option(flag, help=parameter.about + choices)]
 
 
@@ -161,10 +162,10 @@ def _run(
     device: str,
     threads: int,
 ) -> None:
-    """Read the inputs, ask the model, and print or write the answers as soon as each group is done."""
-    from litebert.cli.predict_files import Source, read_rows, writer_of
-    from litebert.cli.predict_show import show_each, show_together
+    """Read the inputs, run the model, and print or write the answers group by group."""
     from litebert.cli.terminal import one_line_json, visible
+    from litebert.predict.files import Source, read_rows, writer_of
+    from litebert.predict.show import show_each, show_together
 
     source = Source(file, tuple(column or ()), whole, encoding)
     rows, options = _rows(ability, arguments, source, read_rows)
@@ -172,7 +173,7 @@ def _run(
         raise InputError("--json prints the answers and --out writes them; choose one")
     check_out_file(out)
     write = None if out is None else writer_of(out)
-    first = next(rows)  # a mistake in the input shows before a model is loaded
+    first = next(rows)  # mistakes in the input are reported before a model is loaded
     check_models(model)
     from litebert.predict.predictor import Predictor
 
@@ -208,7 +209,7 @@ def _rows(
         rows = []
         if optional:
             name = next(iter(optional))
-            raise InputError(f"--{name}: stands beside a text given as an argument; in files it is a column")
+            raise InputError(f"--{name}: goes with a text given as an argument; in files it is a column")
     return read_rows(ability, rows, source), options
 
 
@@ -217,7 +218,7 @@ def _results(
 ) -> Iterator[tuple[Row, Any]]:
     """(row, result) in order; rows of a long file are read and answered in groups."""
     warned = False
-    size = 1  # the first answer of a pipe does not wait for a group
+    size = 1  # the first answer of a pipe need not wait for a group
     while group := list(itertools.islice(rows, size)):
         size = 256
         jobs = []
@@ -236,7 +237,7 @@ def _results(
 
 
 def _warn_of_unknown(predictor: Predictor, rows: list[Row]) -> None:
-    """Say so if much of the text is unknown: the default model, which is English, also answers Korean."""
+    """Warn if much of the text is unknown to the vocabulary: the English default model answers Korean too."""
     texts = [value for row in rows for value in row.fields.values() if isinstance(value, str)]
     tokenizer = predictor.tokenizer
     ids = [piece for text in texts for piece in tokenizer.encode(text[:10_000], allow_special=True)]

@@ -1,15 +1,46 @@
-"""`litebert pretrain`: a training run from its config, or what it would take here."""
+"""`litebert quickstart`, `litebert pretrain`, `litebert plan`: train a model on text, or predict what it would cost."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_out_folder, check_stores
+from litebert.cli.options import (
+    Json,
+    ListPresets,
+    MicroBatch,
+    Resume,
+    Store,
+    StoreTokenizer,
+    check_out_folder,
+    check_stores,
+)
 from litebert.errors import ConfigError, check_choice
+
+if TYPE_CHECKING:
+    from litebert.pretraining.plan import Prediction
+
+
+@app.command()
+def quickstart(
+    out: Annotated[Path, typer.Option(help="Folder to write: corpus, vocabulary, run and report.")] = Path(
+        "runs/quickstart"
+    ),
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    documents: Annotated[int, typer.Option(min=200, help="Number of documents to generate.")] = 6000,
+) -> None:
+    """Generate a corpus, train a small ALBERT on it and show what it learned: three minutes on two cores."""
+    check_out_folder(out)
+    from litebert.quickstart import quickstart as tell
+
+    tell(out, documents=documents, steps=steps)
 
 
 @app.command()
@@ -18,26 +49,28 @@ def pretrain(
         str | None, typer.Argument(help="A YAML file or a preset; by default the preset that suits this machine.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder; the same command goes on where it was stopped.")
+        Path | None, typer.Option(help="Folder to write: the run. To resume it, rerun the same command.")
     ] = None,
-    store: Annotated[list[Path] | None, typer.Option(help="A token store to train on (litebert corpus build).")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer that the stores were built with.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes; the schedules follow.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, for example optim.lr=1e-3.")] = None,
-    resume: Annotated[str, typer.Option(help="auto, never or must.")] = "auto",
+    store: Store = None,
+    tokenizer: StoreTokenizer = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Minutes to train for; the schedules are fitted to them.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, or a GPU by number: cuda:1.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, such as optim.lr=1e-3.")] = None,
+    resume: Resume = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print shapes, memory, steps and time; train nothing.")
+        bool, typer.Option("--dry-run", help="Train nothing; print shapes, memory, steps and time.")
     ] = False,
-    show_presets: Annotated[bool, typer.Option("--list", help="List the presets and exit.")] = False,
+    show_presets: ListPresets = False,
 ) -> None:
-    """Pretrain a model on token stores; kill it at any time and run it again."""
+    """Pretrain a model on token stores. It can be stopped at any time: rerun the same command to resume."""
     if show_presets:
         _print_presets()
         return
     if config is None and not store:
         raise ConfigError(
-            "name a YAML file, a preset (litebert pretrain --list), or what to train on (--store, --tokenizer)"
+            "give a YAML file, a preset (`litebert pretrain --list`), or what to train on: --store and --tokenizer"
         )
     check_choice("--resume", resume, ("auto", "never", "must"))
     check_stores(store or [], tokenizer)
@@ -54,11 +87,11 @@ def pretrain(
             print(line, flush=True)
         return
     if out is None:
-        raise ConfigError("--out: name the folder of the run")
+        raise ConfigError("--out: give the folder to write the run to")
     check_out_folder(out)
     from litebert.pretraining.data import Data, load_tokenizer
 
-    Data(run_config, load_tokenizer(run_config))  # a wrong path is told now, not after torch has been loaded
+    Data(run_config, load_tokenizer(run_config))  # a wrong path is reported now, before torch is loaded
     from litebert.pretraining.run import pretrain as train
 
     result = train(run_config, out, resume)  # type: ignore[arg-type]
@@ -94,3 +127,61 @@ def _print_presets() -> None:
             str(config.recipe.max_length),
         )
     Console(highlight=False).print(table)
+
+
+@app.command()
+def plan(
+    model: Annotated[str, typer.Argument(help="A preset, a config file, a model folder or a Hub name.")],
+    gpus: Annotated[list[int] | None, typer.Option(min=1, help="Number of GPUs; may be repeated.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 125_000,
+    batch: Annotated[int, typer.Option(min=1, help="Examples per step, over all devices.")] = 4096,
+    length: Annotated[int, typer.Option(min=1, help="Tokens per sequence.")] = 512,
+    micro_batch_tokens: MicroBatch = 32_768,
+    bandwidth: Annotated[float, typer.Option(help="GB/s of each GPU's link (your assumption).")] = 100.0,
+    as_json: Json = False,
+) -> None:
+    """Predict the speed, duration and memory of a pretraining run on several GPUs, from rates measured on one."""
+    from litebert.pretraining.config import find_model_config
+    from litebert.pretraining.plan import load_rates, predict
+
+    if not 0 < bandwidth < math.inf:
+        raise ConfigError(f"--bandwidth: must be > 0, got {bandwidth:g}")
+    config, rates = find_model_config(model), load_rates()
+    rows = [
+        predict(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)
+        for count in gpus or [1, 8, 64]
+    ]
+    if as_json:
+        print(
+            json.dumps({"gpu": rates.gpu, "measured": rates.measured, "rows": [asdict(row) for row in rows]}, indent=2)
+        )
+        return
+    _print_plan(
+        f"{model}, batch {batch:,} x {length}, {steps:,} steps",
+        rows,
+        f"1 GPU: rates measured on {rates.gpu} ({rates.measured}). More: extrapolated, with compute split evenly and "
+        f"one ring all-reduce of fp32 gradients per step at {bandwidth:g} GB/s, not overlapped with compute.",
+    )
+
+
+def _print_plan(title: str, rows: Sequence[Prediction], note: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("GPUs", "tokens/s", "s/step", "communication", "days", "GPU hours", "GB per GPU"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.gpus),
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.seconds_per_step:.3g}",
+            f"{row.communication_seconds / row.seconds_per_step:.1%}",
+            f"{row.days:,.1f}",
+            f"{row.gpu_hours:,.0f}",
+            f"{row.memory_bytes / 1e9:.0f}",
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(title)
+    console.print(table)
+    console.print(note, style="dim")

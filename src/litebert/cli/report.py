@@ -14,13 +14,13 @@ from litebert.cli import app
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared on one page.", metavar="RUN")],
     out: Annotated[
-        Path | None, typer.Option(help="The page; by default report.html, in the run folder if there is only one.")
+        Path | None, typer.Option(help="File to write; by default report.html, in the run folder if there is only one.")
     ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Write one self-contained HTML page: curves, scores, filled masks, hardware and config of runs.
+    """Write a self-contained HTML page about runs: curves, scores, filled masks, hardware and config.
 
-    The folder of a reproduction (`litebert reproduce`) gives a page with its tables, verdicts and figures.
+    For the folder of a reproduction (`litebert reproduce`), a page of its tables, verdicts and figures.
     """
     from litebert.report import write_report
 

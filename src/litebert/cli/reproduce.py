@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_files, check_out_folder
+from litebert.cli.options import Json, Store, StoreTokenizer, check_files, check_out_folder
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
@@ -23,39 +23,48 @@ def reproduce(
     tables: Annotated[
         list[str] | None, typer.Argument(help="table1 ... table13, figure1, figure2; or all.", metavar="TABLE...")
     ] = None,
-    scale: Annotated[str, typer.Option(help="paper, gpu-hour, gpu-minutes or cpu.")] = "cpu",
+    scale: Annotated[str, typer.Option(help="How large the runs are: paper, gpu-hour, gpu-minutes or cpu.")] = "cpu",
     minutes: Annotated[
-        float | None, typer.Option("--minutes-per-row", help="Training time of each run of a row (one per seed).")
+        float | None, typer.Option("--minutes-per-row", help="Minutes to train each run of a row (one run per seed).")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of each run, instead of minutes.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each row; by default what the table asks for.")] = None,
-    data: Annotated[list[Path] | None, typer.Option(help="A token store; may be given several times.")] = None,
-    more_data: Annotated[
-        list[Path] | None, typer.Option(help="A store of additional data (table7, figure2); may be repeated.")
+    steps: Annotated[int | None, typer.Option(help="Training steps of each run, instead of minutes.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of runs with different seeds; by default the table's.")
     ] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="The tokenizer that the stores were built with.")] = None,
+    store: Store = None,
+    more_store: Annotated[
+        list[Path] | None, typer.Option(help="Token store of additional data (table7, figure2); may be repeated.")
+    ] = None,
+    tokenizer: StoreTokenizer = None,
     tasks: Annotated[
-        Path | None, typer.Option(help="A folder with data sets (glue/SST-2, squad, race): adds downstream columns.")
+        Path | None, typer.Option(help="Folder of data sets (glue/SST-2, squad, race): adds downstream columns.")
     ] = None,
-    measure: Annotated[list[str] | None, typer.Option(help="Only this metric, such as speed; may be repeated.")] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option(help="Measure only this metric, such as speed; may be repeated.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value in the config of every run, such as optim.lr=5e-4.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder; the same command goes on where it was stopped.")] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Runs at the same time; by default 1, and one per processor at the scale cpu.")
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write: the runs. To resume, rerun the same command.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, tokens and hours; train nothing.")] = False,
-    form: Annotated[str, typer.Option("--format", help="screen, markdown, latex or json.")] = "screen",
-    show_list: Annotated[bool, typer.Option("--list", help="List tables, figures and scales, and exit.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at the same time; by default 1, or one per core at the scale cpu.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Train nothing; print runs, tokens and hours.")] = False,
+    table_format: Annotated[
+        str, typer.Option(help="Format of the printed tables: screen, markdown or latex.")
+    ] = "screen",
+    as_json: Json = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the choices and exit.")] = False,
 ) -> None:
-    """Run a table of the ALBERT paper at a scale, and print it beside the paper's numbers, with a verdict per claim."""
+    """Reproduce tables of the ALBERT paper at a scale, beside the paper's numbers, with a verdict per claim."""
     if show_list:
         _print_list()
         return
     if not tables:
-        raise ConfigError("name a table, such as table5; litebert reproduce --list shows all")
-    check_choice("--format", form, ("screen", "markdown", "latex", "json"))
+        raise ConfigError("name a table, such as table5; `litebert reproduce --list` shows all")
+    check_choice("--table-format", table_format, ("screen", "markdown", "latex"))
     from litebert.reproduce.paper import NAMES, load_table
     from litebert.reproduce.scale import load_scale
 
@@ -65,18 +74,26 @@ def reproduce(
         load_table(name)
     out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
     check_out_folder(out)
-    check_files(tokenizer, *((data or []) if tokenizer else []), *(more_data or []), tasks)
-    if (more_data or tokenizer) and not data:
-        raise ConfigError("--more-data and --tokenizer belong to --data, the token stores to train on; name it too")
+    check_files(tokenizer, *((store or []) if tokenizer else []), *(more_store or []), tasks)
+    if (more_store or tokenizer) and not store:
+        raise ConfigError("--more-store and --tokenizer go with --store, the token stores to train on; give it too")
     from litebert.config import override
     from litebert.reproduce.plan import Options as make_options
 
-    override({}, settings or [])  # what is no key=value is told before a corpus is made
+    override({}, settings or [])  # a malformed key=value is reported before a corpus is built
     options = make_options(seeds, minutes, steps, tuple(settings or ()), tuple(measure or ()), tasks)
     if dry_run:
         _print_estimates(names, scale, options)
         return
-    _run(names, scale, out, options, (tuple(data or ()), tuple(more_data or ()), tokenizer), jobs, form)
+    _run(
+        names,
+        scale,
+        out,
+        options,
+        (tuple(store or ()), tuple(more_store or ()), tokenizer),
+        jobs,
+        "json" if as_json else table_format,
+    )
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""`litebert serve`: models over HTTP, and the page to try them on."""
+"""`litebert serve`: models over HTTP, with a page to try them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_models
+from litebert.cli.options import Device, Runtime, Threads, check_models
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 def serve(
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Model folders, or NAME=FOLDER; the first is the default. None: the package's own model."),
+        typer.Argument(
+            help="Model folders, or NAME=FOLDER; the first is the default. Without any: the built-in model."
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 allows other machines.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 8000,
     api_key: Annotated[
-        str | None, typer.Option(envvar="LITEBERT_API_KEY", help="Key that requests must send.", show_default=False)
+        str | None, typer.Option(envvar="LITEBERT_API_KEY", help="API key that requests must send.", show_default=False)
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Further host name of this server (besides localhost and its address); * allows any. Repeatable."
-        ),
+        typer.Option(help="Another host name of this server; * allows any. May be repeated."),
     ] = None,
-    runtime: Annotated[str, typer.Option(help="auto, torch, onnx, onnx-fp32 or onnx-int8.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 ...")] = "auto",
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads for the model; 0 chooses.")] = 0,
+    runtime: Runtime = "auto",
+    device: Device = "auto",
+    threads: Threads = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting, for example batch_tokens=8192.")
+        list[str] | None, typer.Option("--set", help="key=value in the server's settings, such as batch_tokens=8192.")
     ] = None,
 ) -> None:
-    """Serve models on this machine: a page at /, one endpoint per ability, OpenAPI at /docs."""
+    """Serve models over HTTP: a page at /, one endpoint per ability, OpenAPI at /docs."""
     from litebert.config import build, override
     from litebert.extras import EXTRAS, require
 
@@ -61,7 +61,7 @@ def serve(
         return {name: Predictor(path, runtime=runtime, device=device, threads=threads) for name, path in named.items()}
 
     def announce(address: str) -> None:
-        print(f"{', '.join(named)} at {address}   (Ctrl-C stops it)", flush=True)
+        print(f"{', '.join(named)} at {address}   (Ctrl-C to stop)", flush=True)
 
     run(load, config, announce)
 
@@ -75,9 +75,9 @@ def name_models(models: list[str]) -> dict[str, str]:
             raise ConfigError(f"{text}: expected NAME=FOLDER")
         if not equals:
             folder = Path(text).resolve()
-            # A run's folder says more than the "best" or "model" in it.
+            # runs/mine/best -> mine
             name, path = (folder.parent if folder.name in ("best", "model") else folder).name, text
         if name in named:
-            raise ConfigError(f"two models are called {name!r}; tell them apart with NAME=FOLDER")
+            raise ConfigError(f"two models are called {name!r}; give them names with NAME=FOLDER")
         named[name] = path
     return named

@@ -1,4 +1,4 @@
-"""Other people's text on a terminal: it commands nothing there, and what an encoding lacks is written as an escape."""
+"""The terminal: text of others is shown without its control characters, and long work as a bar or as lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import dataclasses
 import io
 import json
 import sys
-from typing import Any, TypeVar, cast
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 T = TypeVar("T")
 
@@ -37,20 +41,53 @@ def one_line_json(data: object) -> str:
     return json.dumps(data, ensure_ascii=False).translate(_JSON_LEAVES)
 
 
+class ProgressView:
+    """Progress on stderr: a bar on a terminal, elsewhere a line every few seconds and at each new stage."""
+
+    interval = 5.0
+
+    def __enter__(self) -> ProgressView:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        self.stage = ""
+        self.shown = time.monotonic()
+        self.bar: Progress | None = None
+        console = Console(stderr=True)
+        if console.is_terminal:
+            texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+            columns = (SpinnerColumn(), texts[0], BarColumn(), TaskProgressColumn(), texts[1], TimeElapsedColumn())
+            self.bar = Progress(*columns, console=console, transient=True)
+            self.task = self.bar.add_task("", total=None, note="")
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def update(self, stage: str, done: int, total: int, note: str = "") -> None:
+        """Show how far a stage is; a total of 0 is unknown."""
+        is_new = stage != self.stage
+        self.stage = stage
+        if self.bar is not None:
+            if is_new:  # a new task: the old one keeps its total
+                self.bar.remove_task(self.task)
+                self.task = self.bar.add_task(stage, total=total or None, note=note)
+            self.bar.update(self.task, completed=done, total=total or None, note=note)
+            return
+        now = time.monotonic()
+        if is_new or now - self.shown >= self.interval:
+            self.shown = now
+            share = f" {done / total:.0%}" if total else ""
+            print(f"{stage}{share}{', ' if note else ''}{note}", file=sys.stderr, flush=True)
+
+
 def escape_what_stdout_lacks() -> None:
     """Write "é" as "\\u00e9" where the output is ASCII, instead of failing; inside of JSON that is the same text."""
     codecs.register_error(ESCAPE, _escape)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=ESCAPE)
-
-
-def stdout_shows(text: str) -> bool:
-    """Whether the encoding of the output has all characters of a text."""
-    try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:

@@ -1,11 +1,10 @@
-"""`litebert tokenizer ...`: train a vocabulary, and look at what it does to a text."""
+"""`litebert tokenizer`: train a vocabulary, and show how it splits a text."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.early import check_out_folder
 from litebert.cli.groups import CommandGroup
-from litebert.cli.options import Json
+from litebert.cli.options import Json, TextField, check_out_folder
+from litebert.cli.terminal import ProgressView
 from litebert.errors import ConfigError, DataError
 from litebert.files import hold_lock
 
 if TYPE_CHECKING:
     from litebert.text.tokenizer import Encoding, Tokenizer
 
-tokenizer_app = typer.Typer(cls=CommandGroup, help="Train and look at vocabularies.", no_args_is_help=True)
+tokenizer_app = typer.Typer(cls=CommandGroup, help="Train and inspect tokenizers.", no_args_is_help=True)
 app.add_typer(tokenizer_app, name="tokenizer")
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
@@ -30,37 +29,39 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 
 @tokenizer_app.command()
 def train(
-    files: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet, also .gz .xz .zst; folders.")],
-    out: Annotated[Path, typer.Option(help="Folder to write the tokenizer to.")],
-    vocab_size: Annotated[int, typer.Option(help="Number of pieces, special ones included.")] = 30_000,
+    files: Annotated[
+        list[str], typer.Argument(help="Text, JSON lines or Parquet files, also .gz .xz .zst; or folders.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write: the tokenizer.")],
+    vocab_size: Annotated[int, typer.Option(help="Number of pieces, including special ones.")] = 30_000,
     normalization: Annotated[
-        str, typer.Option(help="multilingual (accents go from Latin letters only) or google (all marks go).")
+        str, typer.Option(help="multilingual (strips accents from Latin letters only) or google (strips all marks).")
     ] = "multilingual",
     lower: Annotated[
         bool | None,
-        typer.Option("--lower/--cased", help="Lower-case the text, or not; unless said, only google does."),
+        typer.Option("--lower/--cased", help="Lower-case the text or not; by default only google does."),
     ] = None,
-    keep_accents: Annotated[bool, typer.Option("--keep-accents", help="Leave Latin letters their accents.")] = False,
+    keep_accents: Annotated[bool, typer.Option("--keep-accents", help="Keep the accents of Latin letters.")] = False,
     character_coverage: Annotated[
-        float, typer.Option(help="Share of characters with a piece; 0.9995 suits Chinese, Japanese and Korean.")
+        float, typer.Option(help="Share of characters that get a piece; 0.9995 suits Chinese, Japanese and Korean.")
     ] = 0.99995,
-    sample: Annotated[int, typer.Option(help="Lines to train on, drawn at random from all.")] = 500_000,
-    seed: Annotated[int, typer.Option(help="Of that draw.")] = 0,
+    sample: Annotated[int, typer.Option(help="Train on a random sample of this many lines.")] = 500_000,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     korean_particles: Annotated[
-        bool, typer.Option(help="Keep pieces from reaching across 는, 에, 을 and the other Korean particles.")
+        bool, typer.Option(help="Split words before 는, 에, 을 and other Korean particles.")
     ] = True,
-    text_field: Annotated[str, typer.Option(help="Field of JSON lines, column of Parquet.")] = "text",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a tokenizer that is there.")] = False,
+    text_field: TextField = "text",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing tokenizer.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a SentencePiece vocabulary with the paper's options, on text of any size in flat memory."""
+    """Train a SentencePiece vocabulary with the paper's options. Memory stays constant however large the text is."""
     from litebert.text.normalize import Normalization
     from litebert.text.tokenizer_files import FILES
     from litebert.text.train_vocab import VocabConfig, train_vocab
 
     def check_free() -> None:
         if not overwrite and any((out / name).exists() for name in FILES):
-            raise ConfigError(f"{out}: holds a tokenizer already; --overwrite replaces it")
+            raise ConfigError(f"{out}: already holds a tokenizer; --overwrite replaces it")
 
     check_free()
     check_out_folder(out)
@@ -73,8 +74,8 @@ def train(
         korean_particles=korean_particles,
     )
     with locked(out):
-        check_free()  # of one that ended a moment ago
-        with TrainingView() as view:
+        check_free()  # another training may have just finished
+        with ProgressView() as view:
             trained = train_vocab(files, config, text_field, view.update)
         trained.tokenizer.save(out)
     facts = {
@@ -96,14 +97,12 @@ def train(
 
 @tokenizer_app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="Folder of a tokenizer, or its spiece.model or vocab.txt.")],
-    text: Annotated[str, typer.Argument(help="What to encode; - reads standard input.")],
-    special: Annotated[
-        bool, typer.Option("--special", help='Read "[MASK]" and its like as the special piece.')
-    ] = False,
+    path: Annotated[Path, typer.Argument(help="Folder or file (spiece.model, vocab.txt) of the tokenizer.")],
+    text: Annotated[str, typer.Argument(help="The text to encode; - reads standard input.")],
+    special: Annotated[bool, typer.Option("--special", help='Read "[MASK]" and the like as special pieces.')] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the pieces of a text with their ids and the characters they stand for."""
+    """Print the pieces of a text with their ids and character offsets."""
     from litebert.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
@@ -127,19 +126,19 @@ def show(
 
 @contextlib.contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep a second training out of the same folder; the lock lies beside it, since the whole folder is swapped in."""
+    """Hold the lock of a tokenizer folder; it lies beside the folder, which is replaced as a whole."""
     out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(hold_lock(out.parent / f".{out.name}.lock"))
         except BlockingIOError:
-            raise ConfigError(f"{out}: another process is training a tokenizer there now; choose another") from None
+            raise ConfigError(f"{out}: another process is training a tokenizer there; choose another folder") from None
         yield
 
 
 def print_encoding(tokenizer: Tokenizer, text: str, encoding: Encoding) -> None:
-    """The pieces in colour on one line, then one row for each."""
+    """Print the pieces in colour on one line, then one row each."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -163,43 +162,3 @@ def print_encoding(tokenizer: Tokenizer, text: str, encoding: Encoding) -> None:
     console.print(table)
     unknown = encoding.ids.count(tokenizer.unk_id)
     console.print(f"{len(encoding.ids)} pieces, {unknown} unknown, {len(text)} characters", style="dim")
-
-
-class TrainingView:
-    """How far training is: a bar on a terminal, a line now and then elsewhere; both on stderr."""
-
-    interval = 5.0
-
-    def __enter__(self) -> TrainingView:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-        self.stage = ""
-        self.shown = time.monotonic()
-        console = Console(stderr=True)
-        self.bar: Progress | None = None
-        if console.is_terminal:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-            self.bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
-            self.bar.start()
-            self.task = self.bar.add_task("reading", total=None)
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def update(self, stage: str, done: int, total: int) -> None:
-        """Show a stage and how far it is; without a total, only that it goes on."""
-        if self.bar is not None:
-            if stage != self.stage:  # a new task, since an old one keeps its total
-                self.stage = stage
-                self.bar.remove_task(self.task)
-                self.task = self.bar.add_task(stage, total=total or None)
-            self.bar.update(self.task, completed=done)
-            return
-        now = time.monotonic()
-        if stage != self.stage or now - self.shown >= self.interval:
-            self.stage, self.shown = stage, now
-            share = f" {100 * done // total} %" if total else ""
-            print(f"{stage}{share}", file=sys.stderr, flush=True)

@@ -43,7 +43,9 @@ def run(
     console = Console(highlight=False, soft_wrap=True, quiet=not is_main)
     console.print(f"preset {config.preset}: {describe(config)}")
     if config.task in FROM_MNLI and config.preset[:2] in ("v1", "v2") and not _knows_mnli(config.model):
-        console.print(f"The paper starts {config.task} from a model fine-tuned on MNLI: --init-from", style="yellow")
+        console.print(
+            f"The paper starts {config.task} from a model fine-tuned on MNLI: --model RUN/best", style="yellow"
+        )
     if seeds == 1 and len(lrs) <= 1:
         result = train_model(config, out, resume, console)
         if not result.completed:

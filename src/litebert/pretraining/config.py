@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from litebert.config import build, given, merge, override, read_yaml, to_dict
 from litebert.errors import ConfigError, did_you_mean
-from litebert.model.config import ModelConfig, preset
+from litebert.model.config import PRESETS, ModelConfig, load_config, preset, read_config
 from litebert.model.sharing import plan_of
 from litebert.pretraining.recipes import Recipe, named_recipe
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
@@ -261,6 +261,34 @@ def run_config(data: Mapping[str, Any], where: str = "") -> RunConfig:
         except ConfigError as error:
             raise ConfigError(f"{where}recipe: {error}") from None
     return build(RunConfig, data, where)
+
+
+def find_model_config(name: str) -> ModelConfig:
+    """The model config of a preset, a config file, a model folder or a Hub name."""
+    if name in PRESETS:
+        return preset(name)
+    path = Path(name)
+    if path.is_file():
+        return _read_yaml_config(path) if path.suffix in (".yaml", ".yml") else read_config(path)[0]
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raise ConfigError(f"{name}: no such config file")
+    if path.is_dir() or "/" in name or name == "default":
+        return load_config(name)
+    return preset(name)  # names the nearest presets
+
+
+def _read_yaml_config(path: Path) -> ModelConfig:
+    """The model in a YAML file: that of a run, or plain model fields, perhaps with `preset:` among them."""
+    data, where = read_yaml(path), f"{path}: "
+    if "model" in data or data.get("preset") in list(RUN_PRESETS):
+        return run_config(data, where).model
+    if "preset" not in data:
+        return build(ModelConfig, data, where)
+    name = data.pop("preset")
+    try:
+        return preset(name, **{str(key): value for key, value in data.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

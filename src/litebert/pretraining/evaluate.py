@@ -152,33 +152,35 @@ def evaluate_model(
     stores: Sequence[Path | str] = (),
     texts: Sequence[Path | str] = (),
     tokenizer: Path | str | None = None,
-    length: int | None = None,
-    num_tokens: int = 200_000,
+    max_length: int | None = None,
+    tokens: int = 200_000,
     device: str = "auto",
 ) -> Intrinsic:
-    """The intrinsic scores of a model folder or Hub name on stores or plain text files."""
+    """The intrinsic scores of a model folder or Hub name on about `tokens` tokens of stores or text files."""
     if not stores and not texts:
-        raise ConfigError("nothing to score on: name a token store (--store) or a text file (--text)")
+        raise ConfigError("nothing to score on: name token stores (stores) or text files (texts)")
     model = load_pretrained(source)
     vocabulary = Tokenizer.load(tokenizer or find_folder(source))
     if vocabulary.vocab_size > model.config.vocab_size:
         raise ConfigError(
             f"the tokenizer has {vocabulary.vocab_size} pieces, the model {model.config.vocab_size}; "
-            "name the tokenizer that the model was trained with (--tokenizer)"
+            "name the tokenizer the model was trained with (tokenizer)"
         )
     limit = model.config.max_position_embeddings
-    if length is not None and not 8 <= length <= limit:
-        raise ConfigError(f"--length: must be 8 to {limit}, got {length}")
+    if max_length is not None and not 8 <= max_length <= limit:
+        raise ConfigError(f"max_length: must be 8 to {limit}, got {max_length}")
+    if tokens < 1:
+        raise ConfigError(f"tokens: must be >= 1, got {tokens}")
     opened = open_device(DeviceConfig(device=device))
     model = model.to(opened.device)
-    recipe = Recipe(max_length=min(length or vocabulary.max_length or 512, limit))
+    recipe = Recipe(max_length=min(max_length or vocabulary.max_length or 512, limit))
     with tempfile.TemporaryDirectory(prefix="litebert-") as folder:
         paths = list(stores)
         if texts:
             build_store([str(text) for text in texts], vocabulary, Path(folder) / "store", workers=1)
             paths.append(Path(folder) / "store")
         found = [TokenStore.open(path, vocabulary) for path in paths]
-        return evaluate_intrinsic(model, found, vocabulary, recipe, opened, num_tokens)
+        return evaluate_intrinsic(model, found, vocabulary, recipe, opened, tokens)
 
 
 def load_pretrained(source: Path | str) -> PretrainingModel:

@@ -242,9 +242,7 @@ def make_plan(
     options = options or Options()
     needs_more = [name for name, row in table.rows.items() if row.is_run and row.data == "more"]
     if needs_more and not corpus.more:
-        raise ConfigError(
-            f"{table.name}: row {needs_more[0]} trains on additional data: name stores with --more-data STORE"
-        )
+        raise ConfigError(f"{table.name}: row {needs_more[0]} trains on additional data: name stores with more_store")
     plan = Plan(table, scale, num_seeds(table, options), Path(out), tasks=options.tasks, settings=options.settings)
     wanted = wanted_metrics(table, options)
     for seed in range(plan.seeds if wanted else 0):

@@ -1,4 +1,8 @@
-"""Where `litebert predict` takes its texts from (arguments, a file, a pipe), and the tables that it writes."""
+"""Inputs of an ability from arguments, a file or a pipe, and files of their answers.
+
+read_rows(ABILITIES["classify"], [], Source(Path("reviews.csv"), ("review",)))  -> Row({"text": ...}, ...), ...
+writer_of(Path("answers.csv"))(((row, result) for ...), task)
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or a pipe where there is none; `columns` as in --column."""
+    """A file, or standard input without one; `columns` are NAME, or INPUT=NAME for several inputs."""
 
     file: Path | None = None
     columns: tuple[str, ...] = ()
@@ -56,7 +60,7 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
     try:
         codecs.lookup(source.encoding)
     except LookupError:
-        raise InputError(f"--encoding: {source.encoding!r} is not an encoding that Python knows") from None
+        raise InputError(f"encoding: {source.encoding!r} is unknown to Python") from None
     required = [each.name for each in ability.inputs if each.required]
     missing = [name for name in required if given and name not in given[0]]
     if missing and (len(missing) > 1 or missing != required[-1:]):
@@ -69,15 +73,15 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
         return iter([Row(fields, f"{source.file or 'stdin'}: ", fields)])
     if given:
         if source.file is not None:
-            raise InputError("--file: texts are given as arguments too; choose one")
+            raise InputError("file: texts are also given as arguments; choose one")
         if source.columns:
-            raise InputError(f"--column {source.columns[0]}: goes with --file or a pipe")
+            raise InputError(f"column {source.columns[0]}: goes with a file or a pipe")
         if source.whole:
-            raise InputError("--whole: goes with --file or a pipe")
+            raise InputError("whole: goes with a file or a pipe")
         return iter([Row(fields, "", fields) for fields in given])
     if source.whole:
         if len(required) > 1:
-            raise InputError(f"--whole: for abilities with one text; {ability.title} takes {', '.join(required)}")
+            raise InputError(f"whole: for abilities with one text; {ability.title} takes {', '.join(required)}")
         fields = {required[0]: _read_whole(source)}
         return iter([Row(fields, f"{source.file or 'stdin'}: ", fields)])
     named = _named_columns(ability, source.columns)
@@ -85,17 +89,15 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
     if ending in TABLES:
         return _table_rows(ability, source, named)
     if named and ending not in LINES and source.file is not None:
-        raise InputError(
-            f"--column: {source.file} has one text per line and no columns; tables are {', '.join(TABLES)}"
-        )
+        raise InputError(f"column: {source.file} has one text per line and no columns; tables are {', '.join(TABLES)}")
     return _line_rows(ability, source, named)
 
 
 def writer_of(out: Path) -> Callable[[Iterable[tuple[Row, Result]], Task | None], None]:
-    """What writes rows with their answers into a file, by its ending; the file appears when it is complete."""
+    """A function that writes rows with their answers to a file, by its ending; the file appears when complete."""
     ending = _ending(out)
     if ending not in (".csv", ".tsv", *LINES):
-        raise InputError(f"--out: {out.name!r} must end in .csv, .tsv or .jsonl")
+        raise InputError(f"out: {out.name!r} must end in .csv, .tsv or .jsonl")
 
     def write(results: Iterable[tuple[Row, Result]], task: Task | None) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +140,7 @@ def _json_lines(results: Iterable[tuple[Row, Result]]) -> Iterator[str]:
 
 
 class _Line:
-    """What csv writes to: it keeps one line."""
+    """A file for csv.writer that keeps one line."""
 
     text = ""
 
@@ -157,7 +159,7 @@ def _cell(value: Any) -> Any:
 
 
 def _ending(path: Path | None) -> str:
-    """The ending that says what a file holds: "a.csv.gz" -> ".csv"."""
+    """The ending that tells the format: "a.csv.gz" -> ".csv"."""
     endings = [suffix.lower() for suffix in path.suffixes] if path else []
     while endings and endings[-1] in (".gz", ".xz", ".bz2", ".zst"):
         endings.pop()
@@ -173,11 +175,11 @@ def _named_columns(ability: Ability, settings: Sequence[str]) -> dict[str, str]:
         if not equals or name not in names:  # a column's own name may hold a "="
             if equals and setting.count("=") == 1 and did_you_mean(name, names):
                 raise InputError(
-                    f"--column {setting}: {ability.title} takes {', '.join(names)}{did_you_mean(name, names)}"
+                    f"column {setting}: {ability.title} takes {', '.join(names)}{did_you_mean(name, names)}"
                 )
             name, column = names[0], setting
         if name in found:
-            raise InputError(f"--column: {name} is named twice, {found[name]!r} and {column!r}")
+            raise InputError(f"column: {name} is named twice, {found[name]!r} and {column!r}")
         found[name] = column
     return found
 
@@ -218,7 +220,7 @@ def _find_columns(parameter: Parameter, table: Table, named: dict[str, str], abi
         return table.columns
     shown = ", ".join(map(repr, table.columns))
     raise DataError(
-        f"{table.path}: no column {parameter.name!r}; it has {shown}. Name it: --column {parameter.name}=COLUMN"
+        f"{table.path}: no column {parameter.name!r}; it has {shown}. Say which it is: column {parameter.name}=NAME"
     )
 
 
@@ -244,7 +246,7 @@ def _line_rows(ability: Ability, source: Source, named: dict[str, str]) -> Itera
             continue
         if as_json is None:
             as_json = _holds(line, required[0])
-        if empty and not as_json:  # left out, the answers would no longer stand beside their lines
+        if empty and not as_json:  # skipping it would shift the answers against the lines
             raise InputError(f"{name}, line {empty}: empty; every line is a text")
         found = True
         where = f"{name}, line {number}: "
@@ -276,7 +278,7 @@ def _open(source: Source) -> contextlib.AbstractContextManager[TextIO]:
         except FileNotFoundError:
             raise DataError(f"{source.file}: no such file") from None
     if sys.stdin is None or sys.stdin.isatty():
-        raise InputError("no text: give it as an argument, with --file, or through a pipe")
+        raise InputError("no text: give it as an argument, in a file or through a pipe")
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(encoding=source.encoding, errors="strict")
     return contextlib.nullcontext(sys.stdin)
@@ -289,7 +291,7 @@ def _not_decoded(name: str, error: UnicodeDecodeError, encoding: str) -> DataErr
 
 
 def _holds(line: str, name: str) -> bool:
-    """Whether a line is a JSON object with this key, which no text looks like by chance."""
+    """Whether a line is a JSON object with this key; no plain text looks like that."""
     try:
         data = parse_json(line, "")
     except DataError:

@@ -1,8 +1,9 @@
-"""Answers as a person likes to see them in a terminal: bars, marked spans, small maps."""
+"""Answers in a terminal or notebook, drawn with rich: bars, marked spans, small maps."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -11,9 +12,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from typer import Option
 
-from litebert.cli.terminal import stdout_shows
 from litebert.errors import InputError
 from litebert.predict.ability import Result
 from litebert.predict.masks import FilledMasks
@@ -29,7 +28,7 @@ _PLAIN_SHADES = " .:+#"
 
 
 def bar(share: float, width: int = BAR) -> Text:
-    """A share of 1 as a bar of eighths of a cell, or of "#" where the terminal has no such signs."""
+    """A share of 1 as a bar of eighths of a cell, or of "#" if the terminal lacks them."""
     if not stdout_shows(_EIGHTHS):
         return Text(("#" * round(max(0.0, min(1.0, share)) * width)).ljust(width), style="cyan")
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
@@ -82,7 +81,7 @@ def show_embeddings(found: list[tuple[dict[str, Any], Embedding]]) -> Renderable
         cells = [f"{x:+.3f}" for x in vectors[number][:6]] if len(found) == 1 else []
         cells += [f"{unit[number] @ unit[other]:+.2f}" for other in columns]
         table.add_row(str(number + 1), Text(str(row["text"])), "  ".join(cells))
-    return Group(table, Text(f"{vectors.shape[1]} numbers each; --json prints them", style="dim"))
+    return Group(table, Text(f"{vectors.shape[1]} numbers each; JSON has them all", style="dim"))
 
 
 def show_labels(row: dict[str, Any], result: Classification) -> RenderableType:
@@ -135,16 +134,17 @@ def show_attention(
     row: dict[str, Any],
     result: Attention,
     *,
-    application: Annotated[int, Option(help="Which application of a layer to show; -1: the last.")] = -1,
-    head: Annotated[int | None, Option(help="Which head to show; by default the mean of all.")] = None,
+    application: Annotated[int, "Which application of a layer to show; -1: the last."] = -1,
+    attention_head: Annotated[int | None, "Which attention head to show; by default the mean of all."] = None,
 ) -> RenderableType:
     """A map of one head (or the mean of all) in one application: from rows to columns."""
     layers, heads = result.weights.shape[:2]
     if not -layers <= application < layers:
-        raise InputError(f"--application: {application} is not one of the {layers} (0 to {layers - 1})")
-    if head is not None and not 0 <= head < heads:
-        raise InputError(f"--head: {head} is not one of the {heads} (0 to {heads - 1})")
-    weights = result.weights[application].mean(0) if head is None else result.weights[application, head]
+        raise InputError(f"application: must be 0 to {layers - 1}, or -1 for the last; got {application}")
+    if attention_head is not None and not 0 <= attention_head < heads:
+        raise InputError(f"attention_head: must be 0 to {heads - 1}, got {attention_head}")
+    maps = result.weights[application]
+    weights = maps.mean(0) if attention_head is None else maps[attention_head]
     width = max(map(len, result.pieces))
     shades = _SHADES if stdout_shows(_SHADES) else _PLAIN_SHADES
     lines = []
@@ -152,7 +152,7 @@ def show_attention(
         cells = "".join(shades[min(4, int(share / max(shares.max(), 1e-9) * 4.999))] for share in shares)
         best = result.pieces[int(shares.argmax())]
         lines.append(Text.assemble(piece.rjust(width), " ", (cells, "cyan"), f"  {best} {shares.max():.0%}"))
-    shown = "mean of all heads" if head is None else f"head {head}"
+    shown = "mean of all heads" if attention_head is None else f"head {attention_head}"
     title = Text(f"application {application % layers} of {layers}, {shown}", style="dim")
     left = [Text(f"{result.left_out} tokens left out", style="dim")] if result.left_out else []
     return Group(title, *lines, *left)
@@ -163,7 +163,7 @@ def show_fields(row: dict[str, Any], result: Result) -> RenderableType:
     return Group(*(Text(f"{name}: {value}") for name, value in result.as_dict().items()))
 
 
-# By ability; the keyword-only parameters of these are options of its command.
+# By ability; keyword-only parameters of these are options of its command.
 _EACH: dict[str, Callable[..., RenderableType]] = {
     "fill_mask": show_masks,
     "sentence_order": show_order,
@@ -178,23 +178,32 @@ _TOGETHER = {"embed": show_embeddings}
 
 
 def show_each(ability: str) -> Callable[..., RenderableType]:
-    """What shows one answer of an ability."""
+    """The function that shows one answer of an ability."""
     return _EACH.get(ability, show_fields)
 
 
 def show_together(ability: str) -> Callable[[list[tuple[dict[str, Any], Any]]], RenderableType] | None:
-    """What shows all answers of an ability at once, where they say more side by side."""
+    """The function that shows all answers of an ability together, if they are worth comparing."""
     return _TOGETHER.get(ability)
 
 
 def show_options(ability: str) -> dict[str, tuple[Any, Any]]:
-    """The options of showing an ability's answers: name -> (annotation, default)."""
+    """The options for showing an ability's answers: name -> (annotation, default)."""
     show = show_each(ability)
     names = [each for each in inspect.signature(show).parameters.values() if each.kind is each.KEYWORD_ONLY]
     if not names:
         return {}
     hints = typing.get_type_hints(show, include_extras=True)
     return {each.name: (hints[each.name], each.default) for each in names}
+
+
+def stdout_shows(text: str) -> bool:
+    """Whether standard output can encode all characters of a text."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _score(value: float, scale: tuple[float, float] | None) -> Text:
