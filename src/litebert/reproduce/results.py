@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from litebert.model.count import count_parameters
 from litebert.parse import read_object
-from litebert.pretraining.plateau import LEAST_LEARNED
+from litebert.pretraining.evaluate import LEAST_LEARNED
 from litebert.reproduce.cell import missing_metrics, read_examples, read_result
 from litebert.reproduce.measure import Examples
 from litebert.reproduce.paper import METRICS, PaperTable, average_error, average_of
