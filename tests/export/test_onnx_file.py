@@ -122,7 +122,7 @@ def test_the_beam_search_is_part_of_the_answer_graph(shape):
     output, _, actual = run_both(model, folder, inputs)
     beam = min(5, shape[1])
     assert actual["end_index"].shape == (shape[0], beam, beam)
-    close(actual["answerable"], output.answerable)
+    close(actual["answerable"], output.no_answer)
     possible = output.start_log_prob > -1e29  # equals among the impossible come in any order
     close(actual["start_log_prob"][possible.numpy()], output.start_log_prob[possible])
     assert (actual["start_index"] == output.start_index.numpy())[possible.numpy()].all()

@@ -19,7 +19,8 @@ from litebert.finetuning.head_only import KINDS, fit_head, read_features
 from litebert.finetuning.run import finetune
 from litebert.finetuning.setup import make_model
 from litebert.model.config import ModelConfig, load_config
-from litebert.model.heads import ClassificationModel, mean_tokens
+from litebert.model.encoder import mean_tokens
+from litebert.model.heads import ClassificationModel
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
 from litebert.train.device import open_device

@@ -93,7 +93,7 @@ def test_the_loss_is_the_sum_of_plain_losses_of_single_sequences(case, toy_model
         if "choices" in case:
             choices.setdefault(sequence.example, []).append((model(ids[None], segment_ids=segments[None]), target))
         elif case == "span":
-            start, end = model(ids, segment_ids=segments)
+            start, end, _ = model(ids, segment_ids=segments)
             places = [torch.tensor([place]) for place in target[:2]]
             expected += (F.cross_entropy(start, places[0]) + F.cross_entropy(end, places[1])) / 2
         elif case == "answer":
@@ -102,7 +102,7 @@ def test_the_loss_is_the_sum_of_plain_losses_of_single_sequences(case, toy_model
             start, end = (torch.tensor([place]) for place in target[:2])
             output = model(ids, segment_ids=segments, outside=torch.from_numpy(outside)[None], start_positions=start)
             spans = (F.cross_entropy(output.start, start) + F.cross_entropy(output.end, end)) / 2
-            null = F.binary_cross_entropy_with_logits(output.answerable, torch.tensor([float(target[2])]))
+            null = F.binary_cross_entropy_with_logits(output.no_answer, torch.tensor([float(target[2])]))
             expected += spans + null / 2
         else:
             logits = model(ids, segment_ids=segments)[0]

@@ -65,7 +65,7 @@ def test_the_answer_head_finds_the_same_alone_and_in_a_batch(toy_model, tmp_path
         outside[0] = False
         with torch.inference_mode():
             expected = model(ids, segment_ids=segments, outside=torch.from_numpy(outside)[None])
-        np.testing.assert_allclose(output["answerable"], expected.answerable[0], atol=2e-5)
+        np.testing.assert_allclose(output["answerable"], expected.no_answer[0], atol=2e-5)
         np.testing.assert_allclose(output["start_log_prob"], expected.start_log_prob[0], atol=2e-5, rtol=1e-5)
         np.testing.assert_array_equal(output["start_index"], expected.start_index[0])
         np.testing.assert_allclose(output["end_log_prob"], expected.end[0], atol=2e-5, rtol=1e-5)

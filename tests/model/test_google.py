@@ -146,7 +146,7 @@ def test_squad2_head_in_training_and_in_search():
     inside = ~outside.bool()
     check(trained.start.log_softmax(-1)[inside], values["start_log_probs"][inside])
     check(trained.end.log_softmax(-1)[inside], values["end_log_probs"][inside])
-    check(trained.answerable, values["cls_logits"].flatten())
+    check(trained.no_answer, values["cls_logits"].flatten())
     found = model(ids, outside=outside, top_starts=beam, top_ends=beam, **inputs)
     check(found.start_log_prob, values["start_top_log_probs"])
     assert torch.equal(found.start_index, values["start_top_index"].long())

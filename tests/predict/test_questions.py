@@ -31,7 +31,7 @@ def test_best_span_by_brute_force():
     question, context = english().encode(QUESTION), english().encode_offsets(CONTEXT)
     ids, segments = window_input(question, context.ids)
     model = small_model("span", max_position_embeddings=100)
-    start, end = (logits[0].double().numpy() for logits in model(ids, segment_ids=segments))
+    start, end = (logits[0].double().numpy() for logits in model(ids, segment_ids=segments)[:2])
     before = len(question) + 2
     scores = {}
     for i, j in itertools.product(range(len(context.ids)), repeat=2):
@@ -72,7 +72,7 @@ def test_no_answer_and_its_threshold():
     outside = torch.ones_like(ids)
     outside[0, 0] = 0
     outside[0, len(question) + 2 : -1] = 0
-    logit = float(small_model("answer", **changes)(ids, segment_ids=segments, outside=outside).answerable)
+    logit = float(small_model("answer", **changes)(ids, segment_ids=segments, outside=outside).no_answer)
     result = predictor.answer(QUESTION, CONTEXT)
     assert result.no_answer == pytest.approx(1 / (1 + np.exp(-logit)), rel=1e-4)
     assert (result.text == "") == (logit > 0)
@@ -89,7 +89,7 @@ def test_no_answer_and_its_threshold():
 def test_a_plain_head_can_say_no_if_asked_to():
     predictor = predictor_of("span", Task("qa", "question-answering", max_length=100), max_position_embeddings=100)
     ids, segments = window_input(english().encode(QUESTION), english().encode(CONTEXT))
-    start, end = small_model("span", max_position_embeddings=100)(ids, segment_ids=segments)
+    start, end, _ = small_model("span", max_position_embeddings=100)(ids, segment_ids=segments)
     best = predictor.answer(QUESTION, CONTEXT)
     null = float(start[0, 0] + end[0, 0]) - best.candidates[0].score
     said = predictor.answer(QUESTION, CONTEXT, threshold=null + 0.01)

@@ -50,7 +50,7 @@ def direct(model, request):
         if output.sentence is not None:
             named["sentence"] = output.sentence[0]
     elif model.head == "span":
-        start, end = model(ids, segment_ids=segments)
+        start, end, _ = model(ids, segment_ids=segments)
         named |= {"start": start[0], "end": end[0]}
     elif model.head == "answer":
         output = model(ids, segment_ids=segments, outside=torch.from_numpy(request.outside)[None])
@@ -59,7 +59,7 @@ def direct(model, request):
             "start_log_prob": output.start_log_prob[0],
             "end_index": output.end_index[0],
             "end_log_prob": output.end[0],
-            "answerable": output.answerable[0],
+            "answerable": output.no_answer[0],
         }
     elif model.head == "multiple-choice":
         named["logits"] = model(ids[None], segment_ids=segments[None])[0, 0]

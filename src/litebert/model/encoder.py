@@ -216,6 +216,24 @@ def first_tokens(hidden: Tensor, starts: Tensor | None) -> Tensor:
     return hidden[starts[:-1].clamp(max=hidden.shape[0] - 1)]
 
 
+def mean_tokens(hidden: Tensor, starts: Tensor | None, mask: Tensor | None) -> Tensor:
+    """The mean of each sequence's states: [B, S, H] -> [B, H], or packed [T, H] -> [N, H] (0 for an unused one)."""
+    if starts is None:
+        weights = torch.ones_like(hidden[..., :1]) if mask is None else mask[..., None].to(hidden.dtype)
+        return (hidden * weights).sum(1) / weights.sum(1)
+    rows = torch.searchsorted(starts, torch.arange(len(hidden), device=starts.device, dtype=starts.dtype), right=True)
+    sums = hidden.new_zeros(len(starts) + 1, hidden.shape[1], dtype=torch.float32)
+    sums = sums.index_add(0, rows, hidden.float())[1:-1]  # row 0 and the last hold what belongs to no sequence
+    return (sums / starts.diff().clamp(min=1)[:, None]).to(hidden.dtype)
+
+
+def pad_packed(values: Tensor, starts: Tensor, positions: Tensor, size: int, fill: float = 0) -> Tensor:
+    """Packed values [T, ...] as rows [N, size, ...], one per sequence."""
+    rows = torch.searchsorted(starts, torch.arange(len(values), device=values.device, dtype=starts.dtype), right=True)
+    flat = values.new_full(((len(starts) - 1) * size, *values.shape[1:]), fill)
+    return flat.index_copy(0, (rows - 1) * size + positions, values).unflatten(0, (-1, size))
+
+
 def attend_padded(mask: Tensor | None, dropout: float, maps: list[Tensor] | None) -> Attend:
     """Attention over [B, S, A, D]; with `maps`, the probabilities are appended there."""
     # As released: added to the logits, finite, on keys only; a fully masked row stays free of NaN.

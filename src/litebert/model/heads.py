@@ -1,5 +1,8 @@
 """The encoder with each of its heads: one class per task, all built as `cls(config)`.
 
+    model(input_ids, attention_mask=mask)                   -> logits
+    model(input_ids, attention_mask=mask, labels=labels)    -> an output with `.loss`, as transformers computes it
+
 Shapes: B batch, S sequence, T packed tokens, N packed sequences, P positions to predict, C choices, K top-k,
 E embedding, H hidden, V vocabulary. `inputs` are the encoder's keyword arguments (segment_ids, attention_mask, ...).
 """
@@ -16,7 +19,15 @@ from torch import Tensor, nn
 
 from litebert.errors import ConfigError, InputError, did_you_mean
 from litebert.model.config import ModelConfig
-from litebert.model.encoder import Embeddings, Encoder, EncoderOutput, activation, initialize
+from litebert.model.encoder import (
+    Embeddings,
+    Encoder,
+    EncoderOutput,
+    activation,
+    initialize,
+    mean_tokens,
+    pad_packed,
+)
 from litebert.remote import push_folder
 
 if TYPE_CHECKING:
@@ -132,8 +143,9 @@ class MaskedLMHead(nn.Module):
 class PretrainingOutput(NamedTuple):
     """Logits of the two pretraining heads; a model without one of them leaves it None."""
 
-    masked_lm: Tensor | None  # [P, V], or [*, V] where no positions were asked for
+    masked_lm: Tensor | None  # [P, V], or [*, V] without `positions`
     sentence: Tensor | None  # [B or N, 2]: 0 = right order (or the true next segment), 1 = swapped (or random)
+    loss: Tensor | None = None  # with labels: the sum of the mean losses
 
 
 class PretrainingModel(Model):
@@ -149,15 +161,33 @@ class PretrainingModel(Model):
         self.sentence = nn.Linear(config.hidden_size, 2) if self.sentence_head else None
         initialize_heads(self)
 
-    def forward(self, input_ids: Tensor, positions: Tensor | None = None, **inputs: Any) -> PretrainingOutput:
-        """`positions` [P] index the flattened tokens ([B * S] or [T]): only those are predicted."""
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor | None = None,
+        labels: Tensor | None = None,
+        sentence_labels: Tensor | None = None,
+        **inputs: Any,
+    ) -> PretrainingOutput:
+        """`positions` [P] index the flattened tokens ([B * S] or [T]): only those are predicted.
+
+        labels: ids to predict, like input_ids (or [P]), -100 where there is nothing to predict; those of the pairs if
+        the model has the sentence head alone. sentence_labels: [B or N], 0 or 1, -100 for none.
+        """
+        if self.masked_lm is None and sentence_labels is None:
+            labels, sentence_labels = None, labels
         output: EncoderOutput = self.encoder(input_ids, positions=positions, **inputs)
         masked_lm = None
         if self.masked_lm is not None:
             masked_lm = self.masked_lm(output.hidden, self.encoder.embeddings)
         # No dropout before the sentence head (transformers adds 0.1).
         sentence = None if self.sentence is None else self.sentence(output.pooled)
-        return PretrainingOutput(masked_lm, sentence)
+        losses = [
+            cross_entropy(logits, target)
+            for logits, target in ((masked_lm, labels), (sentence, sentence_labels))
+            if logits is not None and target is not None
+        ]
+        return PretrainingOutput(masked_lm, sentence, torch.stack(losses).sum() if losses else None)
 
 
 class MaskedLMModel(PretrainingModel):
@@ -175,51 +205,74 @@ class SentenceOrderModel(PretrainingModel):
     masked_lm_head = False
 
 
-class ClassificationModel(Model):
+class ClassifierOutput(NamedTuple):
+    """What a classifier returns where labels are given."""
+
+    logits: Tensor
+    loss: Tensor
+
+
+class _Classifier(Model):
+    """Dropout and one linear layer; subclasses say what it sees."""
+
+    def __init__(self, config: ModelConfig, num_outputs: int | None = None):
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, num_outputs or config.num_labels)
+        initialize_heads(self)
+
+
+class ClassificationModel(_Classifier):
     """One vector of the text -> dropout -> one logit per label; a single output for regression."""
 
     head = "classification"
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        initialize_heads(self)
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> Tensor | ClassifierOutput:
+        """Logits [B or N, labels]. Labels are classes [B], numbers [B] (regression) or 0s and 1s [B, labels].
 
-    def forward(self, input_ids: Tensor, **inputs: Any) -> Tensor:
-        return self.classifier(self.dropout(self.summarize(input_ids, **inputs)))  # [B or N, labels]
+        The config's `problem_type` says which; without it, one output means regression, whole numbers mean classes.
+        """
+        logits: Tensor = self.classifier(self.dropout(self.summarize(input_ids, **inputs)))
+        if labels is None:
+            return logits
+        kind = self.config.problem_type
+        if kind is None:
+            several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+            kind = "regression" if logits.shape[-1] == 1 else several
+        if kind == "single_label_classification":
+            return ClassifierOutput(logits, cross_entropy(logits, labels))
+        labels = labels.to(logits.dtype).view_as(logits)
+        loss = F.mse_loss if kind == "regression" else F.binary_cross_entropy_with_logits
+        return ClassifierOutput(logits, loss(logits, labels))
 
 
-class TokenClassificationModel(Model):
+class TokenClassificationModel(_Classifier):
     """One logit per label for every token."""
 
     head = "token-classification"
     pooler = False
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        initialize_heads(self)
-
-    def forward(self, input_ids: Tensor, **inputs: Any) -> Tensor:
-        output: EncoderOutput = self.encoder(input_ids, **inputs)
-        return self.classifier(self.dropout(output.hidden))  # [*, labels]
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> Tensor | ClassifierOutput:
+        """Logits [*, labels]. `labels` are classes, like input_ids; -100 where a token does not count."""
+        logits: Tensor = self.classifier(self.dropout(self.encoder(input_ids, **inputs).hidden))
+        return logits if labels is None else ClassifierOutput(logits, cross_entropy(logits, labels))
 
 
-class MultipleChoiceModel(Model):
+class MultipleChoiceModel(_Classifier):
     """One score per choice; softmax over the choices of a question is the caller's."""
 
     head = "multiple-choice"
 
     def __init__(self, config: ModelConfig):
-        super().__init__(config)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, 1)
-        initialize_heads(self)
+        super().__init__(config, num_outputs=1)
 
-    def forward(self, input_ids: Tensor, num_choices: int | None = None, **inputs: Any) -> Tensor:
-        """Padded [B, C, S], or packed [T] with `num_choices` and starts for B * C sequences -> [B, C]."""
+    def forward(
+        self, input_ids: Tensor, num_choices: int | None = None, labels: Tensor | None = None, **inputs: Any
+    ) -> Tensor | ClassifierOutput:
+        """Padded [B, C, S], or packed [T] with `num_choices` and starts for B * C sequences -> [B, C].
+
+        labels: the right choice of each question, [B].
+        """
         if input_ids.ndim == 3:
             num_choices = input_ids.shape[1]
             inputs = {k: v.flatten(0, 1) if isinstance(v, Tensor) and v.ndim == 3 else v for k, v in inputs.items()}
@@ -228,7 +281,16 @@ class MultipleChoiceModel(Model):
             raise InputError(
                 "multiple choice takes input ids [batch, choices, sequence], or packed ones and num_choices"
             )
-        return self.classifier(self.dropout(self.summarize(input_ids, **inputs))).view(-1, num_choices)
+        logits = self.classifier(self.dropout(self.summarize(input_ids, **inputs))).view(-1, num_choices)
+        return logits if labels is None else ClassifierOutput(logits, cross_entropy(logits, labels))
+
+
+class SpanOutput(NamedTuple):
+    """Start and end logits, and the loss where positions are given."""
+
+    start: Tensor
+    end: Tensor
+    loss: Tensor | None = None
 
 
 class SpanModel(Model):
@@ -242,25 +304,36 @@ class SpanModel(Model):
         self.span = nn.Linear(config.hidden_size, 2)
         initialize_heads(self)
 
-    def forward(self, input_ids: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:
-        output: EncoderOutput = self.encoder(input_ids, **inputs)
-        start, end = self.span(output.hidden).unbind(-1)  # [*] each
-        return start, end
+    def forward(
+        self,
+        input_ids: Tensor,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        **inputs: Any,
+    ) -> SpanOutput:
+        """Logits [*] each; with the positions of the answers [B], the loss too (padded input)."""
+        start, end = self.span(self.encoder(input_ids, **inputs).hidden).unbind(-1)
+        if start_positions is None or end_positions is None:
+            return SpanOutput(start, end)
+        if input_ids.ndim != 2:
+            raise InputError("start_positions: the loss is for padded input [batch, sequence]")
+        return SpanOutput(start, end, span_loss(start, end, start_positions, end_positions))
 
 
 class AnswerOutput(NamedTuple):
-    """SQuAD 2.0 logits. In training (a start given) the ends are [B, S] and there is no search."""
+    """SQuAD 2.0 logits. With `start_positions`, the ends are [B, S] and there is no search."""
 
     start: Tensor  # [B, S]
     end: Tensor  # training [B, S]; search: [B, K_end, K_start] log-probabilities of the best ends of each start
-    answerable: Tensor  # [B]: high = no answer (trained against is_impossible)
+    no_answer: Tensor  # [B]: high where the passage holds no answer
     start_index: Tensor | None = None  # search [B, K_start]
     start_log_prob: Tensor | None = None  # search [B, K_start]
     end_index: Tensor | None = None  # search [B, K_end, K_start]
+    loss: Tensor | None = None  # with start_positions and end_positions
 
 
 class AnswerModel(Model):
-    """SQuAD 2.0: the end is conditioned on the start, and answerability has a head of its own.
+    """SQuAD 2.0: the end is conditioned on the start, and a third output says that there is no answer.
 
     `outside` [B, S] is 1 where no answer can lie (question, separators, padding); [CLS] and the passage are 0.
     Packed input gives the same output, [N, max_length], with `outside` [T].
@@ -276,6 +349,7 @@ class AnswerModel(Model):
         self.end_hidden = nn.Linear(2 * hidden, hidden)
         self.end_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
         self.end = nn.Linear(hidden, 1)
+        # Under these names in model files; the output is high for *no* answer.
         self.answerable_hidden = nn.Linear(2 * hidden, hidden)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.answerable = nn.Linear(hidden, 1, bias=False)
@@ -288,10 +362,15 @@ class AnswerModel(Model):
         start_positions: Tensor | None = None,
         top_starts: int = 5,
         top_ends: int = 5,
+        end_positions: Tensor | None = None,
+        is_impossible: Tensor | None = None,
         **inputs: Any,
     ) -> AnswerOutput:
-        output: EncoderOutput = self.encoder(input_ids, **inputs)
-        hidden = output.hidden  # [B, S, H]
+        """With the positions of the answers [B] (0, the [CLS], where there is none), the loss too.
+
+        `is_impossible` [B] is 1 where there is no answer; without it the no-answer output is not trained.
+        """
+        hidden: Tensor = self.encoder(input_ids, **inputs).hidden  # [B, S, H]
         if inputs.get("starts") is not None:
             # Only this head pays for padding: the encoder has done without.
             starts, positions = inputs["starts"], inputs["position_ids"]
@@ -301,11 +380,15 @@ class AnswerModel(Model):
             )
             hidden = pad_packed(hidden, starts, positions, size)
         start = _exclude(self.start(hidden).squeeze(-1), outside)  # [B, S]
-        answerable = self._answerable(hidden, start)
+        no_answer = self._no_answer(hidden, start)
         if start_positions is not None:
             rows = torch.arange(len(hidden), device=hidden.device)
-            end = self._end(hidden, hidden[rows, start_positions].unsqueeze(1))
-            return AnswerOutput(start, _exclude(end, outside), answerable)
+            end = _exclude(self._end(hidden, hidden[rows, start_positions].unsqueeze(1)), outside)
+            loss = None if end_positions is None else span_loss(start, end, start_positions, end_positions)
+            if loss is not None and is_impossible is not None:
+                target = is_impossible.to(no_answer.dtype)
+                loss = loss + F.binary_cross_entropy_with_logits(no_answer, target) / 2  # as released
+            return AnswerOutput(start, end, no_answer, loss=loss)
 
         start_log_prob, start_index = start.log_softmax(-1).topk(min(top_starts, start.shape[1]))  # [B, K]
         chosen = hidden.gather(1, start_index[..., None].expand(-1, -1, hidden.shape[-1]))  # [B, K, H]
@@ -316,7 +399,7 @@ class AnswerModel(Model):
         return AnswerOutput(
             start,
             end_log_prob.mT,
-            answerable,
+            no_answer,
             start_index,
             start_log_prob,
             end_index.mT,  # [B, K_end, K]
@@ -327,28 +410,10 @@ class AnswerModel(Model):
         joined = torch.cat([hidden, start_state], dim=-1)
         return self.end(self.end_norm(torch.tanh(self.end_hidden(joined)))).squeeze(-1)
 
-    def _answerable(self, hidden: Tensor, start: Tensor) -> Tensor:
+    def _no_answer(self, hidden: Tensor, start: Tensor) -> Tensor:
         summary = torch.einsum("bs,bsh->bh", start.softmax(-1), hidden)
         joined = torch.cat([summary, hidden[:, 0]], dim=-1)
         return self.answerable(self.dropout(torch.tanh(self.answerable_hidden(joined)))).squeeze(-1)
-
-
-def mean_tokens(hidden: Tensor, starts: Tensor | None, mask: Tensor | None) -> Tensor:
-    """The mean of each sequence's states: [B, S, H] -> [B, H], or packed [T, H] -> [N, H] (0 for an unused one)."""
-    if starts is None:
-        weights = torch.ones_like(hidden[..., :1]) if mask is None else mask[..., None].to(hidden.dtype)
-        return (hidden * weights).sum(1) / weights.sum(1)
-    rows = torch.searchsorted(starts, torch.arange(len(hidden), device=starts.device, dtype=starts.dtype), right=True)
-    sums = hidden.new_zeros(len(starts) + 1, hidden.shape[1], dtype=torch.float32)
-    sums = sums.index_add(0, rows, hidden.float())[1:-1]  # row 0 and the last hold what belongs to no sequence
-    return (sums / starts.diff().clamp(min=1)[:, None]).to(hidden.dtype)
-
-
-def pad_packed(values: Tensor, starts: Tensor, positions: Tensor, size: int, fill: float = 0) -> Tensor:
-    """Packed values [T, ...] as rows [N, size, ...], one per sequence."""
-    rows = torch.searchsorted(starts, torch.arange(len(values), device=values.device, dtype=starts.dtype), right=True)
-    flat = values.new_full(((len(starts) - 1) * size, *values.shape[1:]), fill)
-    return flat.index_copy(0, (rows - 1) * size + positions, values).unflatten(0, (-1, size))
 
 
 def _exclude(logits: Tensor, outside: Tensor | None) -> Tensor:
@@ -358,23 +423,36 @@ def _exclude(logits: Tensor, outside: Tensor | None) -> Tensor:
     return logits * (1 - outside) - 1e30 * outside
 
 
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean over all labels but -100: logits [*, classes], labels [*]."""
+    return F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten())
+
+
+def span_loss(start: Tensor, end: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:
+    """(start + end) / 2 over logits [B, S]; a position beyond the sequence does not count."""
+    size = start.shape[1]
+    first, last = (
+        F.cross_entropy(logits.float(), places.view(-1).clamp(0, size), ignore_index=size)
+        for logits, places in ((start, start_positions), (end, end_positions))
+    )
+    return (first + last) / 2
+
+
 def named_outputs(head: str, output: Any) -> dict[str, Tensor]:
-    """What a head gives, by the names that all of litebert uses: logits, masked_lm, sentence, start, end, ..."""
+    """What a head gives, by the names that runtimes and exported files use: logits, masked_lm, sentence, start, ..."""
     named: dict[str, Tensor | None]
     if isinstance(output, EncoderOutput):
         named = {"hidden": output.hidden, "pooled": output.pooled}
-    elif isinstance(output, PretrainingOutput):
-        named = {"masked_lm": output.masked_lm, "sentence": output.sentence}
+    elif isinstance(output, PretrainingOutput | SpanOutput):
+        named = {name: value for name, value in output._asdict().items() if name != "loss"}
     elif isinstance(output, AnswerOutput):
         named = {
             "start_index": output.start_index,
             "start_log_prob": output.start_log_prob,
             "end_index": output.end_index,
             "end_log_prob": output.end,
-            "answerable": output.answerable,
+            "answerable": output.no_answer,
         }
-    elif head == "span":
-        named = {"start": output[0], "end": output[1]}
     else:
         named = {"logits": output.squeeze(-1) if head == "multiple-choice" else output}
     return {name: tensor for name, tensor in named.items() if tensor is not None}

@@ -160,7 +160,7 @@ class QuestionAnswering(Kind[QuestionExample]):
         if head == "answer":
             # In training the end is conditioned on the gold start; unused rows take their first token.
             return _answer_loss(forward(start_positions=targets["start"].clamp(min=0)), targets)
-        start, end = (logits.float().flatten() for logits in forward())
+        start, end = (logits.float().flatten() for logits in forward()[:2])
         return _span_loss(start, end, targets, num_rows)
 
     def predict(
@@ -351,9 +351,9 @@ def _answer_loss(output: Any, targets: Mapping[str, Tensor]) -> tuple[Tensor, Te
 
     start = F.cross_entropy(output.start.float(), targets["start"], ignore_index=IGNORE, reduction="sum")
     end = F.cross_entropy(output.end.float(), targets["end"], ignore_index=IGNORE, reduction="sum")
-    answerable = output.answerable.float()
-    null = F.binary_cross_entropy_with_logits(answerable, targets["impossible"], reduction="none")
-    right = ((answerable > 0) == (targets["impossible"] > 0.5)) * targets["used"]
+    no_answer = output.no_answer.float()
+    null = F.binary_cross_entropy_with_logits(no_answer, targets["impossible"], reduction="none")
+    right = ((no_answer > 0) == (targets["impossible"] > 0.5)) * targets["used"]
     return (start + end) / 2 + (null * targets["used"]).sum() / 2, right.sum()
 
 
