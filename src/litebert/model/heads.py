@@ -235,15 +235,14 @@ class ClassificationModel(_Classifier):
         logits: Tensor = self.classifier(self.dropout(self.summarize(input_ids, **inputs)))
         if labels is None:
             return logits
-        kind = self.config.problem_type
-        if kind is None:
-            several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
-            kind = "regression" if logits.shape[-1] == 1 else several
-        if kind == "single_label_classification":
-            return ClassifierOutput(logits, cross_entropy(logits, labels))
-        labels = labels.to(logits.dtype).view_as(logits)
-        loss = F.mse_loss if kind == "regression" else F.binary_cross_entropy_with_logits
-        return ClassifierOutput(logits, loss(logits, labels))
+        problem = self.config.problem_type
+        if problem == "regression" or (problem is None and logits.shape[-1] == 1):
+            loss = F.mse_loss(logits, labels.to(logits.dtype).view_as(logits))
+        elif problem == "multi_label_classification" or (problem is None and labels.is_floating_point()):
+            loss = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        else:
+            loss = cross_entropy(logits, labels)
+        return ClassifierOutput(logits, loss)
 
 
 class TokenClassificationModel(_Classifier):
