@@ -1,10 +1,10 @@
-"""How fast does pretraining run here, beside transformers on the same tokens?
+"""How fast pretraining runs on this machine, beside transformers on the same tokens.
 
-    result = bench_pretrain([Case("albert-base", 128)], device, compare=("compiled",))
+    result = bench_pretrain([Case("albert-base", 128)], device)
     print(result.table())
 
 Every case is one interleaved run: all sides are built and warmed up, then take turns. A case from a token store shows
-what real document lengths do to a padded batch, and whether the loader ever makes the device wait.
+what real document lengths cost a padded batch, and whether the loader keeps the device waiting.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OURS = ("litebert", FP8)
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a preset at a length; with a store, sequences as long as its documents make them."""
+    """One case: a preset at a length; with a store, sequences of real lengths."""
 
     model: str
     length: int
@@ -52,17 +52,17 @@ class Case:
     peers: tuple[Peer, ...] = ("compiled",)
     store: str | None = None
     tokenizer: str | None = None
-    fp8: bool = False  # ours in 8 bits too, as a side of its own
+    fp8: bool = False  # also measure litebert in FP8
 
     @property
     def name(self) -> str:
-        """What a table calls it: "albert-base 128"."""
+        """Its name in a table: "albert-base 128"."""
         return f"{self.model} {self.length}" + (", real lengths" if self.store else "")
 
 
 @dataclass(frozen=True)
 class SpeedRow:
-    """What was measured of one side of a case."""
+    """The measurements of one side of a case."""
 
     case: str
     side: str
@@ -76,17 +76,17 @@ class SpeedRow:
 
 @dataclass(frozen=True)
 class LoaderRow:
-    """Training from a store's stream against training on one batch that is already there."""
+    """Training from a store's stream beside training on one batch in memory."""
 
     case: str
     fixed_tokens_per_second: float
     stream_tokens_per_second: float
-    waiting_share: float  # of the time, spent asking the loader for a batch
+    waiting_share: float  # of the time, waiting for the loader
 
 
 @dataclass
 class BenchResult:
-    """All rows of a run, with what they were measured on."""
+    """All rows of a run, with the hardware and versions."""
 
     hardware: dict[str, Any]
     rows: list[SpeedRow] = field(default_factory=list)
@@ -97,7 +97,7 @@ class BenchResult:
         return asdict(self)
 
     def ratio(self, case: str, side: str, ours: str = "litebert") -> float:
-        """How many times as fast we are as `side`."""
+        """Our speed divided by that of `side`."""
         speeds = {row.side: row.tokens_per_second for row in self.rows if row.case == case}
         return speeds[ours] / speeds[side]
 
@@ -125,7 +125,7 @@ class BenchResult:
 
 
 def bench_pretrain(cases: Sequence[Case], device: Device, rounds: int = 5, seconds: float = 1.0) -> BenchResult:
-    """Measure each case, ours beside its peers, `rounds` turns of about `seconds` each."""
+    """Measure litebert and its peers on each case, in `rounds` turns of about `seconds` each."""
     ceiling = measure_peak(device, seconds=2.0 if device.is_cuda else 0.5)
     result = BenchResult(describe_hardware(device, ceiling))
     for case in cases:
@@ -155,7 +155,7 @@ def bench_pretrain(cases: Sequence[Case], device: Device, rounds: int = 5, secon
                 )
             )
         del sides
-        torch._dynamo.reset()  # another model is another set of shapes
+        torch._dynamo.reset()  # the next model has other shapes
         gc.collect()
         if device.is_cuda:
             torch.cuda.empty_cache()
@@ -192,16 +192,9 @@ def _batches(case: Case) -> Batches:
 
 
 def measure_loader(case: Case, device: Device, steps: int) -> LoaderRow:
-    """Steps on one batch, then as many from the store as a run takes them: made ahead by another process."""
+    """Steps on one batch in memory, then equally many from the store, made ahead by another process as in a run."""
     batch = make_batch(case, device)
-    config = RunConfig(
-        model=shape_of(case),
-        recipe=Recipe(max_length=case.length),
-        optim=OptimConfig(name="adamw", lr=1e-4),
-        batch_tokens=case.tokens,
-        micro_batch_tokens=case.tokens,
-    )
-    step = training_step(config, device)
+    step = training_step(_config(shape_of(case), case.length, case.tokens), device)
     for _ in range(2):
         step(batch)
     device.synchronize()
@@ -237,7 +230,7 @@ def _plain(batch: object) -> Batch:
 
 
 def describe_hardware(device: Device, ceiling: float) -> dict[str, Any]:
-    """What a result needs beside it to mean something."""
+    """Hardware, versions and date, for the record."""
     versions = {"torch": torch.__version__, "python": platform.python_version()}
     for name in ("triton", "transformers"):
         try:
@@ -254,33 +247,35 @@ def describe_hardware(device: Device, ceiling: float) -> dict[str, Any]:
     }
 
 
+# -- the sides: our training step, and transformers' on the same tokens ------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Side:
-    """One implementation, ready to be timed; it was warmed up when it was made."""
+    """One implementation, built, warmed up and ready to be timed."""
 
     name: str
     step: Callable[[], None]
-    tokens: int  # real ones per step, padding not counted
-    warmup_seconds: float  # to build, compile and take the first two steps
-    peak_bytes: int  # of GPU memory in a step, with nothing of another side in it; 0 on a CPU
+    tokens: int  # per step, without padding
+    warmup_seconds: float  # to build, compile and run the first two steps
+    peak_bytes: int  # GPU memory of a step, without the other sides; 0 on a CPU
 
 
 def our_side(name: str, model: ModelConfig, batch: Inputs, device: Device) -> Side:
-    """Our step on a packed batch: a new model, AdamW, the way through it that the device chooses."""
-    tokens = len(batch.tokens)
-    config = RunConfig(
-        model=model,
-        recipe=Recipe(max_length=batch.max_length),
-        optim=OptimConfig(name="adamw", lr=1e-4),
-        batch_tokens=tokens,
-        micro_batch_tokens=tokens,
-    )
+    """Our step on a packed batch: a new model with AdamW, and the fast layers if the device has them."""
+    config = _config(model, batch.max_length, len(batch.tokens))
 
     def build() -> Callable[[], None]:
         step = training_step(config, device)
         return lambda: step(batch)
 
     return _warmed(name, build, real_tokens(batch), device)
+
+
+def _config(model: ModelConfig, length: int, tokens: int) -> RunConfig:
+    optim = OptimConfig(name="adamw", lr=1e-4)
+    recipe = Recipe(max_length=length)
+    return RunConfig(model=model, recipe=recipe, optim=optim, batch_tokens=tokens, micro_batch_tokens=tokens)
 
 
 def peer_side(name: str, model: ModelConfig, batch: Inputs, device: Device, compiled: bool) -> Side:
@@ -308,10 +303,10 @@ def peer_side(name: str, model: ModelConfig, batch: Inputs, device: Device, comp
 
 
 def choose_mask(peer: torch.nn.Module, needed: bool) -> None:
-    """Spare transformers the mask of a full batch.
+    """Turn off transformers' attention mask for a full batch.
 
-    Under torch.compile it makes one even where nothing is padded, which keeps attention from its fast kernels: left
-    alone, it loses a fifth to two fifths of its speed (docs/results/speed.md).
+    Under torch.compile it builds one even if nothing is padded, which rules out the fast attention kernels and costs a
+    fifth to two fifths of its speed (docs/results/speed.md).
     """
     module = sys.modules[type(peer).__module__]
     original = sys.modules["transformers.masking_utils"].create_bidirectional_mask
@@ -341,7 +336,7 @@ def _warmed(name: str, build: Callable[[], Callable[[], None]], tokens: int, dev
 
 
 def real_tokens(batch: Inputs) -> int:
-    """Tokens of a packed batch without the filler at its end."""
+    """Tokens of a packed batch without the padding at its end."""
     return int((batch.tokens != 0).sum())
 
 
@@ -373,7 +368,7 @@ def peer_model(model: ModelConfig, transformers: Any) -> torch.nn.Module:
 
 
 def pad(batch: Inputs, order_name: str = "sentence_order_label") -> dict[str, Tensor]:
-    """The same sequences as rows of the batch's length: what transformers takes. No mask where nothing is padded."""
+    """The same sequences as padded rows, as transformers takes them; without a mask if nothing is padded."""
     starts = batch.starts.tolist()
     spans = [(a, b) for a, b in itertools.pairwise(starts) if a < b and int(batch.tokens[a]) != 0]
     shape = (len(spans), batch.max_length)
@@ -394,7 +389,7 @@ def pad(batch: Inputs, order_name: str = "sentence_order_label") -> dict[str, Te
 
 
 def interleave(sides: Sequence[Side], device: Device, rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Tokens/s of each side, round by round in turns, so that a machine that slows down slows all of them."""
+    """Tokens/s of each side, round by round in turns, so that a slowdown of the machine affects all of them."""
     steps = {}
     for side in sides:
         device.synchronize()

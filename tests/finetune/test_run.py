@@ -108,7 +108,7 @@ def test_questions_with_two_to_four_options_are_learnt_scored_and_answered(toy_m
     assert ensemble.evaluations[0].scores == first.evaluations[0].scores == result.scores.splits["dev"]
     said = read_predictions(tmp_path / "run" / "predictions" / "dev.jsonl")
     assert {len(line["options"]) for line in said} == {2, 3, 4}
-    assert "The worst errors" in write_run_page(tmp_path / "run").read_text()
+    assert "Worst errors" in write_run_page(tmp_path / "run").read_text()
     predictor = Predictor(result.model, device="cpu", threads=1)
     for line in said[:6]:
         assert predictor.choose(line["passage"], line["question"], line["options"]).option == line["prediction"]

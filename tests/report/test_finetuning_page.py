@@ -53,7 +53,7 @@ def test_the_page_of_every_kind(kind, toy_model, tmp_path):
             in page
         )
     if task.labels:
-        assert "What is taken for what" in page
+        assert "Confusion matrix" in page
 
 
 def test_texts_never_become_markup(toy_model, tmp_path):

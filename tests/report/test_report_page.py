@@ -15,7 +15,7 @@ from synthetic_runs import write_run
 
 from litebert.errors import DataError
 from litebert.report import write_report
-from litebert.report.history import differences, flatten, show_value
+from litebert.report.history import differences, flatten, show_setting
 from litebert.report.html import VOID, Markup, element, inline_json, join
 from litebert.report.pretraining_page import draw_page, rank_of
 from litebert.report.runs import Guess, MetricLog, TrainingRun, read_run, read_runs
@@ -188,7 +188,7 @@ def test_many_events_do_not_fill_the_page(tmp_path):
     events = [(share, f"loss nan {number}: step skipped") for number, share in enumerate(np.linspace(0.01, 1, 3000))]
     page = Page(draw_page([read_run(write_run(tmp_path / "run", lines=100, events=events))]))
     assert 0 < len(page.all("path", class_="mark skip")) <= 60 * len(CHARTS)
-    assert "2,802 earlier ones" in page.text("p")  # 3,000 and two stages, of which 200 are shown
+    assert "2,802 earlier events" in page.text("p")  # 3,000 and two stages, of which 200 are shown
 
 
 def test_several_runs_are_compared(several):
@@ -199,7 +199,7 @@ def test_several_runs_are_compared(several):
     dashes = {a.get("stroke-dasharray") for a in several.all("path") if "curve train" in (a["class"] or "")}
     assert len(dashes) == 3
     assert len(several.all("tr", class_="differs")) == 5  # lr, steps, depth, seed, objective
-    assert "not finished" in text
+    assert "unfinished" in text
     for name in ("unigram", "trigram", "connectives", "chance"):
         assert name in text
 
@@ -260,7 +260,7 @@ def test_filled_masks(one, folders):
     marks = [attributes.get("class") for attributes in one.all("mark")]
     assert marks == ["right", "near", "right", "right", "wrong", "right", "near"]
     assert "bread" in one.text("mark")
-    assert "4 of 7 masked words were the first guess, 6 among the guesses shown." in one.text("p")
+    assert "The first guess is correct for 4 of 7 masked words; 6 are among the guesses shown." in one.text("p")
     samples = json.loads((folders[0] / "samples.json").read_text())
     probabilities = [guess["probability"] for sample in samples for mask in sample["guesses"] for guess in mask]
     bars = [a["style"] for a in one.all("span") if a.get("style")]
@@ -324,7 +324,7 @@ def test_settings():
         "optim.betas": "0.9, 0.999",
         "depth": "3 until 50%, 6 to the end",
     }
-    assert [show_value(v) for v in (None, True, 1_000_000, [], {}, "x")] == [
+    assert [show_setting(v) for v in (None, True, 1_000_000, [], {}, "x")] == [
         "null",
         "true",
         "1,000,000",

@@ -117,7 +117,7 @@ def test_only_run_json_or_only_metrics_make_a_run(tmp_path):
     (folder / "run.json").write_text('{"completed": false, "finished": "2026-01-01T00:00:00Z"}')
     run = read_run(folder)
     assert (run.step, run.stages, run.samples, state_of(run)) == (0, (), (), "stopped")
-    assert state_of(read_run(write_lines(tmp_path / "other"))) == "not finished"
+    assert state_of(read_run(write_lines(tmp_path / "other"))) == "unfinished"
 
 
 def test_names_are_as_short_as_they_can_be(tmp_path):
@@ -133,12 +133,12 @@ def test_a_folder_given_twice_is_one_run(folder):
 def test_what_is_no_run_is_named(tmp_path, folder):
     with pytest.raises(DataError, match="no such folder"):
         read_run(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"is a file; name the run folder"):
+    with pytest.raises(DataError, match=r"is a file; name its run folder"):
         read_run(folder / "run.json")
     with pytest.raises(DataError, match=rf"holds 1; compare them with: litebert report {tmp_path}/{folder.name}$"):
         read_run(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"neither metrics\.jsonl nor run\.json"):
+    with pytest.raises(DataError, match=r"not a run folder \(no metrics\.jsonl, no run\.json\)"):
         read_run(tmp_path / "empty")
     with pytest.raises(DataError, match="no run folder given"):
         read_runs([])

@@ -111,7 +111,7 @@ def test_what_is_missing_is_said(table5):
     notes = " ".join(notes_of(table5.results))
     assert "sop, seed 1: out of <memory>" in notes
     nothing = outcome_of("table7", {})
-    assert "Not measured, for want of data sets (--tasks FOLDER): SQuAD 1.1, SQuAD 2.0, MNLI" in " ".join(
+    assert "Not measured, because no data sets were given (--tasks FOLDER): SQuAD 1.1, SQuAD 2.0, MNLI" in " ".join(
         notes_of(nothing.results)
     )
     facts = {"steps": 500, "tokens": 511_234, "device": "CPU"}
@@ -122,10 +122,10 @@ def test_what_is_missing_is_said(table5):
     told = notes_of(outcome_of("table12", {}, facts=wide).results)
     trained = "500 to 2,000 steps, 511k tokens, 2.80M to 49.5M parameters, a peak rate of 1.67e-4 to 1e-3, on CPU."
     assert f"Each of our runs: {trained}" in told
-    assert any("params is about the paper's shapes" in note for note in told)
+    assert any("params counts the paper's models" in note for note in told)
     assert not any("Set for all rows" in note for note in told)
     changed = replace(nothing.results, settings=("model.num_hidden_layers=3", "optim.lr=5e-4"))
-    assert "Set for all rows, whatever they are called: model.num_hidden_layers=3, optim.lr=5e-4." in notes_of(changed)
+    assert "Set for all rows, regardless of their names: model.num_hidden_layers=3, optim.lr=5e-4." in notes_of(changed)
     asked = outcome_of("table7", {"base": {"squad2_f1": {0: 70.0}, "squad2_em": {0: 65.0}}})
     assert any("no-answer threshold that is best on dev" in note for note in notes_of(asked.results))
     assert not any("threshold" in note for note in notes_of(nothing.results))
@@ -134,13 +134,15 @@ def test_what_is_missing_is_said(table5):
         {"base": {"mlm": {0: 5.3}}, "more": {"mlm": {0: 12.0}}},
         facts={Place(row, 0): {**facts, "mlm_floor": 5.3} for row in ("base", "more")},
     )
-    said = "base (seed 0) learned no more than token frequencies: MLM 5.3, where the commonest token alone gives 5.3"
-    assert f"{said}; nothing can be told from them." in notes_of(stuck.results)
+    said = (
+        "base (seed 0) learned no more than token frequencies: MLM 5.3, where the most frequent token alone gives 5.3"
+    )
+    assert f"{said}; claims about them are inconclusive." in notes_of(stuck.results)
     assert f"- {said}; " in to_markdown(stuck)
     assert f"<li>{said}; " in draw_page([stuck])
     assert to_json(stuck)["learned_nothing"] == ["base/0"]
     some = outcome_of("table7", {}, missing_tasks=("RACE",))
-    assert "Data sets that are missing: RACE." in notes_of(some.results)
+    assert "Missing data sets: RACE." in notes_of(some.results)
 
 
 def test_the_page_is_whole_and_escaped(table5, figure1):

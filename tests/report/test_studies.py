@@ -100,7 +100,7 @@ def test_the_best_of_a_score_is_the_highest_and_of_an_error_the_least(tmp_path):
         ["Run", "Pearson", "Error (RMSE)", "Chosen step", "Time"],
         ["a", "★90.0 80.0 – 100.0", "0.900 0.800 – 1.000", "20", "6.0 s"],
         ["b", "40.0 30.0 – 50.0", "★0.400 0.300 – 0.500", "20", "6.0 s"],
-        ["unscored not finished", "–", "–", "–", "6.0 s"],
+        ["unscored unfinished", "–", "–", "–", "6.0 s"],
     ]
 
 

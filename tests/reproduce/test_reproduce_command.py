@@ -63,9 +63,9 @@ def test_dry_runs_say_what_it_will_take(cli):
         (["table99"], "no table 'table99'"),
         (["table5", "--scale", "huge"], "--scale: 'huge' is not one of"),
         (["table5", "--table-format", "word"], "--table-format: 'word'"),
-        (["table5", "--scale", "gpu-hour", "--out", "OUT"], "needs text"),
-        (["table5", "--seeds", "0"], "--seeds"),
-        (["table5", "--out", "OUT", "--store", "OUT/nowhere"], "--tokenizer"),
+        (["table5", "--scale", "gpu-hour", "--out", "OUT"], "needs token stores"),
+        (["table5", "--seeds", "0"], "seeds must be >= 1"),
+        (["table5", "--out", "OUT", "--store", "OUT/nowhere"], "tokenizer: missing"),
     ],
 )
 def test_mistakes_end_with_one_message(cli, tmp_path, arguments, message):
@@ -89,10 +89,10 @@ def test_table5_from_corpus_to_verdicts_and_page(cli, tmp_path, monkeypatch):
     assert len(data["rows"]["sop"]["ours"]["sop_probe"]) == 1
     assert "sop" not in data["rows"]["none"]["ours"]  # no head to ask
     assert "sop_probe" in data["rows"]["none"]["ours"]
-    assert {v["answer"] for v in data["verdicts"]} <= {"holds", "does not hold", "cannot be told"}
-    assert all("would have been seen" in v["evidence"] for v in data["verdicts"] if v["test"])
+    assert {v["answer"] for v in data["verdicts"]} <= {"holds", "does not hold", "inconclusive"}
+    assert all("smallest detectable difference" in v["evidence"] for v in data["verdicts"] if v["test"])
     again = cli(*command, "--table-format", "markdown")
-    assert "3 of 3 cells are finished already" in again.err
+    assert "3 of 3 cells are already finished" in again.err
     assert "| **sop** | paper |" in again.out
     (out / "report.html").unlink()
     result = cli("report", out)

@@ -72,7 +72,7 @@ def test_finished_cells_are_skipped(plan, said, monkeypatch):
     monkeypatch.setattr(cell_module, "pretrain", refuse)
     monkeypatch.setattr(cell_module, "score_examples", refuse)
     assert work(plan, said) == {}
-    assert said[-1] == "2 of 2 cells are finished already"
+    assert said[-1] == "2 of 2 cells are already finished"
 
 
 def test_a_cell_is_measured_again_only_for_what_is_new(plan, said, tiny_table, tiny_scale, corpus, monkeypatch):
@@ -155,7 +155,7 @@ def test_a_row_that_begins_with_a_failed_one_is_not_tried(tiny_scale, corpus, tm
     assert (deep.seed, deep.run.seed, deep.name.split("-")[-2]) == (0, 1000, "seed0")  # other batches, same questions
     original = cell_module.pretrain
     monkeypatch.setattr(cell_module, "pretrain", fail_for("sop", original))
-    assert work(plan, said)[deep.name] == f"begins with the model of {deep.after}, which failed"
+    assert work(plan, said)[deep.name] == f"starts from the model of {deep.after}, which failed"
     monkeypatch.setattr(cell_module, "pretrain", original)
     assert work(plan, said) == {}
     notes = plan.cell_folder(deep) / "run" / "config.yaml"
@@ -172,7 +172,7 @@ def test_a_cell_whose_model_is_gone_is_trained_again_where_the_model_is_needed(t
     for folder in folders.values():
         shutil.rmtree(folder / "run" / "model")
     assert work(plan, said) == {}
-    assert said[-1] == "3 of 3 cells are finished already"  # nobody asks for a model
+    assert said[-1] == "3 of 3 cells are already finished"  # nobody asks for a model
     shutil.rmtree(folders["three"])
     (folders["one"] / "run" / "model").mkdir()  # as if it were there: the second one then has to be trained again
     said.clear()
@@ -199,7 +199,7 @@ def test_a_cell_whose_run_is_gone_begins_anew_and_one_that_was_stopped_goes_on(
     shutil.rmtree(one / "run" / "model")
     said.clear()
     assert work(plan, said) == {}
-    assert said[0] == "1 of 2 cells are finished already"  # the second goes on from its own checkpoint
+    assert said[0] == "1 of 2 cells are already finished"  # the second goes on from its own checkpoint
 
     shutil.rmtree(one / "run")  # also what is left where somebody was killed while beginning anew
     shutil.rmtree(two)
@@ -234,7 +234,7 @@ def test_what_begins_with_a_timed_cell_waits_for_it(tiny_scale, corpus, tmp_path
     # Where it fails, the other is not tried.
     monkeypatch.setattr(cell_module, "pretrain", refuse)
     failures = run_cells([timed, deep], tmp_path / "again", jobs=2, say=said.append)
-    assert failures[deep.name] == f"begins with the model of {shallow.name}, which failed"
+    assert failures[deep.name] == f"starts from the model of {shallow.name}, which failed"
 
 
 def test_sigterm_is_passed_on_to_every_cell_and_they_are_waited_for(plan, said, tmp_path, monkeypatch):
@@ -308,7 +308,7 @@ def test_under_torchrun_all_train_and_the_main_process_measures(plan, said, monk
         other.kill()
     assert other.returncode == 0, output
     assert list(failures) == ["bad", "after-bad", "busy"], failures
-    assert failures["after-bad"] == "begins with the model of bad, which failed"
+    assert failures["after-bad"] == "starts from the model of bad, which failed"
     assert "nowhere/at-all" in (folder / "bad" / "error.txt").read_text()
     assert "another process is training there" in failures["busy"]
     assert "'after-bad'" in output

@@ -23,7 +23,7 @@ def shares(claim: Claim, truth: float, seeds: int = 3, repeats: int = 2000) -> d
     """How often each answer is given where the truth is known and seeds scatter by 1."""
     draws = np.random.default_rng(0).normal(truth, 1.0, (repeats, seeds))
     answers = [answer_of(claim, compare_seeds(row)) for row in draws]
-    return {answer: answers.count(answer) / repeats for answer in ("holds", "does not hold", "cannot be told")}
+    return {answer: answers.count(answer) / repeats for answer in ("holds", "does not hold", "inconclusive")}
 
 
 def test_wrong_answers_are_rare():
@@ -101,8 +101,8 @@ def test_seeds_that_agree_are_no_certainty(contrast, seeds):
     }
     for claim in (ABOVE, NOT_ABOVE):
         verdict = judge(claim, "l2_roughness", results_of(values))
-        assert verdict.answer == "cannot be told"
-        assert f"{seeds} seeds without any spread" in verdict.evidence
+        assert verdict.answer == "inconclusive"
+        assert f"{seeds} seeds agree exactly" in verdict.evidence
 
 
 def test_seeds_that_agree_are_judged_by_their_examples():
@@ -121,9 +121,9 @@ def test_seeds_that_agree_are_judged_by_their_examples():
     # Models that answer alike have no spread over examples either.
     same = {place: examples[Place("a", place.seed)] for place in examples}
     equal = dict.fromkeys("ab", values["a"])
-    assert judge(NOT_ABOVE, "mlm", results_of(equal, same)).answer == "cannot be told"
+    assert judge(NOT_ABOVE, "mlm", results_of(equal, same)).answer == "inconclusive"
     lonely = {row: {"mlm": {0: 75.0}} for row in "ab"}
-    assert judge(NOT_ABOVE, "mlm", results_of(lonely, same)).answer == "cannot be told"
+    assert judge(NOT_ABOVE, "mlm", results_of(lonely, same)).answer == "inconclusive"
 
 
 def test_more_seeds_are_not_more_questions_of_a_task():
@@ -133,11 +133,11 @@ def test_more_seeds_are_not_more_questions_of_a_task():
     assert test.low == pytest.approx(2 - 1.6449 * math.sqrt(2), abs=1e-3)
 
 
-def test_a_difference_that_would_have_been_seen_is_never_zero():
+def test_the_smallest_detectable_difference_is_never_zero():
     values = {"a": {"mlm": {0: 50.0, 1: 50.001}}, "b": {"mlm": {0: 40.0, 1: 40.0}}}
     verdict = judge(ABOVE, "mlm", results_of(values))
     assert 0 < verdict.test.least_seen < 0.05
-    assert f"a difference of {verdict.test.least_seen:.1g} would have been seen" in verdict.evidence
+    assert f"smallest detectable difference {verdict.test.least_seen:.1g}" in verdict.evidence
 
 
 def test_there_is_one_ensemble_and_it_is_held_against_its_members_by_examples():
@@ -152,21 +152,21 @@ def test_there_is_one_ensemble_and_it_is_held_against_its_members_by_examples():
     assert verdict.answer == "holds"
     assert verdict.test.method.startswith("one ensemble, z over paired examples")
     assert verdict.test.low == pytest.approx(1.9 - 1.6449 * 0.5, abs=1e-3)
-    assert judge(against_members, "squad1_f1", results).answer == "cannot be told"  # never compared
+    assert judge(against_members, "squad1_f1", results).answer == "inconclusive"  # never compared
     against_bert = Claim("", ("race",), {"albert-ensemble": 1, "bert-large": -1}, above=0.0)
-    assert "there is one albert-ensemble" in judge(against_bert, "race", results).evidence
+    assert "there is only one albert-ensemble" in judge(against_bert, "race", results).evidence
     same = Results(TABLE10, "cpu", 3, values, gains={"albert-ensemble": {"race": Gain(0.0, 0.0)}})
-    assert judge(against_members, "race", same).answer == "cannot be told"
+    assert judge(against_members, "race", same).answer == "inconclusive"
 
 
-def test_what_was_not_measured_cannot_be_told():
+def test_what_was_not_measured_is_inconclusive():
     empty = results_of({})
-    assert judge(ABOVE, "mlm", empty).answer == "cannot be told"
+    assert judge(ABOVE, "mlm", empty).answer == "inconclusive"
     assert "was not measured" in judge(ABOVE, "mlm", empty).evidence
     apart = results_of({"a": {"mlm": {0: 1.0}}, "b": {"mlm": {1: 1.0}}})
-    assert "no seed has all" in judge(ABOVE, "mlm", apart).evidence
+    assert "no seed has results for all" in judge(ABOVE, "mlm", apart).evidence
     lonely = results_of({"a": {"l2_roughness": {0: 1.0}}, "b": {"l2_roughness": {0: 2.0}}})
-    assert "run several seeds" in judge(ABOVE, "l2_roughness", lonely).evidence
+    assert "run more seeds" in judge(ABOVE, "l2_roughness", lonely).evidence
 
 
 def test_a_verdict_against_the_paper_is_given_like_any_other():
@@ -184,5 +184,5 @@ def test_a_verdict_against_the_paper_is_given_like_any_other():
     assert answers["Trained on SOP, a model also solves NSP (over 55 %)"] == "does not hold"
     assert answers["Trained on NSP, a model stays near chance on SOP (at most 55 %)"] == "does not hold"
     assert answers["A sentence objective costs little MLM accuracy (at most 1.5 points)"] == "does not hold"
-    assert answers["SOP is better for downstream tasks than NSP"] == "cannot be told"
+    assert answers["SOP is better for downstream tasks than NSP"] == "inconclusive"
     assert len(answers) == len(TABLE5.claims)

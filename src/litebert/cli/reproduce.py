@@ -66,10 +66,10 @@ def reproduce(
         raise ConfigError("name a table, such as table5; `litebert reproduce --list` shows all")
     check_choice("--table-format", table_format, ("screen", "markdown", "latex"))
     from litebert.reproduce.paper import NAMES, load_table
-    from litebert.reproduce.scale import load_scale
+    from litebert.reproduce.scale import load_scales
 
     names = list(NAMES) if tables == ["all"] else list(dict.fromkeys(tables))
-    load_scale(scale)
+    check_choice("--scale", scale, load_scales())
     for name in names:
         load_table(name)
     out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
@@ -114,7 +114,7 @@ def _run(
     try:
         outcomes = reproduce(names, scale, out, options, DataChoice(*data), jobs, say=_say)
     except CellStopped as stopped:
-        _say("stopped; the same command goes on from here")
+        _say("stopped: rerun the same command to resume")
         raise typer.Exit(128 + stopped.signal) from None
     if not world_from_environment().is_main:
         return

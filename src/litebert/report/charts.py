@@ -12,8 +12,10 @@ import numpy as np
 from litebert.report.numbers import Axis, Format, linear_axis, log_axis
 from litebert.report.runs import Floats, Series, TrainingRun
 
-MOST_POINTS = 1000  # of one curve; the widest chart has about as many pixels
-MOST_POINTS_IN_ALL = 4000  # of one metric, over all runs
+FEW = 12  # with fewer points, there is nothing to smooth
+
+MOST_POINTS = 1000  # per curve; about the width of the widest chart in pixels
+MOST_POINTS_IN_ALL = 4000  # per metric, over all runs
 
 Role = Literal["report", "train", "held-out"]
 ROLE_NAMES: dict[Role, str] = {"report": "each report", "train": "training, smoothed", "held-out": "held-out"}
@@ -30,7 +32,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Reference:
-    """A level to compare with: what guessing would score."""
+    """A level to compare with, such as the score of guessing."""
 
     label: str
     value: float
@@ -38,7 +40,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart; `log` is there where a logarithmic axis makes sense."""
+    """One chart; `log` is None if a logarithmic axis makes no sense."""
 
     name: str
     title: str
@@ -49,7 +51,7 @@ class Chart:
     log: Axis | None
 
     def final(self, run: int) -> tuple[float, Role] | None:
-        """The last value of a run: held-out where there is one."""
+        """The last value of a run, held-out if there is one."""
         for role in ("held-out", "train"):
             for curve in self.curves:
                 if (curve.run, curve.role) == (run, role) and curve.series:
@@ -73,12 +75,12 @@ class ChartSpec:
 
 
 def held_out(name: str) -> Callable[[TrainingRun], Series]:
-    """Where a chart's held-out curve is from."""
+    """Take the held-out curve of a chart from this column."""
     return lambda run: run.held_out.series(name)
 
 
 def held_out_loss(run: TrainingRun) -> Series:
-    """The held-out counterpart of the training loss: both parts where the run has both."""
+    """The held-out counterpart of the training loss: both parts if the run has both."""
     mlm, sentence = (run.held_out.series(name) for name in ("mlm_loss", "sentence_loss"))
     if not sentence:
         return mlm
@@ -86,7 +88,7 @@ def held_out_loss(run: TrainingRun) -> Series:
     return Series(steps, mlm.values[first] + sentence.values[second])
 
 
-# One row of the page each.
+# One tuple per row of the page.
 ROWS: tuple[tuple[ChartSpec, ...], ...] = (
     (ChartSpec("loss", "Loss", "number", "loss", held_out_loss, log=True),),
     (
@@ -115,7 +117,7 @@ ROWS: tuple[tuple[ChartSpec, ...], ...] = (
 
 
 def sentence_task(runs: Sequence[TrainingRun]) -> str:
-    """What the sentence head was trained on, in words; "Sentence pairs" where runs differ or do not say."""
+    """What the sentence head was trained on, in words; "Sentence pairs" if runs differ or do not say."""
     objectives = {run.facts.get("objective") for run in runs} - {"none"}
     names = {"sop": "Sentence order", "nsp": "Next sentence"}
     return names.get(str(*objectives), "Sentence pairs") if len(objectives) == 1 else "Sentence pairs"
@@ -125,7 +127,7 @@ def make_charts(runs: Sequence[TrainingRun], metrics: Sequence[Sequence[ChartSpe
     """The charts of a page, row by row; a metric that no run has is left out."""
     rows = [[chart for metric in row if (chart := _make_chart(metric, runs))] for row in metrics]
     has_sentences = any(chart.name == "sentence-loss" for row in rows for chart in row)
-    if not has_sentences:  # then the masked words' loss is the loss, shown already
+    if not has_sentences:  # the loss of masked words is then the loss, already shown
         rows = [[chart for chart in row if chart.name != "mlm-loss"] for row in rows]
     return [row for row in rows if row]
 
@@ -136,7 +138,7 @@ def _make_chart(metric: ChartSpec, runs: Sequence[TrainingRun]) -> Chart | None:
     for number, run in enumerate(runs):
         series = run.train.series(metric.train)
         line = smooth(series, metric.smoothing, [stage.step for stage in run.stages])
-        if len(runs) == 1 and line is not series:  # of several runs, every single report is only noise
+        if len(runs) == 1 and line is not series:  # with several runs, single reports are noise
             curves.append(Curve(number, "report", downsample(series, most)))
         curves.append(Curve(number, "train", downsample(line, most)))
         if metric.held_out:
@@ -155,7 +157,7 @@ def _make_chart(metric: ChartSpec, runs: Sequence[TrainingRun]) -> Chart | None:
 
 
 def _references(task: str, runs: Sequence[TrainingRun]) -> tuple[Reference, ...]:
-    """Each level once; with the run's name where runs differ in it."""
+    """Each level once, with the run's name if runs differ."""
     values: dict[str, dict[float, str]] = {}
     for run in runs:
         for label, value in run.baselines.get(task, {}).items():
@@ -169,7 +171,7 @@ def _references(task: str, runs: Sequence[TrainingRun]) -> tuple[Reference, ...]
 
 
 def _range(curves: Iterable[Curve], references: Iterable[Reference]) -> tuple[float, float]:
-    """Least and greatest value worth showing: single reports beyond 99 of 100 do not stretch the axis."""
+    """The range to show; the most extreme 1 % of single reports on each side do not stretch it."""
     low, high = [reference.value for reference in references], [reference.value for reference in references]
     for curve in curves:
         values = curve.series.values
@@ -179,11 +181,11 @@ def _range(curves: Iterable[Curve], references: Iterable[Reference]) -> tuple[fl
     return min(low), max(high)
 
 
-FEW = 12  # with fewer points, there is nothing to smooth
+# -- what is drawn of a long series ------------------------------------------------------------------------------------
 
 
 def downsample(series: Series, most: int) -> Series:
-    """At most so many of the points: the first, the last, and the least and greatest of each stretch.
+    """At most `most` points: the first, the last, and the lowest and highest of each stretch.
 
     Peaks and dips survive, so the picture at `most` / 2 pixels of width stays the same.
     """
@@ -215,7 +217,7 @@ def smooth(series: Series, share: float, breaks: Sequence[float] = ()) -> Series
 
 
 def _average(values: Floats, half: int) -> Floats:
-    """The mean over `half` neighbours on each side, as far as there are any."""
+    """The mean over up to `half` neighbours on each side."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     places = np.arange(len(values))
     start, end = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))

@@ -1,4 +1,4 @@
-"""The part of the page with the curves: switches and legend, the charts, each as a table too, and data for page.js."""
+"""The curves of a page: controls and legend, charts, the same as tables, and the data for page.js."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = Sequence[Sequence[Chart]]
 
 
 def make_axes(runs: Sequence[TrainingRun]) -> dict[str, Axis]:
-    """The horizontal axes on which all runs can be shown: step, and tokens and seconds where all counted them."""
+    """The horizontal axes that suit all runs: steps, and tokens and seconds if every run counted them."""
     axes = {"step": count_axis("steps", max(run.step for run in runs))}
     tokens, seconds = ([run.clock(name) for run in runs] for name in ("tokens", "seconds"))
     if all(tokens):
@@ -35,7 +35,7 @@ def make_axes(runs: Sequence[TrainingRun]) -> dict[str, Axis]:
 def draw_figures(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axis]) -> Markup:
     """All charts."""
     if not rows:
-        return element("p", "No curves yet: nothing has been reported so far.", class_="note")
+        return element("p", "No curves yet: nothing has been reported.", class_="note")
     figures = [[_figure(chart, runs, axes, len(row)) for chart in row] for row in rows]
     return element(
         "div",
@@ -46,7 +46,7 @@ def draw_figures(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axi
 
 
 def chart_data(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axis]) -> dict[str, Any]:
-    """What page.js needs to place things anew and to read values off."""
+    """What page.js needs to redraw the charts and to show values under the pointer."""
     return {
         "margins": [LEFT, RIGHT, TOP, OVERHANG],
         "axes": {name: axis.high for name, axis in axes.items()},
@@ -76,7 +76,7 @@ def chart_data(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axis]
 
 
 def _toolbar(rows: Rows, runs: Sequence[TrainingRun], axes: Mapping[str, Axis]) -> Markup:
-    """What can be switched, and the legend; without a script only the legend shows."""
+    """Controls and legend; without a script only the legend shows."""
     switches = [_switch("Over", "axis", {key: axis.name for key, axis in axes.items()})] if len(axes) > 1 else []
     if any(chart.log for row in rows for chart in row):
         switches.append(_switch("Scale", "scale", {"linear": "linear", "log": "log"}))
@@ -134,9 +134,9 @@ def _figure(chart: Chart, runs: Sequence[TrainingRun], axes: Mapping[str, Axis],
 
 
 def _table(chart: Chart, runs: Sequence[TrainingRun]) -> Markup:
-    """The chart as a table, for those who cannot see it or want a number."""
+    """The chart as a table, for screen readers and exact numbers."""
     curves = [curve for curve in chart.curves if curve.role != "report"]
-    # Where the longest run was scored, or, without scores, where it reported; and where the last curve ends.
+    # The steps at which the longest run was scored (or reported, without scores), and the end of the last curve.
     steps = max((c.series.steps for c in curves if c.role == curves[-1].role), key=lambda steps: float(steps[-1]))
     steps = np.union1d(steps, max(curve.series.steps[-1] for curve in curves))
     names = [f"{runs[c.run].name}, {ROLE_NAMES[c.role]}" if len(runs) > 1 else ROLE_NAMES[c.role] for c in curves]
@@ -162,11 +162,11 @@ def _clock(run: TrainingRun, name: str) -> list[list[float]]:
 
 
 def _evenly(length: int, most: int) -> npt.NDArray[np.int64]:
-    """At most so many places of a list, the first and the last among them."""
+    """At most `most` evenly spaced indices, including the first and the last."""
     return np.unique(np.linspace(0, length - 1, most).round().astype(np.int64))
 
 
 def _short(values: Floats, digits: int = 5) -> list[float]:
-    """Whole numbers without a point, others with as many digits as anyone can see."""
+    """Whole numbers as integers, others with as many digits as can be seen."""
     short = (value if value.is_integer() else float(f"{value:.{digits}g}") for value in values.tolist())
     return [int(value) if value.is_integer() else value for value in short]

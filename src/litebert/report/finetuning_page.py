@@ -40,7 +40,7 @@ RATE = "examples-per-second"
 
 
 def is_finetuning(folder: Path) -> bool:
-    """Whether a folder is a fine-tuning run or a study of them."""
+    """Whether a folder is a fine-tuning run or a study of several."""
     if is_study(folder):
         return True
     try:
@@ -62,7 +62,7 @@ def write_finetuning_page(folders: Sequence[Path], out: Path | None = None, prin
 
 
 def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
-    """Write a run's page, report.html in its folder unless said otherwise."""
+    """Write the page of a run, by default report.html in its folder."""
     folder = Path(folder)
     (run,) = read_runs([folder])
     task, scores = load_task(folder / "best"), read_scores(folder) or Scores()
@@ -90,7 +90,7 @@ def write_study_page(folder: Path | str, out: Path | None = None) -> Path:
         draw_section("Seeds", [draw_seeds(summary), draw_study_table(summary)], hide_title=True),
         _baselines(scores, runs[names.index(chosen)], _median(summary, chosen)),
         *_curves(runs),
-        *_mistakes(best, task, scores, f"Of the best run, {best.name}."),
+        *_mistakes(best, task, scores, f"From the best run, {best.name}."),
         *_history(runs),
     ]
     title = folder.resolve().name
@@ -141,7 +141,7 @@ def _headline(run: TrainingRun, scores: Scores) -> list[Markup]:
     facts = run.facts
     seconds, tokens = run.clock("seconds"), run.clock("tokens")
     elapsed = float(seconds.values[-1]) if seconds else None
-    # What the chart shows at its end, so that both say the same.
+    # The end of the chart, so that both show the same number.
     rates = [chart.final(0) for row in make_charts([run], _metrics([run])) for chart in row if chart.name == RATE]
     rate = rates[0] if rates else None
     stats: list[tuple[str, str | None, str | None]] = [
@@ -165,7 +165,7 @@ def _headline(run: TrainingRun, scores: Scores) -> list[Markup]:
 
 def _learning(facts: Mapping[str, Any]) -> str | None:
     total, learning = facts.get("parameters"), facts.get("learning_parameters")
-    return f"{count(learning)} of them learn" if learning and learning != total else None
+    return f"{count(learning)} of them trained" if learning and learning != total else None
 
 
 def _card(split: str, metrics: Mapping[str, Metric], scores: Scores, run: TrainingRun, first: bool) -> Markup:
@@ -186,7 +186,7 @@ def _card(split: str, metrics: Mapping[str, Metric], scores: Scores, run: Traini
         for name, metric in metrics.items()
         if name != main
     ]
-    chosen = "the weights were chosen by this" if first and split != "test" else "not looked at in training"
+    chosen = "the weights were chosen by this score" if first and split != "test" else "not used in training"
     return element(
         "section",
         element("h3", capital(f"{name_of(main)} on {split}")),
@@ -198,7 +198,7 @@ def _card(split: str, metrics: Mapping[str, Metric], scores: Scores, run: Traini
 
 
 def _interval(metric: Metric, name: str, levels: Mapping[str, float]) -> list[Markup]:
-    """The score on a line from 0 to 100, with its interval and what saying always the same scores."""
+    """The score on a line from 0 to 100, with its interval and the baselines."""
     if metric.low is None or metric.high is None or goodness(name, 1.0) < 0:
         return []
     low, at = (_percent(value) for value in (metric.low, metric.value))
@@ -216,11 +216,11 @@ def _interval(metric: Metric, name: str, levels: Mapping[str, float]) -> list[Ma
             element("span", class_="point", style=f"--at: {at}"),
             class_="interval",
             role="img",
-            aria_label=f"between {show_value(metric.low)} and {show_value(metric.high)} with 95 % confidence",
+            aria_label=f"95 % interval from {show_value(metric.low)} to {show_value(metric.high)}",
         ),
         element(
             "p",
-            element("span", f"95 % between {show_value(metric.low)} and {show_value(metric.high)}"),
+            element("span", f"95 % interval {show_value(metric.low)} to {show_value(metric.high)}"),
             element("span", ", ".join(told)),
             class_="ends",
         ),
@@ -234,7 +234,7 @@ def _median(summary: Mapping[str, Any], chosen: str) -> float | None:
 
 
 def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) -> Markup | None:
-    """Simple methods beside the model: which is ahead, and what may help where it is not the model."""
+    """Simple methods beside the model: which is ahead, and what may help if it is not the model."""
     if not scores.baselines:
         return None
     told = describe_verdicts(scores, median)
@@ -250,7 +250,7 @@ def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) ->
         )
         for each in scores.baselines
     ]
-    columns = ("Baseline", "Metric", "Score on dev", "The model's lead", "The model is")
+    columns = ("Baseline", "Metric", "Score on dev", "Lead of the model", "The model is")
     head = element("thead", element("tr", [element("th", name, scope="col") for name in columns]))
     table = element("table", head, element("tbody", rows), class_="comparison baselines")
     scroll = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Baselines")
@@ -301,7 +301,7 @@ def _metrics(runs: Sequence[TrainingRun]) -> list[list[ChartSpec]]:
 
 
 def _unit(run: TrainingRun) -> str:
-    """What a run counts its speed in."""
+    """The unit of a run's speed."""
     name = str(run.config.get("task") or "")
     kind = named_tasks()[name].kind if name in named_tasks() else name
     return KINDS[kind].unit if kind in KINDS else "Examples"
@@ -313,7 +313,7 @@ def _curves(runs: Sequence[TrainingRun]) -> list[Markup | None]:
 
 def _history(runs: Sequence[TrainingRun]) -> list[Markup | None]:
     return [
-        draw_section("What happened", draw_events(runs)),
+        draw_section("Events", draw_events(runs)),
         draw_section("Hardware and software", draw_provenance(runs)),
         draw_section("Config", draw_settings(runs)),
     ]
@@ -328,6 +328,6 @@ def _mistakes(folder: Path, task: Task | None, scores: Scores, whose: str = "") 
     confusion, errors = draw_confusion(task, lines), draw_worst(task, lines)
     note = element("p", whose, class_="note") if whose else None
     return [
-        draw_section("What is taken for what", [note, confusion] if confusion else None),
-        draw_section("The worst errors", [note, errors] if errors else None),
+        draw_section("Confusion matrix", [note, confusion] if confusion else None),
+        draw_section("Worst errors", [note, errors] if errors else None),
     ]

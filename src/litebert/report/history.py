@@ -10,6 +10,9 @@ from litebert.report.html import Markup, element, join, swatch
 from litebert.report.numbers import count
 from litebert.report.runs import Event, TrainingRun
 
+MOST_EVENTS = 200  # per run, the latest
+OBJECTIVES = {"sop": "sentence order", "nsp": "next sentence", "none": "masked words only"}
+
 ABSENT = "–"
 
 
@@ -20,22 +23,22 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
         else:
-            yield name, show_value(value)
+            yield name, show_setting(value)
 
 
-def show_value(value: Any) -> str:
+def show_setting(value: Any) -> str:
     """A value in one line: [{"until": 0.5, "value": 3}, ...] -> "3 until 50%, ..."."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
-        return ", ".join(show_value(item) for item in value) or "none"
+        return ", ".join(show_setting(item) for item in value) or "none"
     if isinstance(value, Mapping):
         if set(value) == {"until", "value"} and isinstance(value["until"], (int, float)):
             end = f"until {100 * value['until']:.3g}%" if value["until"] < 1 else "to the end"
             return f"{value['value']} {end}"
-        return " ".join(f"{key} {show_value(item)}" for key, item in value.items()) or "none"
+        return " ".join(f"{key} {show_setting(item)}" for key, item in value.items()) or "none"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, int):
@@ -44,7 +47,7 @@ def show_value(value: Any) -> str:
 
 
 def differences(runs: Sequence[TrainingRun]) -> dict[str, list[str]]:
-    """Settings in which the runs differ, a value per run; empty for one run."""
+    """Settings that differ between runs, with a value per run."""
     return {key: values for key, values in _settings(runs).items() if len(set(values)) > 1}
 
 
@@ -71,7 +74,7 @@ def draw_by_run(label: str, what: str, rows: Mapping[str, Sequence[str]], runs: 
 
 
 def draw_settings(runs: Sequence[TrainingRun]) -> Markup | None:
-    """All settings, group by group, each folded away behind a line that says the most of it."""
+    """All settings in collapsed groups, each with a preview."""
     settings = _settings(runs)
     groups: dict[str, dict[str, list[str]]] = {}
     for key, values in settings.items():
@@ -115,8 +118,7 @@ def _group(name: str, rows: Mapping[str, Sequence[str]], runs: Sequence[Training
     return element("details", summary, element("div", element("table", head, element("tbody", body)), class_="scroll"))
 
 
-MOST_EVENTS = 200  # of one run; the last ones
-OBJECTIVES = {"sop": "sentence order", "nsp": "next sentence", "none": "masked words only"}
+# -- events and provenance ---------------------------------------------------------------------------------------------
 
 
 def describe_run(run: TrainingRun) -> str:
@@ -132,7 +134,7 @@ def describe_run(run: TrainingRun) -> str:
 
 
 def draw_events(runs: Sequence[TrainingRun]) -> Markup | None:
-    """The events of all runs in the order of their steps."""
+    """The events of all runs, sorted by step."""
     found = [(event, number) for number, run in enumerate(runs) for event in run.events[-MOST_EVENTS:]]
     if not found:
         return None
@@ -143,12 +145,12 @@ def draw_events(runs: Sequence[TrainingRun]) -> Markup | None:
     body = [_event(event, number, runs) for event, number in found]
     table = element("table", element("thead", element("tr", head)), element("tbody", body), class_="events")
     left_out = sum(max(0, len(run.events) - MOST_EVENTS) for run in runs)
-    note = element("p", f"{left_out:,} earlier ones are in metrics.jsonl.", class_="note") if left_out else None
+    note = element("p", f"{left_out:,} earlier events are in metrics.jsonl.", class_="note") if left_out else None
     return join(element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Events"), note)
 
 
 def draw_provenance(runs: Sequence[TrainingRun]) -> Markup:
-    """Where each run ran, with which versions, from which command."""
+    """The hardware, versions and command of each run."""
     facts = [_facts(run) for run in runs]
     if len(runs) > 1:
         keys = dict.fromkeys(key for one in facts for key in one)
@@ -182,7 +184,7 @@ def _event(event: Event, number: int, runs: Sequence[TrainingRun]) -> Markup:
 
 
 def _fact(value: Any) -> str:
-    """A fact in few letters: "2026-01-01T00:02:00Z" -> "2026-01-01 00:02 UTC", 1.1e11 -> "110B"."""
+    """A fact in short: "2026-01-01T00:02:00Z" -> "2026-01-01 00:02 UTC", 1.1e11 -> "110B"."""
     if isinstance(value, float):
         return count(value)
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ$", r"\1 \2 UTC", str(value))

@@ -19,6 +19,9 @@ import litebert
 from litebert.errors import DataError
 from litebert.files import write_atomic
 
+DASHES = ("", "7 4", "2 4", "10 4 2 4", "5 3")
+NUM_COLORS = 7  # in page.css; with five dash patterns, 35 runs look different
+
 # Elements without an end tag.
 VOID = {"meta", "br", "hr", "wbr"}
 
@@ -33,7 +36,7 @@ Child = str | Iterable["Child"] | None
 
 
 def element(name: str, /, *children: Child, **attributes: Any) -> Markup:
-    """One element; `class_` and `data_run` become `class` and `data-run`, None is left out, True is bare."""
+    """One element; `class_` and `data_run` become `class` and `data-run`; None is skipped, True has no value."""
     parts = [name]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -45,7 +48,7 @@ def element(name: str, /, *children: Child, **attributes: Any) -> Markup:
 
 
 def join(*children: Child) -> Markup:
-    """Children one after the other: plain text is escaped, markup kept, None left out, lists opened."""
+    """Concatenated children: text is escaped, markup kept, None skipped, lists flattened."""
     parts = []
     for child in children:
         if isinstance(child, Markup):
@@ -58,13 +61,12 @@ def join(*children: Child) -> Markup:
 
 
 def inline_json(data: Any) -> Markup:
-    """JSON that may stand inside a script element, whatever its strings hold."""
+    """JSON that is safe inside a script element, whatever its strings contain."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-DASHES = ("", "7 4", "2 4", "10 4 2 4", "5 3")
-NUM_COLORS = 7  # of page.css; with five dashes, 35 runs have a pair of their own
+# -- the colour and dashes of a run ------------------------------------------------------------------------------------
 
 
 def color_of(run: int) -> str:
@@ -73,27 +75,30 @@ def color_of(run: int) -> str:
 
 
 def dash_of(run: int) -> str | None:
-    """The dashes of a run's lines; None for an unbroken one."""
+    """The dash pattern of a run's lines; None for solid."""
     return DASHES[run % len(DASHES)] or None
 
 
 def swatch(run: int) -> Markup:
-    """A bit of a run's line, for legends."""
+    """A sample of a run's line, for legends."""
     line = element("line", x1=1, x2=25, y1=6, y2=6, stroke_dasharray=dash_of(run), class_=f"curve {color_of(run)}")
     return element("svg", line, class_="swatch", viewBox="0 0 26 12", aria_hidden="true")
+
+
+# -- the frame of a page -----------------------------------------------------------------------------------------------
 
 
 def assemble_page(
     title: str, header: Markup, sections: Child, data: Any, more_style: str = "", kind: str = "report", note: str = ""
 ) -> str:
-    """A page of ours: its style, header, sections, footer (with a note), and where there are charts their script.
+    """A whole page: style, header, sections, footer with an optional note, and the script of the charts.
 
-    `data` is what the script draws from; None where there is no chart.
+    `data` is what the script draws; None for a page without charts.
     """
     colors = files("litebert").joinpath("colors.css").read_text(encoding="utf-8")
     style, script = read_style("page.css"), read_style("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Nothing is loaded, and no script runs but ours, whatever the texts of a run hold.
+    # Nothing is loaded, and only our script runs, whatever the texts of a run contain.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     head = element(
         "head",
@@ -132,7 +137,7 @@ def draw_header(eyebrow: str, title: str, subtitle: Child, *more: Child) -> Mark
 
 
 def draw_section(title: str, content: Child, hide_title: bool = False) -> Markup | None:
-    """A part of the page under its title; None where there is nothing to show."""
+    """A section under its title; None if there is nothing to show."""
     if not content:
         return None
     heading = element("h2", title, class_="visually-hidden" if hide_title else "section-title")
@@ -144,12 +149,12 @@ def _footer(note: str) -> Markup:
     return element(
         "footer",
         element("p", note) if note else None,
-        element("p", f"Made by litebert {litebert.__version__} on {made}. It is one file and needs no network."),
+        element("p", f"Made with litebert {litebert.__version__} on {made}. This is one file; it needs no network."),
     )
 
 
 def write_html(page: str, out: Path | str) -> Path:
-    """Write a page where a file may be."""
+    """Write a page to a file."""
     out = Path(out)
     if out.is_dir():
         raise DataError(f"{out}: is a folder; name a file, for example {out / 'report.html'}")

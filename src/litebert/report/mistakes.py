@@ -105,8 +105,8 @@ def draw_worst(task: Task, lines: Sequence[dict[str, Any]], most: int = 15) -> M
     ]
     head = [element("th", name, scope="col") for name in ("Text", "Gold", "Predicted")]
     table = element("table", element("thead", element("tr", head)), element("tbody", body), class_="errors")
-    told = f"{wrong:,} of {len(lines):,} {kind.how_wrong}; the worst {len(found)} are listed."
-    note = element("p", told, class_="note")
+    summary = f"{wrong:,} of {len(lines):,} {kind.how_wrong}; the worst {len(found)} are listed."
+    note = element("p", summary, class_="note")
     return element("div", note, element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Errors"))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+TIME_UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+
 Format = Literal["number", "percent", "count", "rate"]
 
 UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -77,7 +79,7 @@ def _scientific(value: float) -> str:
     return f"{value / 10**exponent:.3g}e{exponent}"
 
 
-TIME_UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+# -- axes --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Axis:
     name: str = ""
 
     def place(self, value: float) -> float:
-        """Where a value stands between the ends, 0 to 1 (beyond them outside of that)."""
+        """The position of a value between the ends, from 0 to 1; less or more beyond them."""
         if self.scale == "log":
             if value <= 0:
                 return -1.0
@@ -100,7 +102,7 @@ class Axis:
 
 
 def nice_step(span: float, most: int) -> float:
-    """The least of 1, 2, 5 x 10^k that cuts a span into at most so many parts: nice_step(900, 5) -> 200."""
+    """The smallest of 1, 2, 5 x 10^k that divides a span into at most `most` parts: nice_step(900, 5) -> 200."""
     raw = span / max(most, 1)
     power = 10.0 ** math.floor(math.log10(raw))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
@@ -129,9 +131,9 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 def linear_axis(
     low: float, high: float, form: Format, most: int = 5, bounds: tuple[float, float] | None = None
 ) -> Axis:
-    """An axis over a range of values, from a round number and with a little air above.
+    """An axis over a range of values, from a round number and with a little room above.
 
-    It begins at 0 where that costs little; `bounds` are values that it never passes.
+    It starts at 0 if that costs little, and never extends beyond `bounds`.
     """
     low, high = _apart(low, high)
     if 0 <= low < 0.3 * high:
@@ -162,7 +164,7 @@ def count_axis(name: str, high: float, most: int = 8) -> Axis:
 
 
 def time_axis(seconds: float, most: int = 8) -> Axis:
-    """From 0 to a duration in seconds; the ticks are in the unit that suits it, which is the axis's name."""
+    """From 0 to a duration in seconds; the ticks are in a fitting unit, the name of the axis."""
     seconds = seconds if seconds > 0 else 1.0
     unit, size = next(((unit, size) for unit, size in TIME_UNITS if seconds >= 2 * size), TIME_UNITS[-1])
     ticks = ticks_between(0.0, seconds / size, most)
@@ -171,7 +173,7 @@ def time_axis(seconds: float, most: int = 8) -> Axis:
 
 
 def _apart(low: float, high: float) -> tuple[float, float]:
-    """A range that is wide enough to show: a curve that hardly moves is not blown up."""
+    """A range wide enough to show, so that a nearly flat curve is not blown up."""
     size = max(abs(low), abs(high))
     size = size if size > 1e-12 else 1.0
     if high - low >= 0.02 * size:

@@ -1,5 +1,5 @@
-// Places what the page's SVG holds anew (another width, axis or scale), and reads values off under the pointer.
-// Everything is there without this script; it adds switches, toggles and the read-out. No text of a run becomes markup.
+// Redraws the charts for another width, axis or scale, and shows values under the pointer.
+// The page is complete without this script. No text of a run becomes markup.
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);

@@ -23,6 +23,9 @@ from litebert.report.html import (
 from litebert.report.runs import Guess, Sample, TrainingRun, read_runs
 from litebert.report.summary import draw_comparison, draw_tiles, print_summary, state_of
 
+MASK = "[MASK]"
+MOST_TEXTS = 48
+
 
 def write_pretraining_page(folders: Sequence[Path], out: Path | None = None, print_scores: bool = False) -> Path:
     """Write one page about pretraining runs."""
@@ -48,7 +51,7 @@ def draw_page(runs: Sequence[TrainingRun]) -> str:
         draw_section("What differs", draw_differences(runs)),
         draw_section("Curves", draw_figures(rows, runs, axes)),
         draw_section("Filled masks", draw_masks(runs)),
-        draw_section("What happened", draw_events(runs)),
+        draw_section("Events", draw_events(runs)),
         draw_section("Hardware and software", draw_provenance(runs)),
         draw_section("Config", draw_settings(runs)),
     ]
@@ -64,18 +67,17 @@ def _header(runs: Sequence[TrainingRun], title: str) -> Markup:
     return draw_header("litebert · pretraining report", title, line)
 
 
-MASK = "[MASK]"
-MOST_TEXTS = 48
+# -- filled masks ------------------------------------------------------------------------------------------------------
 
 
 def rank_of(answer: str, guesses: Sequence[Guess]) -> int | None:
-    """At which place the right word is among the guesses, from 1 on; None where it is not."""
+    """The rank of the correct word among the guesses, from 1; None if it is missing."""
     tokens = [guess.token.strip() for guess in guesses]
     return tokens.index(answer.strip()) + 1 if answer.strip() in tokens else None
 
 
 def draw_masks(runs: Sequence[TrainingRun]) -> Markup | None:
-    """A card per text, with the guesses of every run that was asked about it."""
+    """A card per text, with the guesses of every run."""
     texts: dict[tuple[str, tuple[str, ...]], list[tuple[int, Sample]]] = {}
     for number, run in enumerate(runs):
         for sample in run.samples:
@@ -87,7 +89,7 @@ def draw_masks(runs: Sequence[TrainingRun]) -> Markup | None:
     return join(
         [_score(number, run, len(runs) > 1) for number, run in enumerate(runs) if run.samples],
         element("div", cards, class_="masks several" if len(runs) > 1 else "masks"),
-        element("p", f"{left_out} more in samples.json.", class_="note") if left_out else None,
+        element("p", f"{left_out} more texts are in samples.json.", class_="note") if left_out else None,
     )
 
 
@@ -98,7 +100,7 @@ def _score(number: int, run: TrainingRun, with_name: bool) -> Markup:
         for answer, guesses in zip(sample.answers, sample.guesses, strict=False)
     ]
     first, among = sum(rank == 1 for rank in ranks), sum(rank is not None for rank in ranks)
-    text = f"{first} of {len(ranks)} masked words were the first guess, {among} among the guesses shown."
+    text = f"The first guess is correct for {first} of {len(ranks)} masked words; {among} are among the guesses shown."
     return element("p", [swatch(number), f" {run.name}: "] if with_name else None, text, class_="note")
 
 
@@ -125,7 +127,7 @@ def _card(answered: Sequence[tuple[int, Sample]], runs: Sequence[TrainingRun]) -
 
 
 def _filled(answered: Sequence[tuple[int, Sample]]) -> list[Child]:
-    """The text with the right words in their places, coloured by how well the best of the runs knew them."""
+    """The text with the original words filled in, coloured by how well the best run guessed them."""
     sample = answered[0][1]
     parts: list[Child] = []
     pieces = sample.text.split(MASK)
@@ -159,7 +161,7 @@ def _guesses(answer: str, guesses: Sequence[Guess], whose: Markup | None) -> Mar
                 class_="right" if is_right else None,
             )
         )
-    missing = element("p", "not among them: ", element("b", answer), class_="missing") if rank is None else None
+    missing = element("p", "correct: ", element("b", answer), class_="missing") if rank is None else None
     return element(
         "div", element("p", whose, class_="whose") if whose else None, element("ol", rows, class_="bars"), missing
     )

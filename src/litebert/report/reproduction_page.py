@@ -40,10 +40,13 @@ from litebert.reproduce.reproduction import JudgedTable, judged, load_plans
 from litebert.reproduce.results import Results
 from litebert.reproduce.verdicts import Verdict
 
-MOST_RUNS = 20  # of which curves can be told apart on one page
+WIDTH, HEIGHT = 530, 230
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 30
+
+MOST_RUNS = 20  # whose curves are still distinguishable on one page
 LEGEND = (
-    "Dots are seeds, bars their means, diamonds the paper's numbers. Beside a claim: estimate, 90 % interval, and "
-    "shaded the differences too small to matter."
+    "Dots are seeds, bars their means, diamonds the paper's numbers. Beside a claim: its estimate and 90 % interval; "
+    "differences in the shaded range are too small to matter."
 )
 
 
@@ -179,8 +182,7 @@ def _first_seeds(outcomes: Sequence[JudgedTable]) -> dict[Path, str]:
     return found
 
 
-WIDTH, HEIGHT = 530, 230
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 30
+# -- pictures ----------------------------------------------------------------------------------------------------------
 
 
 def _frame(axis: Axis, labels: Sequence[tuple[float, str]], *inside: object, title: str) -> Markup:
@@ -284,7 +286,7 @@ def draw_layers(results: Results, which: str) -> Markup | None:
 
 
 def draw_interval(verdict: Verdict) -> Markup | None:
-    """A claim's estimate with its interval, beside nothing (the line) and what is too small to matter (shaded)."""
+    """A claim's estimate and interval, with a line at zero and the differences too small to matter shaded."""
     test = verdict.test
     if test is None or test.method == "exact":
         return None

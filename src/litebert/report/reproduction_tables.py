@@ -17,7 +17,7 @@ from litebert.reproduce.reproduction import JudgedTable
 from litebert.reproduce.results import Results, describe_unlearned, find_unlearned
 from litebert.reproduce.verdicts import Answer, Verdict
 
-STYLES: dict[Answer, str] = {"holds": "bold green", "does not hold": "bold red", "cannot be told": "bold yellow"}
+STYLES: dict[Answer, str] = {"holds": "bold green", "does not hold": "bold red", "inconclusive": "bold yellow"}
 NOTHING = "–"
 
 
@@ -84,28 +84,28 @@ def headline(results: Results) -> str:
 
 
 def notes_of(results: Results) -> list[str]:
-    """What a reader has to know beside the numbers."""
+    """Notes below the table."""
     notes = list(results.table.notes)
     tasks = [METRICS[name].task for name in results.table.columns if METRICS[name].source == "task"]
     tasks = [name for name in dict.fromkeys(tasks) if name != METRICS["average"].task]
     if tasks and results.missing_tasks:
-        notes.append(f"Data sets that are missing: {', '.join(results.missing_tasks)}.")
+        notes.append(f"Missing data sets: {', '.join(results.missing_tasks)}.")
     elif tasks and not any(
         results.of(row, n) for row in results.table.rows for n in results.table.columns if METRICS[n].source == "task"
     ):
-        notes.append(f"Not measured, for want of data sets (--tasks FOLDER): {', '.join(tasks)}.")
+        notes.append(f"Not measured, because no data sets were given (--tasks FOLDER): {', '.join(tasks)}.")
     if any(results.of(row, "squad2_f1") for row in results.table.rows):
-        notes.append("SQuAD 2.0 is scored at the no-answer threshold that is best on dev, as the paper's is.")
+        notes.append("SQuAD 2.0 is scored at the no-answer threshold that is best on dev, as in the paper.")
     facts = [facts for facts in results.facts.values() if facts]
     if facts:
         devices = ", ".join(sorted({str(one["device"]) for one in facts}))
         notes.append(f"Each of our runs: {', '.join(_describe_runs(facts))}, on {devices}.")
         if "params" in columns_of(results) and results.scale != "paper":
-            notes.append("The column params is about the paper's shapes, not about the smaller models of these runs.")
+            notes.append("The column params counts the paper's models, not the smaller ones of these runs.")
     if results.settings:
-        notes.append(f"Set for all rows, whatever they are called: {', '.join(results.settings)}.")
+        notes.append(f"Set for all rows, regardless of their names: {', '.join(results.settings)}.")
     if unlearned := find_unlearned(results):
-        notes.append(f"{describe_unlearned(unlearned)}; nothing can be told from them.")
+        notes.append(f"{describe_unlearned(unlearned)}; claims about them are inconclusive.")
     notes += [f"{row}, seed {seed}: {problem}" for (row, seed), problem in results.problems.items()]
     return notes
 
@@ -132,7 +132,7 @@ def verdict_title(verdict: Verdict) -> str:
 
 
 def to_screen(outcome: JudgedTable) -> Group:
-    """For a terminal, with colours; what models are asked and how they do on tasks are two tables, so that both fit."""
+    """For a terminal, with colours; pretraining metrics and task scores are two tables, so that both fit."""
     results = outcome.results
     columns = columns_of(results)
     tasks = [column for column in columns if METRICS[column].source == "task"]
@@ -216,7 +216,7 @@ def _tex(text: str) -> str:
 
 
 def to_json(outcome: JudgedTable) -> dict[str, Any]:
-    """For machines: everything that the other forms show, unrounded."""
+    """For programs: everything that the other forms show, unrounded."""
     results = outcome.results
     return {
         "table": results.table.name,

@@ -1,4 +1,4 @@
-"""A run folder as data for the page. Every file but one of metrics.jsonl and run.json may be missing."""
+"""Run folders as data for a page. One of metrics.jsonl and run.json must exist; all other files are optional."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Series(NamedTuple):
-    """Values at steps, in the order of the steps, all finite."""
+    """Finite values, sorted by step."""
 
     steps: Floats
     values: Floats
@@ -33,13 +33,13 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricLog:
-    """Metrics of one kind as columns; nan where a line lacks a value."""
+    """Metrics of one kind as columns; nan where a line has none."""
 
     steps: Floats
     columns: Mapping[str, Floats]
 
     def series(self, name: str) -> Series:
-        """A column without its gaps; empty where there is no such column."""
+        """A column without its gaps; empty if there is no such column."""
         values = self.columns.get(name)
         if values is None:
             return Series(np.empty(0), np.empty(0))
@@ -61,7 +61,7 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """What sort of event it is, by the words of its message: skip, rollback, resume, stage, note."""
+        """The kind of event, from the words of its message: skip, rollback, resume, stage, note."""
         words = {"skip": "skip", "last checkpoint": "rollback", "rolled back": "rollback", "resum": "resume"}
         message = self.message.lower()
         if message.startswith(("depth ", "length ")):
@@ -71,7 +71,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Stage:
-    """From `step` on, the model had this depth and the sequences this length; 0 where that is not known."""
+    """From `step` on, the model has this depth and sequences have this length; 0 if unknown."""
 
     step: float
     depth: int
@@ -80,19 +80,19 @@ class Stage:
 
     @property
     def description(self) -> str:
-        """All that is known of the stage: "depth 4 · length 128"."""
+        """What is known about the stage: "depth 4 · length 128"."""
         parts = [f"depth {self.depth}" if self.depth else "", f"length {self.length}" if self.length else ""]
         return " · ".join(part for part in parts if part)
 
     @property
     def short_label(self) -> str:
-        """Only the first thing that is new."""
+        """Only the first change."""
         return self.label.split(" · ")[0]
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A token that the model would put in place of a mask."""
+    """A token that the model predicts for a mask."""
 
     token: str
     probability: float
@@ -100,7 +100,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Sample:
-    """A text with masks, the words that stood there, and the model's guesses for each."""
+    """A text with masks, the original words, and the model's guesses for each."""
 
     text: str
     answers: tuple[str, ...]
@@ -129,12 +129,12 @@ class TrainingRun:
 
     @property
     def step(self) -> int:
-        """The last step that anything is known of."""
+        """The last step with a report, a score or an event."""
         ends = [table.steps[-1] for table in (self.train, self.held_out) if len(table.steps)]
         return int(max([*ends, *(event.step for event in self.events)], default=0))
 
     def clock(self, name: str) -> Series:
-        """`tokens` or `seconds` at each step, growing, from 0 on; empty where the run did not count them."""
+        """`tokens` or `seconds` at each step, increasing from 0; empty if the run did not count them."""
         parts = [table.series(name) for table in (self.train, self.held_out)]
         steps = np.concatenate([[0.0], *(part.steps for part in parts)])
         values = np.concatenate([[0.0], *(part.values for part in parts)])
@@ -145,7 +145,7 @@ class TrainingRun:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The stretches of equal depth and length, each labelled with what is new in it."""
+        """The stages of constant depth and length, each labelled with what changed."""
         steps = self.train.steps
         if not len(steps):
             return ()
@@ -163,7 +163,7 @@ class TrainingRun:
 
 
 def read_runs(folders: Sequence[Path | str]) -> list[TrainingRun]:
-    """Run folders as data, each with a name of its own."""
+    """Run folders as data, each with a distinct name."""
     paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     if not paths:
         raise DataError("no run folder given; name one or more folders that `litebert pretrain` wrote")
@@ -171,7 +171,7 @@ def read_runs(folders: Sequence[Path | str]) -> list[TrainingRun]:
 
 
 def read_run(folder: Path | str, name: str | None = None) -> TrainingRun:
-    """One run folder as data; a folder that holds no run is an error."""
+    """One run folder as data."""
     folder = Path(folder)
     _check_is_run(folder)
     lines = read_metrics(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
@@ -191,7 +191,7 @@ def read_run(folder: Path | str, name: str | None = None) -> TrainingRun:
 
 
 def make_log(lines: Iterable[Mapping[str, Any]]) -> MetricLog:
-    """Lines of metrics as columns; of several lines for one step the last counts."""
+    """Lines of metrics as columns; the last line of a step counts."""
     by_step = {line["step"]: line for line in lines}
     rows = [by_step[step] for step in sorted(by_step)]
     names = dict.fromkeys(name for row in rows for name in row)
@@ -200,7 +200,7 @@ def make_log(lines: Iterable[Mapping[str, Any]]) -> MetricLog:
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that tell them apart: [a/run, b/run] -> ["a/run", "b/run"]."""
+    """The shortest endings of the paths that are all different: [a/run, b/run] -> ["a/run", "b/run"]."""
     parts = [path.resolve().parts for path in paths]
     length = 1
     while len({part[-length:] for part in parts}) < len(parts):
@@ -212,14 +212,14 @@ def _check_is_run(folder: Path) -> None:
     if not folder.exists():
         raise DataError(f"{folder}: no such folder; name the folder that `litebert pretrain --out` wrote")
     if not folder.is_dir():
-        raise DataError(f"{folder}: is a file; name the run folder that holds it, {folder.parent}")
+        raise DataError(f"{folder}: is a file; name its run folder, {folder.parent}")
     if not _is_run(folder):
         inside = sorted(path.name for path in folder.iterdir() if path.is_dir() and _is_run(path))
         if inside:
             command = shlex.join(["litebert", "report", *(str(folder / name) for name in inside)])
-            raise DataError(f"{folder}: is no run folder, but holds {len(inside)}; compare them with: {command}")
+            raise DataError(f"{folder}: not a run folder, but it holds {len(inside)}; compare them with: {command}")
         raise DataError(
-            f"{folder}: is no run folder (neither metrics.jsonl nor run.json is in it); "
+            f"{folder}: not a run folder (no metrics.jsonl, no run.json); "
             "name the folder that `litebert pretrain --out` wrote"
         )
 
@@ -232,19 +232,19 @@ def _number(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             return float(value) if math.isfinite(value) else math.nan
-        except OverflowError:  # a whole number beyond floats
+        except OverflowError:  # an integer too large for a float
             return math.nan
     return math.nan
 
 
 def _read_json(path: Path, kind: type) -> Any:
-    """The JSON in a file, None where there is no file."""
+    """The JSON in a file; None if there is no file."""
     if not path.exists():
         return None
     try:
         data = read_json(path)
     except DataError as error:
-        raise DataError(f"{error}; mend the file, or move it away to make the report without it") from None
+        raise DataError(f"{error}; repair the file, or move it away to write the report without it") from None
     if not isinstance(data, kind):
         raise _damaged(path, f"expected a {kind.__name__}, got {type(data).__name__}")
     return data
@@ -280,4 +280,4 @@ def _read_baselines(path: Path) -> dict[str, dict[str, float]]:
 
 
 def _damaged(path: Path, what: str) -> DataError:
-    return DataError(f"{path}: {what}; mend the file, or move it away to make the report without it")
+    return DataError(f"{path}: {what}; repair the file, or move it away to write the report without it")

@@ -29,7 +29,7 @@ LEFT, RIGHT, ROW, WIDTH = 110, 24, 34, 1040
 
 
 def draw_seeds(summary: Mapping[str, Any]) -> Markup | None:
-    """One line per learning rate: a dot per seed, a bar from the least to the greatest, a stroke at the median."""
+    """One line per learning rate: a dot per seed, a bar from the lowest to the highest, a stroke at the median."""
     settings = [setting for setting in summary["settings"] if setting["median"] is not None]
     if not settings:
         return None
@@ -78,8 +78,8 @@ def draw_study_table(summary: Mapping[str, Any]) -> Markup:
     columns = ("Learning rate", "Seed", metric.replace("_", " "), "95 % interval", "Chosen step")
     head = [element("th", name, scope="col", class_="number") for name in columns]
     caption = (
-        "★ is the best on dev. The interval of a run is over examples; beside a median stand the least and the "
-        "greatest of its seeds, and ± is the standard deviation over them."
+        "★ marks the best run on dev. The interval of a run is over examples; a median is shown with the lowest and "
+        "the highest of its seeds and their standard deviation (±)."
     )
     table = element(
         "table",
@@ -126,6 +126,9 @@ def _value(run: Mapping[str, Any], metric: str) -> Any:
     return None if score is None else score["value"]
 
 
+# -- runs compared -----------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Group:
     """Runs whose scores can be compared, by their numbers on the page."""
@@ -134,7 +137,7 @@ class Group:
     runs: Mapping[int, TrainingRun]
 
     def columns(self) -> list[Column]:
-        """Every score on every dev split, and what the runs took."""
+        """Every score on every dev split, the chosen step and the time."""
         scores = [read_scores(run.folder) or Scores() for run in self.runs.values()]
         names = dict.fromkeys(
             (split, metric)
@@ -153,7 +156,7 @@ class Group:
 
 
 def expand(folders: Sequence[Path]) -> list[Path]:
-    """Run folders; a study stands for its runs."""
+    """Run folders, with each study replaced by its runs."""
     return [
         folder / name
         for folder in folders
@@ -162,7 +165,7 @@ def expand(folders: Sequence[Path]) -> list[Path]:
 
 
 def group_runs(runs: Sequence[TrainingRun]) -> list[Group]:
-    """Runs of a public task belong together, and so do those that were scored on the same file of one's own."""
+    """Group runs of the same public task, or of the same own files."""
     groups: dict[tuple[str, str, int], dict[int, TrainingRun]] = {}
     for number, run in enumerate(runs):
         task, data = str(run.config.get("task")), run.config.get("data") or {}
@@ -178,7 +181,7 @@ def group_runs(runs: Sequence[TrainingRun]) -> list[Group]:
 
 def draw_groups(groups: Sequence[Group]) -> list[Markup]:
     """A table per group."""
-    note = "With 95 % intervals over examples. ★ is the best of a column; it may be chance where intervals overlap."
+    note = "Intervals are 95 %, over examples. ★ marks the best of a column; it may be chance if intervals overlap."
     return [
         element("p", note, class_="note"),
         *(
@@ -189,7 +192,7 @@ def draw_groups(groups: Sequence[Group]) -> list[Markup]:
 
 
 def print_groups(groups: Sequence[Group]) -> None:
-    """The scores that decide, on the terminal."""
+    """Print the scores by which weights were chosen."""
     for group in groups:
         print(group.title)
         print_runs(group.runs.values(), group.columns())

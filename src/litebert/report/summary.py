@@ -1,4 +1,4 @@
-"""The numbers a run came to: tiles for one run, a table for several, rows for the terminal."""
+"""The final numbers of runs: cards for one, a table for several, rows for the terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from litebert.report.html import Child, Markup, color_of, element, join, swatch
 from litebert.report.numbers import count, duration, percent
 from litebert.report.runs import Series, TrainingRun
 
-LAST_REPORTS = 10  # where nothing was held out, a number is the mean of so many reports
+LAST_REPORTS = 10  # reports to average where nothing was held out
 
 
 @dataclass(frozen=True)
 class Final:
-    """What a run came to; None where it is not known. `held_out` says where the accuracies and the loss are from."""
+    """A run's final numbers; None if unknown. `held_out`: accuracies and loss are on held-out text, not in training."""
 
     step: int
     mlm_accuracy: float | None
@@ -33,7 +33,7 @@ class Final:
 
 
 def final_numbers(run: TrainingRun) -> Final:
-    """The last held-out scores, or where there are none the mean of the last training reports; and what they took."""
+    """The last held-out scores, or else the mean of the last training reports; with tokens, time and speed."""
     tokens, seconds = run.clock("tokens"), run.clock("seconds")
     total = float(tokens.values[-1]) if tokens else None
     elapsed = float(seconds.values[-1]) if seconds else None
@@ -57,14 +57,14 @@ def final_numbers(run: TrainingRun) -> Final:
 
 
 def state_of(run: TrainingRun) -> str:
-    """completed, stopped or not finished."""
+    """completed, stopped or unfinished."""
     if run.facts.get("completed"):
         return "completed"
-    return "stopped" if run.facts.get("finished") else "not finished"
+    return "stopped" if run.facts.get("finished") else "unfinished"
 
 
 def draw_tiles(run: TrainingRun) -> Markup:
-    """One run's headline: its accuracies beside what guessing scores, and what they took."""
+    """The headline of one run: its accuracies beside those of guessing, and what they cost."""
     final = final_numbers(run)
     where = "on held-out text" if final.held_out else "in training"
     cards = [
@@ -87,10 +87,10 @@ def draw_tiles(run: TrainingRun) -> Markup:
 
 
 def draw_comparison(runs: Sequence[TrainingRun]) -> Markup:
-    """Several pretraining runs in one table, the best of each column marked, with what guessing scores below."""
+    """Pretraining runs in one table, the best of each column marked, with the scores of guessing below."""
     finals = [final_numbers(run) for run in runs]
     notes = ["" if final.held_out else "in training" for final in finals]
-    caption = "Scores are on held-out text. ★ is the best of a column."
+    caption = "Scores are on held-out text. ★ marks the best of a column."
     return draw_runs(dict(enumerate(runs)), _columns(finals, sentence_task(runs)), caption, notes)
 
 
@@ -102,8 +102,8 @@ def draw_runs(
     body = []
     for row, (number, run) in enumerate(runs.items()):
         state = state_of(run)
-        told = ", ".join(note for note in (*notes[row : row + 1], state if state != "completed" else "") if note)
-        name = [swatch(number), " ", element("span", run.name), element("small", f" {told}") if told else None]
+        remarks = ", ".join(note for note in (*notes[row : row + 1], state if state != "completed" else "") if note)
+        name = [swatch(number), " ", element("span", run.name), element("small", f" {remarks}") if remarks else None]
         cells = [_cell(column, row) for column in columns]
         body.append(element("tr", element("th", name, scope="row"), cells, class_=color_of(number)))
     body += _guessing_rows(list(runs.values()), columns)
@@ -118,12 +118,12 @@ def draw_runs(
 
 
 def print_summary(runs: Sequence[TrainingRun]) -> None:
-    """The most important of these numbers on the terminal."""
+    """Print the main numbers to the terminal."""
     print_runs(runs, _columns([final_numbers(run) for run in runs], sentence_task(runs)))
 
 
 def print_runs(runs: Iterable[TrainingRun], columns: Sequence[Column]) -> None:
-    """The columns that have a short name, on the terminal."""
+    """Print the columns that have a short name."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -139,15 +139,15 @@ def print_runs(runs: Iterable[TrainingRun], columns: Sequence[Column]) -> None:
 
 
 class Column(NamedTuple):
-    """One number of each run; `better` is 1 where more is, -1 where less is, 0 where neither."""
+    """One number per run; `better` is 1 if higher is better, -1 if lower is, 0 if neither."""
 
     name: str
-    short: str  # on the terminal; "" where it is not shown there
+    short: str  # on the terminal; "" = not shown there
     values: Sequence[float | None]
     form: Callable[[float], str]
     better: int = 0
     is_share: bool = False
-    guessing: str = ""  # under what name the baselines have what guessing scores
+    guessing: str = ""  # the name of this score in `baselines`
     intervals: Sequence[str] = ()
 
     def show(self, row: int) -> tuple[str, str]:
@@ -188,7 +188,7 @@ def _cell(column: Column, row: int) -> Markup:
 
 
 def _guessing_rows(runs: Sequence[TrainingRun], columns: Sequence[Column]) -> list[Markup]:
-    """What guessing scores, where all runs that say so agree."""
+    """The scores of guessing, where all runs agree on them."""
     levels: dict[tuple[str, str], set[float]] = {}
     for column in columns:
         for run in runs:
@@ -218,7 +218,7 @@ def _accuracy_card(title: str, where: str, value: float | None, levels: Mapping[
     return element(
         "section",
         element("h3", title),
-        element("p", element("strong", percent(value)), element("span", f"right {where}"), class_="big"),
+        element("p", element("strong", percent(value)), element("span", f"correct {where}"), class_="big"),
         element("ul", bars, class_="bars"),
         class_="card",
     )

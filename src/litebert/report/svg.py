@@ -1,9 +1,9 @@
-"""A chart as SVG. What stands at a value carries it in data attributes, so that page.js can place it anew.
+"""A chart as SVG. Elements carry their values in data attributes, so that page.js can move them.
 
     data-x      a step of run data-run, or a value of axis data-axis      data-from, data-to   the same, for a width
-    data-scale  stands on this vertical scale only                        data-curve           which curve of the chart
+    data-scale  shown on this vertical scale only                         data-curve           which curve of the chart
 
-Inside is a second <svg class="plot">: it clips the curves, and 100% is the plot's width there.
+The inner <svg class="plot"> clips the curves; inside it, 100% is the width of the plot.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from litebert.report.numbers import Axis, show
 from litebert.report.runs import Stage, TrainingRun
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 24
-OVERHANG = 6  # so much of RIGHT belongs to the plot, for a dot at the very end
+OVERHANG = 6  # part of RIGHT that belongs to the plot, for a dot at the very end
 STRIP = 17  # height of a run's row in the strip of stages
-LETTER = 6.0  # width of a letter of a small label, about
-FEWEST = 3  # points that make a line
-MOST_MARKS = 60  # of events in one chart
+LETTER = 6.0  # approximate width of a letter in a small label
+FEWEST = 3  # points needed to draw a line
+MOST_MARKS = 60  # events per chart
 
 
 class Size(NamedTuple):
-    """Pixels of a chart at its usual width; page.js changes the width to that of the window."""
+    """Pixels of a chart; page.js fits the width to the window."""
 
     width: int
     height: int
@@ -36,7 +36,7 @@ SIZES = {1: Size(1080, 330), 2: Size(530, 260), 3: Size(346, 210)}  # by the num
 
 
 class Drawing:
-    """One chart over steps, with a linear vertical axis: what is seen where no script runs."""
+    """One chart over steps, with a linear vertical axis: what shows without a script."""
 
     def __init__(self, chart: Chart, runs: Sequence[TrainingRun], axes: Mapping[str, Axis], size: Size):
         self.chart, self.runs, self.axes = chart, runs, axes
@@ -106,7 +106,7 @@ class Drawing:
         ]
 
     def x_labels(self, name: str, axis: Axis) -> list[Markup]:
-        """Numbers below, as many as there is room for, and at their left what they count."""
+        """Numbers below, as many as fit, with their unit at the left."""
         gap = max(len(label) for _, label in axis.ticks) * LETTER + 14
         apart = self.width / max(len(axis.ticks) - 1, 1)
         every = next((count for count in (1, 2, 5, 10) if count * apart >= gap), 100)
@@ -121,9 +121,9 @@ class Drawing:
     # -- curves and levels ---------------------------------------------------------------------------------------------
 
     def curve(self, number: int, curve: Curve) -> Markup:
-        """A line; with a dot at each value where it is held-out, or has too few to be seen as a line."""
+        """A line, with dots if it is held-out or has too few points to show as a line."""
         points = [f"{self.x(step)} {self.y(value)}" for step, value in zip(*curve.series, strict=True)]
-        dots = "".join(f"M{point}h0" for point in points)  # lines of no length, with round ends
+        dots = "".join(f"M{point}h0" for point in points)  # lines of zero length with round ends
         kind = f"curve {curve.role} {color_of(curve.run)}"
         common = {"data_run": curve.run, "data_curve": number}
         dash = dash_of(curve.run) if curve.role != "report" else None
@@ -133,7 +133,7 @@ class Drawing:
         return join(line, element("path", d=dots, class_=f"{kind} dots", **common))
 
     def reference_labels(self) -> list[Markup]:
-        """Names of the levels at the right end, above their lines, or below where another stands there already."""
+        """Names of the levels at the right end, above their lines, or below if that place is taken."""
         labels, last = [], -100.0
         for reference in sorted(self.chart.references, key=lambda reference: -reference.value):  # from the top down
             y = self.y(reference.value) - 5
@@ -154,14 +154,14 @@ class Drawing:
         ]
 
     def band_labels(self, run: TrainingRun) -> list[Markup]:
-        """What is new in each stage, above the plot."""
+        """What changes in each stage, above the plot."""
         return [
             self.stage_name(0, stage, start, end, TOP - 7)
             for stage, start, end in stretches(run, self.axes["step"].high)
         ]
 
     def strip(self, number: int, row: int) -> list[Markup]:
-        """A run's stages as a row under the axis, where several runs share a chart."""
+        """A run's stages as a row under the axis, for charts of several runs."""
         top = self.size.height + STRIP * row
         parts = []
         for stage, start, end in stretches(self.runs[number], self.runs[number].step):
@@ -173,7 +173,7 @@ class Drawing:
         return parts
 
     def stretch(self, run: int, start: float, end: float, left: int = 0, gap: int = 0) -> dict[str, object]:
-        """Where a stretch of steps lies."""
+        """The position of a range of steps."""
         width = round(max(0.0, self.x(end) - self.x(start) - gap), 1)
         return {
             "x": left + self.x(start),
@@ -184,7 +184,7 @@ class Drawing:
         }
 
     def stage_name(self, run: int, stage: Stage, start: float, end: float, y: float) -> Markup:
-        """A label at the beginning of a stretch, shorter or not shown where there is little room."""
+        """A label at the start of a stage, shortened or hidden if there is little room."""
         room = self.x(end) - self.x(start) - 8
         names = [name for name in (stage.label, stage.short_label) if len(name) * LETTER <= room]
         return element(
@@ -200,7 +200,7 @@ class Drawing:
         )
 
     def marks(self, number: int, run: TrainingRun) -> list[Markup]:
-        """A small mark at the lower edge for each event; a stage has its band already."""
+        """A small mark at the lower edge for each event but stages, which have bands."""
         events = [event for event in run.events if event.kind != "stage"]
         whose = f"{run.name}, " if len(self.runs) > 1 else ""
         return [
@@ -218,7 +218,7 @@ class Drawing:
 
 
 def stretches(run: TrainingRun, end: float) -> list[tuple[Stage, float, float]]:
-    """Each stage with the steps where it begins and ends; none where nothing changes."""
+    """Each stage with its first and last step; empty if nothing changes."""
     if len(run.stages) < 2:
         return []
     bounds = pairwise([*(stage.step for stage in run.stages), end])

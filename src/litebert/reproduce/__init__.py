@@ -1,8 +1,8 @@
-"""The paper's experiments as data (`tables/*.yaml`), run at the scale one can afford, beside the paper's numbers."""
+"""The paper's experiments as data (`tables/*.yaml`), run at an affordable scale and judged by the paper's claims."""
 
 
 class CellStopped(Exception):
-    """Somebody asked to stop while a cell was worked on; its checkpoint is written."""
+    """A request to stop, raised after the running cell wrote its checkpoint."""
 
     def __init__(self, signal: int):
         super().__init__(f"stopped by signal {signal}")

@@ -1,11 +1,11 @@
-"""One cell of a table: a row with one seed. It is trained, measured, and can be stopped and continued at any point.
+"""One cell of a table: a row with one seed. It is trained and measured, and can be stopped and resumed at any point.
 
 CELL/
-  cell.json      what is to be done                 result.json   what was measured, the truth of a cell
-  run/           the pretraining run                examples.npz  right answers per held-out sequence
-  error.txt      why it failed, if it did           log.txt       its output, where several cells run at once
+  cell.json      what to train and measure          result.json   what was measured
+  run/           the pretraining run                examples.npz  correct answers per held-out sequence
+  error.txt      why it failed, if it did           log.txt       its output, if several cells run at once
 
-`python -m litebert.reproduce.cell CELL` works on one, for a runner that wants several at once.
+`python -m litebert.reproduce.cell CELL` runs one cell; the runner uses it to run several at once.
 """
 
 from __future__ import annotations
@@ -42,33 +42,33 @@ from litebert.train.device import open_device
 from litebert.train.log import read_metrics
 
 OBJECTIVES: tuple[Objective, ...] = ("sop", "nsp")
-ROWS_ON_GPU = 16  # of 1,024 tokens, so that a GPU has something to do
-MODEL_SOURCES = ("model", "task")  # of metrics that ask for a trained model
+ROWS_ON_GPU = 16  # of 1,024 tokens, to keep a GPU busy
+MODEL_SOURCES = ("model", "task")  # of metrics that need a trained model
 LAYER_METRICS = ("l2_roughness", "angle_roughness", "last_l2")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is to be trained and measured; the same cell may serve several tables."""
+    """What to train and measure; one cell may serve several tables."""
 
-    #: Its folder's name, which ends with a hash of everything that decides what is learned.
+    #: The name of its folder, which ends with a hash of everything that affects training.
     name: str
     run: RunConfig
     wanted: tuple[str, ...]
     evaluation_tokens: int
-    #: Cells of one seed are scored on the same examples, so that they can be compared one by one.
+    #: Cells of one seed are scored on the same examples, so that they can be compared in pairs.
     seed: int = 0
-    #: The cell whose model this one begins with.
+    #: The cell whose model this one starts from.
     after: str | None = None
     #: The shape to time for `speed`.
     speed_run: RunConfig | None = None
-    #: A folder with data sets for fine-tuning, and settings for that.
+    #: A folder with data sets, and the settings of fine-tuning.
     tasks: str | None = None
     finetune: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def needs_model(self) -> bool:
-        """Whether anything wanted asks for training."""
+        """Whether any wanted metric needs training."""
         return any(METRICS[name].source in MODEL_SOURCES for name in self.wanted)
 
 
@@ -80,22 +80,22 @@ def is_trained(folder: Path) -> bool:
 
 
 def has_lost_its_model(folder: Path) -> bool:
-    """Whether a model that was there was deleted, also with its run, or left behind when the results were copied."""
+    """Whether a trained model is gone: deleted, or not copied along with its results."""
     if (folder / "run" / "model").exists():
         return False
     return is_trained(folder) or any(METRICS[name].source in MODEL_SOURCES for name in read_result(folder)["metrics"])
 
 
-def begin_anew(folder: Path) -> None:
-    """Forget a run and what was measured of it: the same run on another machine ends at other numbers."""
+def start_over(folder: Path) -> None:
+    """Delete a run and its measurements: the same run on another machine gives other numbers."""
     for name in ("run", "tasks"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("examples.npz", "result.json"):  # last what says that there was a model: until then it can be killed
+    for name in ("examples.npz", "result.json"):  # result.json last: until it is gone, this can be repeated
         (folder / name).unlink(missing_ok=True)
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """What was measured so far: {"metrics": {...}, "facts": {...}}; empty parts where there is nothing yet."""
+    """What was measured so far: {"metrics": {...}, "facts": {...}}; empty parts if there is nothing yet."""
     empty: dict[str, Any] = {"metrics": {}, "facts": {}, "layers": None, "tasks": {}}
     path = folder / "result.json"
     if not path.exists():
@@ -107,7 +107,7 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def read_examples(folder: Path) -> dict[str, Examples]:
-    """Right answers per held-out sequence, by metric."""
+    """Correct answers per held-out sequence, by metric."""
     path = folder / "examples.npz"
     if not path.exists():
         return {}
@@ -121,7 +121,7 @@ def read_examples(folder: Path) -> dict[str, Examples]:
 
 
 def missing_metrics(cell: Cell, folder: Path) -> tuple[str, ...]:
-    """What is wanted and not yet measured."""
+    """The wanted metrics that are not measured yet."""
     result = read_result(folder)
     there = set(result["metrics"])
     if cell.tasks is None or result["tasks"].get("contents") == _contents(cell.tasks):
@@ -130,12 +130,12 @@ def missing_metrics(cell: Cell, folder: Path) -> tuple[str, ...]:
 
 
 def _contents(tasks: str) -> list[str]:
-    """The names in a folder, two levels of them: a data set that is missing today may be there tomorrow."""
+    """The names in a folder, two levels deep; a data set that is missing today may be added later."""
     return sorted(str(path.relative_to(tasks)) for path in (*Path(tasks).glob("*"), *Path(tasks).glob("*/*")))
 
 
 def train_cell(cell: Cell, folder: Path) -> None:
-    """Train to the end, or go on where it was stopped."""
+    """Train to the end; a stopped run is resumed."""
     if not cell.needs_model or is_trained(folder):
         return
     result = pretrain(cell.run, folder / "run", quiet=True)
@@ -144,12 +144,12 @@ def train_cell(cell: Cell, folder: Path) -> None:
 
 
 def measure_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Measure what is still missing; every group of numbers is written as soon as it is there."""
+    """Measure what is missing; each group of numbers is written as soon as it is known."""
     missing = set(missing_metrics(cell, folder))
     result = read_result(folder)
     if cell.needs_model:
         result["facts"] |= _facts(folder / "run")
-        # Nobody goes on with a complete run, and the moments of a table's models would fill a disk.
+        # A complete run is never resumed, and the optimiser states of a whole table would fill a disk.
         shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
     if "speed" in missing:
         assert cell.speed_run is not None
@@ -158,7 +158,7 @@ def measure_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     if any(METRICS[name].source == "model" for name in missing):
         _measure_model(cell, folder, missing, result)
     if any(METRICS[name].source == "task" for name in missing) and cell.tasks is not None:
-        # Fine-tuning brings much that a cell without tasks need not wait for.
+        # Imported here because a cell without tasks does not need it.
         from litebert.reproduce.downstream import score_downstream
 
         model, tasks = folder / "run" / "model", Path(cell.tasks)
@@ -223,7 +223,7 @@ def _measure_speed(config: RunConfig) -> float:
 
 
 def _facts(run: Path) -> dict[str, Any]:
-    """What the run took, from its own files."""
+    """Steps, tokens, time and hardware, from the files of the run."""
     facts = read_object(run / "run.json")
     reports = [line for line in read_metrics(run / "metrics.jsonl") if line.get("kind", "train") == "train"]
     rates = [line["tokens_per_second"] for line in reports if "tokens_per_second" in line]
@@ -261,14 +261,14 @@ def load_cell(folder: Path) -> Cell:
 
 
 def work_on(cell: Cell, folder: Path) -> str | None:
-    """Train and measure; None, or why it failed. Only a request to stop gets through."""
+    """Train and measure; returns why it failed, or None. Only a request to stop is raised."""
     (folder / "error.txt").unlink(missing_ok=True)
     try:
         train_cell(cell, folder)
         measure_cell(cell, folder)
     except (CellStopped, KeyboardInterrupt):
         raise
-    except Exception as error:  # one bad cell must not stop the others, whatever it is
+    except Exception as error:  # one bad cell must not stop the others
         return record_failure(folder, error)
     return None
 
@@ -282,7 +282,7 @@ def record_failure(folder: Path, error: Exception) -> str:
 
 
 def main() -> None:
-    """Work on the cell named on the command line; exit code 1 where it fails."""
+    """Run the cell named on the command line; exit code 1 if it fails."""
     folder = Path(sys.argv[1])
     try:
         failed = work_on(load_cell(folder), folder)

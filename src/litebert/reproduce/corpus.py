@@ -1,8 +1,8 @@
-"""The text of a reproduction: token stores that the user names, or a corpus made by code for a smoke run.
+"""The text of a reproduction: the user's token stores, or a generated corpus for a smoke run.
 
 OUT/corpus/
   held-out*/          a store of documents that no run trains on; every model is scored on it
-  vocabulary/ base/ more/    made by code, where no data were given
+  vocabulary/ base/ more/    generated, if no data are given
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from litebert.text.train_vocab import VocabConfig, train_vocab
 
 # Enough that a run of a few hundred small steps sees no document twice.
 GENERATED_DOCUMENTS = 4000
-KINDS = ("baking", "repair", "growing")  # a small world: what comes before what is learnt in a few hundred steps
+KINDS = ("baking", "repair", "growing")  # few kinds of story, so that their order is learned in a few hundred steps
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Stores of one tokenizer: the base data, the additional ones, and what is kept aside."""
+    """Stores of one tokenizer: base data, additional data and held-out documents."""
 
     tokenizer: Path
     base: tuple[Path, ...]
     more: tuple[Path, ...]
     held_out_store: Path
-    #: What training leaves out of each store (a count or a share), so that nothing kept aside is seen.
+    #: What training leaves out of each store, as a count or a share.
     held_out: float
 
     def stores(self, which: Literal["base", "more"]) -> tuple[Path, ...]:
@@ -54,7 +54,7 @@ class Corpus:
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, list[list[int]]]:
-        """What tells one corpus from another, wherever it lies: the counts of its stores, for `base` and for `more`."""
+        """Identifies a corpus whatever its path: the counts of its stores, for `base` and for `more`."""
         opened = [TokenStore.open(path) for path in (*self.base, *self.more)]
         counts = [[len(store), store.num_sentences, store.num_tokens] for store in opened]
         return {"base": counts[: len(self.base)], "more": counts}
@@ -63,15 +63,15 @@ class Corpus:
 def given_corpus(
     folder: Path, tokenizer: Path | None, base: Sequence[Path], more: Sequence[Path], held_out: float
 ) -> Corpus:
-    """The user's stores; the documents kept aside are copied into a store of their own."""
+    """The user's stores; held-out documents are copied into a separate store."""
     if tokenizer is None:
-        raise ConfigError("--tokenizer: name the tokenizer that the stores of --data were built with")
+        raise ConfigError("tokenizer: missing; name the one that the token stores were built with")
     vocabulary = Tokenizer.load(tokenizer)
     stores = [TokenStore.open(path, vocabulary) for path in base]
     for path in more:
         TokenStore.open(path, vocabulary)
     counts = [[len(store), store.num_tokens] for store in stores]
-    kept = folder / f"held-out-{zlib.crc32(repr((counts, held_out)).encode()):08x}"  # each corpus has its own
+    kept = folder / f"held-out-{zlib.crc32(repr((counts, held_out)).encode()):08x}"  # one per corpus
     if not (kept / "manifest.json").exists():
         documents: Iterable[Any] = (
             store.document(int(number))
@@ -84,7 +84,7 @@ def given_corpus(
 
 
 def generated_corpus(folder: Path, vocab_size: int, documents: int | None = None) -> Corpus:
-    """Stories made by code, half of them as additional data; no sentence kept aside stands in the others."""
+    """Generated stories, half of them as additional data; no held-out sentence occurs in training."""
     documents = documents or GENERATED_DOCUMENTS
     folder.mkdir(parents=True, exist_ok=True)
     parts: dict[str, tuple[int, int, Literal["train", "held-out"]]] = {
@@ -95,7 +95,7 @@ def generated_corpus(folder: Path, vocab_size: int, documents: int | None = None
     for name, (count, seed, split) in parts.items():
         text = folder / f"{name}.txt"
         if not text.exists():
-            # Whole stories would always be cut into the same pairs, and places tell their order.
+            # Whole stories would always be cut into the same pairs, whose positions give away the order.
             stories = generate_documents(count, seed=seed, split=split, kinds=KINDS, excerpts=True)
             write_atomic(text, join_documents(stories))
     vocabulary = folder / "vocabulary"

@@ -1,4 +1,4 @@
-"""Scores on labelled tasks: the one place where the paper's columns meet our fine-tuning.
+"""Scores on labelled tasks, for the paper's columns: of single models, and of several as an ensemble.
 
 TASKS/
   glue/SST-2/train.tsv ...    or SST-2/ at once       squad/train-v1.1.json, dev-v1.1.json     race/{train,dev,test}/...
@@ -7,7 +7,6 @@ TASKS/
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.reproduce import CellStopped
 from litebert.reproduce.paper import METRICS
+from litebert.reproduce.statistics import jackknife_error
 from litebert.tasks.decode import Prediction, average
 from litebert.tasks.examples import Example
 from litebert.tasks.glue import SOURCES
@@ -32,10 +32,12 @@ from litebert.tasks.task import Task, kind_of
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device, speed_up
 
-#: Of scores at the no-answer threshold that is best on dev: the paper's SQuAD 2.0.
+GROUPS = 40  # of examples; the jackknife leaves out one at a time
+
+#: The paper scores SQuAD 2.0 at the no-answer threshold that is best on dev.
 THRESHOLD_PREFIX = "best_"
 
-#: Our metric -> the task, and what the task's scorer calls it (MNLI: of the matched set, as the paper).
+#: Metric -> task, and the name of the score there (MNLI: on the matched set, as in the paper).
 SCORES = {
     "squad1_f1": ("squad-1.1", "f1"),
     "squad1_em": ("squad-1.1", "exact_match"),
@@ -56,7 +58,7 @@ SCORES = {
 
 @dataclass(frozen=True)
 class Downstream:
-    """Scores in percent by metric, half-widths of their 95 % intervals, and the data sets that are not there."""
+    """Scores in percent by metric, half-widths of their 95 % intervals, and missing data sets."""
 
     scores: Mapping[str, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
@@ -73,7 +75,7 @@ def score_downstream(
 ) -> Downstream:
     """Fine-tune a model on every wanted data set of a folder, each in a run folder below `out`, and score it on dev.
 
-    `settings` are those of a fine-tuning config; without a preset, the one for the model's size is taken.
+    `settings` belong to a fine-tuning config; the default preset depends on the model's size.
     """
     settings = dict(settings or {})
     on_gpu = open_device(DeviceConfig(**settings.get("device", {}))).is_cuda
@@ -81,11 +83,7 @@ def score_downstream(
     scores: dict[str, float] = {}
     spread: dict[str, float] = {}
     missing: dict[str, None] = {}
-    tasks: dict[str, list[str]] = {}
-    for metric in wanted:
-        if metric in SCORES:
-            tasks.setdefault(SCORES[metric][0], []).append(metric)
-    for task, metrics in tasks.items():
+    for task, metrics in _by_task(wanted).items():
         folder = find_data_set(task, tasks_folder)
         if folder is None:
             missing[METRICS[metrics[0]].task] = None
@@ -103,8 +101,17 @@ def score_downstream(
     return Downstream(scores, spread, tuple(missing))
 
 
+def _by_task(wanted: Iterable[str]) -> dict[str, list[str]]:
+    """The wanted metrics of each task: ("squad1_f1", "squad1_em") -> {"squad-1.1": ["squad1_f1", "squad1_em"]}."""
+    tasks: dict[str, list[str]] = {}
+    for metric in wanted:
+        if metric in SCORES:
+            tasks.setdefault(SCORES[metric][0], []).append(metric)
+    return tasks
+
+
 def find_data_set(task: str, folder: Path) -> Path | None:
-    """Where a task's files lie below a folder; None where they do not (or the training set is missing)."""
+    """The folder of a task's files below `folder`; None if there is no training set."""
     if task in SOURCES:
         places = [folder / "glue" / SOURCES[task].folder, folder / SOURCES[task].folder]
         return next((place for place in places if any(place.glob("train*"))), None)
@@ -115,29 +122,25 @@ def find_data_set(task: str, folder: Path) -> Path | None:
     return next((place for place in places if (place / "train" / "middle").is_dir()), None)
 
 
-GROUPS = 40  # of examples, each left out once
+# -- ensembles ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Together:
-    """An ensemble's score in percent, what it gains on the mean of its members, and the standard error of that."""
+class EnsembleScore:
+    """An ensemble's score in percent, its gain over the mean of its members, and the standard error of the gain."""
 
     score: float
     gain: float
     error: float
 
 
-def score_ensemble(folders: Sequence[Path], tasks_folder: Path, wanted: Iterable[str]) -> dict[str, Together]:
-    """The mean of several models' predictions, scored; `folders` are those of score_downstream.
+def score_ensemble(folders: Sequence[Path], tasks_folder: Path, wanted: Iterable[str]) -> dict[str, EnsembleScore]:
+    """Score the mean of several models' predictions; `folders` were written by score_downstream.
 
-    A task that some member lacks is left out.
+    A task is skipped if a member lacks it.
     """
-    metrics: dict[str, list[str]] = {}
-    for metric in wanted:
-        if metric in SCORES:
-            metrics.setdefault(SCORES[metric][0], []).append(metric)
     scores = {}
-    for name, own in metrics.items():
+    for name, own in _by_task(wanted).items():
         runs, source = [folder / name for folder in folders], find_data_set(name, tasks_folder)
         if source is None or len(runs) < 2 or not all((run / "best").is_dir() for run in runs):
             continue
@@ -150,9 +153,9 @@ def score_ensemble(folders: Sequence[Path], tasks_folder: Path, wanted: Iterable
 
 def compare(
     task: Task, examples: Sequence[Example], members: Sequence[list[Prediction]], together: list[Prediction]
-) -> dict[str, Together]:
-    """Each metric of a task; the error is a jackknife over groups of examples that all models lose at once."""
-    # Where questions may have no answer, all get the threshold that is best on dev, as the members' own did.
+) -> dict[str, EnsembleScore]:
+    """Each metric of a task; the error is a jackknife over groups of examples."""
+    # Questions that may have no answer: every model gets its best threshold on dev.
     models = [kind_of(task).tune(task, examples, said)[1] for said in (together, *members)]
 
     def values(kept: Sequence[int]) -> list[dict[str, float]]:
@@ -170,18 +173,13 @@ def compare(
         gains(values([i for i in everything if i % groups != group])) for group in range(groups if groups > 1 else 0)
     ]
     return {
-        name: Together(whole[0][name], gain, _jackknife_error([part[name] for part in parts]))
+        name: EnsembleScore(whole[0][name], gain, jackknife_error([part[name] for part in parts]))
         for name, gain in gains(whole).items()
     }
 
 
-def _jackknife_error(parts: Sequence[float]) -> float:
-    """The standard error of an estimate from what it is without each of some groups of equal size."""
-    return math.sqrt((len(parts) - 1) * statistics.pvariance(parts)) if parts else 0.0
-
-
 def _predict(runs: Sequence[Path], source: Path) -> tuple[Task, Split, list[list[Prediction]]]:
-    """What the models of some fine-tuning runs say of the first dev split, read as they read it."""
+    """The predictions of fine-tuned models for the first dev split, read with the config of their runs."""
     config = build(FinetuneConfig, read_yaml(runs[0] / "config.yaml"), f"{runs[0] / 'config.yaml'}: ")
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, folder=str(source)))
     device = open_device(config.device)

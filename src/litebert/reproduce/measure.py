@@ -1,4 +1,4 @@
-"""What is measured of a pretrained model: accuracies per held-out sequence, and how far each layer moves a token.
+"""Measurements of a pretrained model: accuracy per held-out sequence, how far each layer moves a token, linear probes.
 
 Shapes: T packed tokens, N sequences, P positions to predict, H hidden, L applications.
 """
@@ -20,12 +20,15 @@ from litebert.pretraining.evaluate import commonest_share, count_batches
 from litebert.pretraining.objective import Inputs, run_model, to_device
 from litebert.train.device import Device
 
+# Strong enough that a few hundred features do not overfit a few thousand pairs.
+INVERSE_PENALTY = 0.01
+
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Examples:
-    """How many answers of each held-out sequence were right, of how many."""
+    """Correct answers and all answers of each held-out sequence."""
 
     right: Floats  # [N]
     count: Floats  # [N]
@@ -37,7 +40,7 @@ class Examples:
 
 
 def first_batches(batches: Batches, num_tokens: int) -> Iterator[Batch]:
-    """About `num_tokens` tokens, and at most one epoch."""
+    """Batches of about `num_tokens` tokens, at most one epoch."""
     for number in range(count_batches(batches, num_tokens)):
         batch = batches.batch(number)
         assert isinstance(batch, Batch)
@@ -45,13 +48,13 @@ def first_batches(batches: Batches, num_tokens: int) -> Iterator[Batch]:
 
 
 def walk(batches: Batches, num_tokens: int, device: Device) -> Iterator[tuple[Batch, Inputs]]:
-    """The first batches, also as the inputs of a model."""
+    """The first batches, each with the inputs for a model."""
     for batch in first_batches(batches, num_tokens):
         yield batch, to_device(batch, device.device, batches.recipe.max_length)
 
 
 def mlm_floor(batches: Batches, num_tokens: int) -> float:
-    """MLM accuracy, in percent, of always answering the commonest token: all that can be had without reading."""
+    """MLM accuracy, in percent, of always predicting the most frequent token."""
     return 100 * commonest_share(first_batches(batches, num_tokens))
 
 
@@ -59,7 +62,7 @@ def mlm_floor(batches: Batches, num_tokens: int) -> float:
 def score_examples(
     model: PretrainingModel, batches: Batches, num_tokens: int, device: Device
 ) -> tuple[Examples | None, Examples | None]:
-    """Masked words and sentence pairs, each counted per sequence; None where the model has no such head."""
+    """Masked words and sentence pairs, counted per sequence; None if the model has no such head."""
     model.eval()
     masked: list[Floats] = []
     pairs: list[Floats] = []
@@ -94,7 +97,7 @@ class Layers:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numbers that claims speak of."""
+        """The numbers that claims refer to."""
         return {
             "l2_roughness": roughness(self.l2),
             "angle_roughness": roughness(self.angle),
@@ -130,7 +133,7 @@ def layer_distances(model: PretrainingModel, batches: Batches, num_tokens: int, 
 
 
 def encode(model: PretrainingModel, inputs: Inputs, all_layers: bool = False) -> tuple[Tensor, ...]:
-    """Hidden states [T, H]: the last ones, or the input of the first application and the output of each."""
+    """Hidden states [T, H]: the last, or the input of the first application and the output of each."""
     output = model.encoder(
         inputs.tokens,
         segment_ids=inputs.segments,
@@ -145,8 +148,7 @@ def encode(model: PretrainingModel, inputs: Inputs, all_layers: bool = False) ->
     return (output.hidden,)
 
 
-# Strong enough that features of a few hundred dimensions do not fit a few thousand pairs by heart.
-INVERSE_PENALTY = 0.01
+# -- a linear probe ----------------------------------------------------------------------------------------------------
 
 
 def probe_pairs(

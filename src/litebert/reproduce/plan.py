@@ -25,16 +25,21 @@ from litebert.reproduce.paper import METRICS, PaperRow, PaperTable
 from litebert.reproduce.scale import Scale, load_scale
 from litebert.train.device import open_device
 
-# Batches, reports and evaluations take their share of the time beside the steps themselves.
+# Settings that do not affect what is learned, and so make no new cell.
+FREE = ("device", "log", "guard", "micro_batch_tokens")
+# Between a run and the one it starts from: the same seed would repeat the batches that the model has memorised.
+SEEDS_APART = 1000
+
+# Time for batches, reports and evaluations, relative to the steps.
 OVERHEAD = 1.15
 
-#: Steps by table (`table5`), or by row where rows get equal time (`table6/bert-large`).
+#: Steps by table (`table5`), or by row if rows get equal time (`table6/bert-large`).
 Steps = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose about a reproduction."""
+    """The user's choices for a reproduction."""
 
     seeds: int | None = None
     minutes: float | None = None
@@ -46,13 +51,13 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.seeds is not None and self.seeds < 1:
-            raise ConfigError(f"--seeds: must be at least 1, got {self.seeds}")
+            raise ConfigError(f"seeds must be >= 1, got {self.seeds}")
         if self.minutes is not None and not self.minutes > 0:
-            raise ConfigError(f"--minutes-per-row: must be above 0, got {self.minutes:g}")
+            raise ConfigError(f"minutes per row must be > 0, got {self.minutes:g}")
         if self.steps is not None and self.steps < 1:
-            raise ConfigError(f"--steps: must be at least 1, got {self.steps}")
+            raise ConfigError(f"steps must be >= 1, got {self.steps}")
         if self.tasks is not None and not self.tasks.is_dir():
-            raise ConfigError(f"--tasks: {self.tasks} is no folder; name one that holds data sets such as SST-2/")
+            raise ConfigError(f"tasks: {self.tasks} is not a folder; name one with data sets such as SST-2/")
 
 
 def num_seeds(table: PaperTable, options: Options) -> int:
@@ -61,23 +66,23 @@ def num_seeds(table: PaperTable, options: Options) -> int:
 
 
 def wanted_metrics(table: PaperTable, options: Options) -> tuple[str, ...]:
-    """What is measured of every cell: what needs a run at all."""
+    """The metrics to measure for every cell; counts need no run."""
     wanted = [name for name in table.measure if METRICS[name].source in ("model", "speed")]
     if options.tasks is not None:
         wanted += [name for name in table.columns if METRICS[name].source == "task"]
     if options.measure:
         for name in options.measure:
             if name not in table.columns:
-                raise ConfigError(f"--measure: {table.name} has no {name}; it has: {', '.join(table.columns)}")
+                raise ConfigError(f"measure: {table.name} has no {name}; it has: {', '.join(table.columns)}")
         wanted = [name for name in wanted if name in options.measure]
         if "speed_up" in options.measure:
             wanted.append("speed")
-    # Those that follow from others are worked out when the table is made.
+    # Derived metrics are computed later, from the results.
     return tuple(dict.fromkeys(name for name in wanted if name not in ("speed_up", "average")))
 
 
 def minutes_per_run(table: PaperTable, scale: Scale, options: Options) -> float | None:
-    """The wall-clock budget of one run; None where steps alone decide."""
+    """The wall-clock budget of one run; None if only steps count."""
     if options.minutes is not None or options.steps is not None:
         return options.minutes
     if scale.hours:
@@ -91,9 +96,9 @@ def minutes_per_run(table: PaperTable, scale: Scale, options: Options) -> float 
 def plan_steps(
     tables: Sequence[PaperTable], scale: Scale, options: Options, vocabulary: int | None = None
 ) -> dict[str, int]:
-    """Steps that fit into the minutes, timed here; empty where there is no such limit.
+    """Steps that fit into the minutes, from a timed step; empty if there is no time limit.
 
-    Rows that get equal tokens all do what the slowest of them can, over all the tables, so that they can share cells.
+    Rows with equal tokens take the steps of the slowest row, over all tables, so that they can share cells.
     """
     steps: dict[str, int] = {}
     for table in tables:
@@ -107,7 +112,7 @@ def plan_steps(
         }
         if table.budget == "time":
             for name, run in runs.items():
-                # More than will fit, so that the clock ends the run; the schedules follow it.
+                # More than fits, so that the clock ends the run; schedules follow the clock.
                 steps[f"{table.name}/{name}"] = max(1, math.ceil(1.5 * 60 * minutes / seconds_per_step(run)))
         else:
             slowest = max(runs.values(), key=_run_flops)
@@ -118,7 +123,7 @@ def plan_steps(
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one row takes, all its seeds together."""
+    """The cost of one row, over all its seeds."""
 
     row: str
     shape: str
@@ -130,7 +135,7 @@ class Estimate:
 
 
 def estimate(table: PaperTable, scale: Scale, options: Options) -> tuple[list[Estimate], str]:
-    """Runs, tokens and hours of each row without any data, and where the hours come from."""
+    """Runs, tokens and hours of each row, without any data; and the source of the hours."""
     minutes = minutes_per_run(table, scale, options)
     configs = {
         name: scale.run_of(row, steps=options.steps, settings=options.settings)
@@ -179,7 +184,7 @@ def estimate(table: PaperTable, scale: Scale, options: Options) -> tuple[list[Es
 
 
 def seconds_per_step(config: RunConfig) -> float:
-    """Seconds of one optimiser step on this machine, from a timed micro-batch."""
+    """Seconds per optimiser step on this machine, from a timed micro-batch."""
     device = open_device(config.device)
     count = config.micro_batches(1)
     tokens = config.batch_tokens // count
@@ -187,14 +192,11 @@ def seconds_per_step(config: RunConfig) -> float:
 
 
 def _run_flops(config: RunConfig) -> float:
-    """What a step computes."""
+    """The floating-point operations of a step."""
     return forward_flops(config.model, config.recipe.max_length) * config.batch_tokens
 
 
-# Settings that change nothing about what is learned, so that they do not make another cell.
-FREE = ("device", "log", "guard", "micro_batch_tokens")
-# Between a run and the one that it begins with: with the same seed it would read the same batches again, by heart.
-SEEDS_APART = 1000
+# -- cells -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -207,19 +209,19 @@ class Plan:
     out: Path
     cells: dict[tuple[str, int], Cell] = field(default_factory=dict)
     tasks: Path | None = None
-    #: What was set for all rows (key=value).
+    #: Settings for all rows (key=value).
     settings: tuple[str, ...] = ()
 
     def cell_folder(self, cell: Cell) -> Path:
-        """Where a cell is worked on; tables of one reproduction share their cells."""
+        """The folder of a cell; the tables of a reproduction share cells."""
         return self.out / "cells" / cell.name
 
     def members_of(self, row: str) -> list[Cell]:
-        """The models of an ensemble, one per seed; none where the row is no ensemble."""
+        """The models of an ensemble, one per seed; empty for other rows."""
         return [cell for (name, _), cell in self.cells.items() if name == self.table.rows[row].ensemble_of]
 
     def ensemble_file(self, row: str) -> Path:
-        """Where the scores of an ensemble are kept: other members, or other scores of theirs, make another file."""
+        """The file of an ensemble's scores; new members, or new scores of theirs, make a new file."""
         found = {cell.name: read_result(self.cell_folder(cell))["metrics"] for cell in self.members_of(row)}
         own = {
             name: {metric: value for metric, value in metrics.items() if METRICS[metric].source == "task"}
@@ -238,11 +240,13 @@ def make_plan(
     steps: Steps | None = None,
     vocabulary: int | None = None,
 ) -> Plan:
-    """The cells of a table; `steps` is what plan_steps said."""
+    """The cells of a table; `steps` comes from plan_steps."""
     options = options or Options()
     needs_more = [name for name, row in table.rows.items() if row.is_run and row.data == "more"]
     if needs_more and not corpus.more:
-        raise ConfigError(f"{table.name}: row {needs_more[0]} trains on additional data: name stores with more_store")
+        raise ConfigError(
+            f"{table.name}: row {needs_more[0]} trains on additional data; name its token stores (more_store)"
+        )
     plan = Plan(table, scale, num_seeds(table, options), Path(out), tasks=options.tasks, settings=options.settings)
     wanted = wanted_metrics(table, options)
     for seed in range(plan.seeds if wanted else 0):
@@ -286,13 +290,13 @@ def _make_cell(
 
 
 def _speed_run(scale: Scale, row: PaperRow, run: RunConfig) -> RunConfig:
-    """One micro-batch of the shape to time, without dropout, so that only the shapes differ, on the run's device."""
+    """One micro-batch of the shape to time, on the run's device and without dropout, so that only shapes differ."""
     timed = scale.run_of(replace(row, dropout=0.0))
     return replace(timed, batch_tokens=timed.micro_batch_tokens, device=run.device)
 
 
 def _cell_name(row: PaperRow, run: RunConfig, seed: int, corpus: Corpus, before: Cell | None) -> str:
-    """What a person can read, and a hash of everything that decides what is learned: the same run, the same name."""
+    """A readable name with a hash of everything that affects training: equal runs have equal names."""
     content: dict[str, Any] = {key: value for key, value in to_dict(run).items() if key not in FREE}
     content["data"] = {
         "held_out": run.data.held_out,

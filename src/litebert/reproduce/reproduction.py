@@ -1,9 +1,9 @@
-"""A reproduction: some tables at a scale in one folder, from the command to the verdicts.
+"""A reproduction: tables at a scale in one folder, from the command to the verdicts.
 
 OUT/
-  reproduction.json   which tables, with which cells       corpus/   its text, where none was given
+  reproduction.json   which tables, with which cells       corpus/   generated text, if none was given
   cells/              one folder per run, shared by tables  ensembles/   scores of rows that are ensembles
-                      (packed as cells.tar.xz where it was published)
+                      (cells.tar.xz in published reproductions)
   report.html, TABLE.md, TABLE.tex, TABLE.json
 """
 
@@ -38,7 +38,7 @@ from litebert.train.processes import world_from_environment
 
 RECORD = "reproduction.json"
 PACKED = "cells.tar.xz"  # cells/ of a published reproduction (tools/pack_results.py)
-NO_CORPUS = Corpus(Path(), (), (Path(),), Path(), 0.0)  # for what is only counted
+NO_CORPUS = Corpus(Path(), (), (Path(),), Path(), 0.0)  # for tables that are only counted
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DataChoice:
 
 @dataclass(frozen=True)
 class JudgedTable:
-    """A table's numbers and what they say about the paper's claims."""
+    """A table's numbers and the verdicts on the paper's claims."""
 
     results: Results
     verdicts: tuple[Verdict, ...]
@@ -67,13 +67,13 @@ def reproduce(
     jobs: int | None = None,
     say: Say = print,
 ) -> list[JudgedTable]:
-    """Run what is missing of some tables and judge them; call it again to go on where it was stopped."""
+    """Run what is missing of the tables and judge them; call it again to resume."""
     out, options = Path(out), options or Options()
     tables, scale = [load_table(name) for name in names], load_scale(scale_name)
     if jobs is None:
         jobs = usable_cpus() if scale.run.get("device", {}).get("device") == "cpu" else 1
     if jobs < 1:
-        raise ConfigError(f"--jobs: must be at least 1, got {jobs}")
+        raise ConfigError(f"jobs must be >= 1, got {jobs}")
     say = say if world_from_environment().is_main else lambda _: None
     plans = prepare(tables, scale, out, options, data or DataChoice(), say)
     failures = run_cells(merge_cells(plan.cells for plan in plans), out / "cells", jobs, say)
@@ -84,7 +84,7 @@ def reproduce(
 
 
 def score_ensembles(plan: Plan) -> None:
-    """Score the rows that are ensembles, where all their members are there and they have not been scored yet."""
+    """Score the ensembles that are not scored yet and whose members are complete."""
     for row in plan.table.rows:
         members, file = plan.members_of(row), plan.ensemble_file(row)
         if not members or plan.tasks is None or file.exists():
@@ -102,7 +102,7 @@ def score_ensembles(plan: Plan) -> None:
 
 
 def judged(plan: Plan, failures: Mapping[str, str] | None = None) -> JudgedTable:
-    """A table as far as its cells are finished."""
+    """A table, from the cells finished so far."""
     results = collect(plan, failures)
     return JudgedTable(results, tuple(judge_table(results)))
 
@@ -110,13 +110,13 @@ def judged(plan: Plan, failures: Mapping[str, str] | None = None) -> JudgedTable
 def prepare(
     tables: Sequence[PaperTable], scale: Scale, out: Path, options: Options, data: DataChoice, say: Say
 ) -> list[Plan]:
-    """Corpus, budget and cells of each table, written down so that the same command finds them again."""
+    """Corpus, budget and cells of each table, recorded so that the same command finds them again."""
     world = world_from_environment()
     if world.is_main:
         unpack_cells(out)
     key = _key(tables, scale, options, data)
     while not world.is_main and key not in _read_record(out)["budgets"]:
-        time.sleep(0.2)  # the main process makes the corpus and times a step; all must go by what it found
+        time.sleep(0.2)  # the main process makes the corpus and times a step for all
     record = _read_record(out)
     needs_text = any(wanted_metrics(table, options) for table in tables)
     corpus = _corpus(scale, out, data, say) if needs_text else NO_CORPUS
@@ -143,14 +143,14 @@ def prepare(
 
 
 def _key(tables: Sequence[PaperTable], scale: Scale, options: Options, data: DataChoice) -> str:
-    """What a budget was decided for."""
+    """What a budget depends on."""
     chosen = [options.seeds, options.minutes, options.steps, options.settings, options.measure]
     stores = [str(path) for path in (*data.stores, *data.more)]
     return json.dumps([scale.name, [table.name for table in tables], chosen, stores])
 
 
 def load_plans(out: Path | str) -> list[Plan]:
-    """The tables of a reproduction folder, with their cells as they were last worked on."""
+    """The tables of a reproduction folder, with their cells."""
     out = Path(out)
     if not (out / RECORD).exists():
         raise DataError(f"{out}: no {RECORD} in it; name the folder that `litebert reproduce --out` wrote")
@@ -169,12 +169,12 @@ def load_plans(out: Path | str) -> list[Plan]:
 
 
 def unpack_cells(out: Path) -> None:
-    """Make the cells of a published reproduction folders again, once."""
+    """Unpack the cells of a published reproduction, once."""
     archive, cells = out / PACKED, out / "cells"
     if cells.exists() or not archive.exists():
         return
     try:
-        content = lzma.decompress(archive.read_bytes())  # as a whole: tarfile takes a damaged stretch for the end
+        content = lzma.decompress(archive.read_bytes())  # all at once: tarfile takes damage for the end of the file
         with staged_folder(cells) as staging, tarfile.open(fileobj=io.BytesIO(content)) as packed:
             for entry in packed:
                 entry.name = entry.name.removeprefix(f"{cells.name}/")
@@ -189,10 +189,10 @@ def _corpus(scale: Scale, out: Path, data: DataChoice, say: Say) -> Corpus:
         return given_corpus(out / "corpus", data.tokenizer, data.stores, data.more, held_out)
     if not scale.generated:
         raise ConfigError(
-            f"--data: the scale {scale.name} needs text: name token stores (litebert corpus build makes them) "
-            "and their --tokenizer; only the scale cpu makes its own"
+            f"the scale {scale.name} needs token stores (litebert corpus build makes them) and their tokenizer; "
+            "only the scale cpu generates its text"
         )
-    say("corpus: stories generated by code (name your own stores with --data)")
+    say("corpus: generated stories (use your own token stores with --data)")
     return generated_corpus(out / "corpus", scale.vocabulary)
 
 
@@ -204,4 +204,4 @@ def _read_record(out: Path) -> dict[str, Any]:
     try:
         return {**empty, **read_object(path)}
     except DataError as error:
-        raise DataError(f"{error}; mend it, or choose another --out") from None
+        raise DataError(f"{error}; repair it, or choose another output folder") from None

@@ -25,7 +25,7 @@ class Gain(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a cell stands in a table."""
+    """The position of a cell in a table."""
 
     row: str
     seed: int
@@ -33,28 +33,28 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Results:
-    """A table's numbers, whatever there is of them."""
+    """The numbers of a table, as far as they are known."""
 
     table: PaperTable
     scale: str
     seeds: int
     #: values[row][metric][seed]
     values: Mapping[str, Mapping[str, Mapping[int, float]]]
-    #: Right answers per held-out sequence.
+    #: Correct answers per held-out sequence.
     examples: Mapping[Place, Mapping[str, Examples]] = field(default_factory=dict)
     #: Half-widths of 95 % intervals of downstream scores.
     spreads: Mapping[Place, Mapping[str, float]] = field(default_factory=dict)
     layers: Mapping[Place, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     facts: Mapping[Place, Mapping[str, Any]] = field(default_factory=dict)
-    #: Why a cell has no numbers: it failed, it waits for another, or it was not run yet.
+    #: Why a cell has no numbers: it failed, waits for another, or has not run yet.
     problems: Mapping[Place, str] = field(default_factory=dict)
     #: Data sets that were not found.
     missing_tasks: tuple[str, ...] = ()
-    #: Of ensembles: by how much they are better than their members on average.
+    #: The gain of each ensemble over the mean of its members.
     gains: Mapping[str, Mapping[str, Gain]] = field(default_factory=dict)
     #: The run folder of every trained cell.
     runs: Mapping[Place, Path] = field(default_factory=dict)
-    #: What was set for all rows.
+    #: Settings for all rows.
     settings: tuple[str, ...] = ()
 
     def of(self, row: str, metric: str) -> Mapping[int, float]:
@@ -63,7 +63,7 @@ class Results:
 
 
 def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
-    """Read what the cells of a plan have measured."""
+    """Read the measurements of a plan's cells."""
     table, failures = plan.table, failures or {}
     values: dict[str, dict[str, dict[int, float]]] = {row: {} for row in table.rows}
     found: dict[str, dict[Place, Any]] = {
@@ -89,7 +89,7 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
         elif (folder / "error.txt").exists():
             found["problems"][place] = (folder / "error.txt").read_text(encoding="utf-8").splitlines()[0]
         elif missing_metrics(cell, folder):
-            found["problems"][place] = "not finished"
+            found["problems"][place] = "unfinished"
     gains = _add_ensembles(plan, values)
     _derive(table, values)
     return Results(
@@ -105,7 +105,7 @@ def collect(plan: Plan, failures: Mapping[str, str] | None = None) -> Results:
 
 
 def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -> dict[str, dict[str, Gain]]:
-    """The scores of ensembles, of which there is one each, and how they stand against their members."""
+    """Add the scores of ensembles (one each); returns their gains over their members."""
     gains: dict[str, dict[str, Gain]] = {}
     tasks = tuple(metric for metric in plan.table.columns if METRICS[metric].source == "task")
     for row in plan.table.rows:
@@ -122,7 +122,7 @@ def _add_ensembles(plan: Plan, values: dict[str, dict[str, dict[int, float]]]) -
 
 
 def _derive(table: PaperTable, values: dict[str, dict[str, dict[int, float]]]) -> None:
-    """Numbers that follow from others: exact parameter counts, speed-ups, averages over tasks."""
+    """Add derived numbers: exact parameter counts, speed-ups, averages over tasks."""
     paper = load_scale("paper")
     for name, row in table.rows.items():
         own = values[name]
@@ -141,15 +141,21 @@ def _derive(table: PaperTable, values: dict[str, dict[str, dict[int, float]]]) -
                 own.setdefault("average", {})[seed] = average
 
 
+# -- runs that learned nothing -----------------------------------------------------------------------------------------
+
+
 class Unlearned(NamedTuple):
-    """MLM accuracy of a run, and that of the commonest token alone, in percent."""
+    """MLM accuracy of a run that learned nothing, and that of the most frequent token, in percent."""
 
     mlm: float
     floor: float
 
 
 def find_unlearned(results: Results) -> dict[Place, Unlearned]:
-    """The runs of a table that learned nothing; one whose floor is not known is taken for a model like any other."""
+    """Runs that predict masks hardly better than the most frequent token does.
+
+    Deep and wide models may stay there for many steps. Such a run shows that its recipe does not work at this scale,
+    and nothing about what the paper compares. Runs without a known floor count as learned."""
     found = {}
     for place, facts in results.facts.items():
         mlm, floor = results.of(place.row, "mlm").get(place.seed), facts.get("mlm_floor")
@@ -170,7 +176,7 @@ def describe_unlearned(unlearned: Mapping[Place, Unlearned]) -> str:
     mlm, floor = (_range(values) for values in zip(*unlearned.values(), strict=True))
     return (
         f"{', '.join(names)} learned no more than token frequencies: "
-        f"MLM {mlm}, where the commonest token alone gives {floor}"
+        f"MLM {mlm}, where the most frequent token alone gives {floor}"
     )
 
 

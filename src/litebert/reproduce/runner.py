@@ -1,7 +1,7 @@
-"""Works through the cells of some tables: skips what is finished, goes on with what was stopped, reports what fails.
+"""Runs the cells of tables: skips finished ones, resumes stopped ones, reports failures.
 
-One process works on one cell after the other, or, with several jobs, gives each a process of its own. Under torchrun
-all processes train every cell together, and the main one measures.
+One process runs the cells in turn; with several jobs, each cell gets its own process. Under torchrun all processes
+train every cell together, and the main one measures.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from litebert.reproduce import CellStopped
 from litebert.reproduce.cell import (
     MODEL_SOURCES,
     Cell,
-    begin_anew,
     has_lost_its_model,
     is_trained,
     measure_cell,
     missing_metrics,
     record_failure,
     save_cell,
+    start_over,
     train_cell,
     work_on,
 )
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 def merge_cells(plans: Iterable[Mapping[tuple[str, int], Cell]]) -> list[Cell]:
-    """Every cell once, with all that any table wants of it; one that begins with another's model comes after it."""
+    """Every cell once, with all metrics that any table wants; a cell comes after the one whose model it starts from."""
     merged: dict[str, Cell] = {}
     for cells in plans:
         for cell in cells.values():
@@ -59,16 +59,16 @@ def merge_cells(plans: Iterable[Mapping[tuple[str, int], Cell]]) -> list[Cell]:
 
 
 def run_cells(cells: Sequence[Cell], folder: Path, jobs: int = 1, say: Say = print) -> dict[str, str]:
-    """Work on every cell that is not finished; returns why some failed, by name."""
+    """Run every unfinished cell; returns the failures by name."""
     world = world_from_environment()
     say = say if world.is_main else lambda _: None
-    if world.size == 1:  # several processes would have to agree on what is there
+    if world.size == 1:  # several processes would have to agree on what exists
         for name in _lost_models(cells, folder):
-            say(f"{name}: its model is gone, so it is trained again")
-            begin_anew(folder / name)
+            say(f"{name}: its model is gone; training it again")
+            start_over(folder / name)
     todo = [cell for cell in cells if missing_metrics(cell, folder / cell.name)]
     if len(todo) < len(cells):
-        say(f"{len(cells) - len(todo)} of {len(cells)} cells are finished already")
+        say(f"{len(cells) - len(todo)} of {len(cells)} cells are already finished")
     if world.size > 1:
         return _run_together(todo, folder, world, say)
     if jobs > 1:
@@ -78,27 +78,27 @@ def run_cells(cells: Sequence[Cell], folder: Path, jobs: int = 1, say: Say = pri
 
 
 def _lost_models(cells: Sequence[Cell], folder: Path) -> list[str]:
-    """Cells whose models were deleted, although something is still to be measured of them or to begin with them."""
+    """Cells whose models are gone but still needed, for a measurement or by a cell that starts from them."""
     lost: list[str] = []
-    begun_with: set[str] = set()
-    for cell in reversed(cells):  # a cell comes after the one that it begins with
+    needed: set[str] = set()
+    for cell in reversed(cells):  # a cell comes after the one it starts from
         own = folder / cell.name
         asks = any(METRICS[name].source in MODEL_SOURCES for name in missing_metrics(cell, own))
-        if not asks and cell.name not in begun_with:
+        if not asks and cell.name not in needed:
             continue
         if has_lost_its_model(own):
             lost.append(cell.name)
         is_begun = is_trained(own) or checkpoint.latest(own / "run") is not None
         if cell.after is not None and (cell.name in lost or not is_begun):
-            begun_with.add(cell.after)
+            needed.add(cell.after)
     return lost
 
 
 def _split_timed(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """Cells that can share the machine, and those that come last: the timed ones and what begins with their models."""
+    """Cells that can share the machine, and those that run alone at the end: timed ones and their successors."""
     together: list[Cell] = []
     alone: list[Cell] = []
-    for cell in cells:  # a cell comes after the one that it begins with
+    for cell in cells:  # a cell comes after the one it starts from
         is_timed = cell.speed_run is not None or cell.run.max_minutes is not None
         waits = any(other.name == cell.after for other in alone)
         (alone if is_timed or waits else together).append(cell)
@@ -119,7 +119,7 @@ def _run_in_turn(cells: Sequence[Cell], folder: Path, say: Say, failures: dict[s
 
 
 def _run_together(cells: Sequence[Cell], folder: Path, world: World, say: Say) -> dict[str, str]:
-    """All processes train each cell; the main one then measures all, while the others are done."""
+    """All processes train each cell; the main one then measures them all."""
     failures: dict[str, str] = {}
 
     def attempt(cell: Cell, work: Callable[[Cell, Path], object]) -> None:
@@ -149,7 +149,7 @@ def _run_together(cells: Sequence[Cell], folder: Path, world: World, say: Say) -
 
 
 def _run_in_processes(cells: Sequence[Cell], folder: Path, jobs: int, say: Say) -> dict[str, str]:
-    """Several cells at once, each in a process of its own; a stop is passed on to all of them."""
+    """Several cells at once, each in its own process; a stop is passed on to all of them."""
     failures: dict[str, str] = {}
     waiting, done = list(cells), 0
     running: dict[str, tuple[Cell, subprocess.Popen[bytes], float]] = {}
@@ -184,7 +184,7 @@ def _run_in_processes(cells: Sequence[Cell], folder: Path, jobs: int, say: Say) 
 
 
 def _end(running: Mapping[str, tuple[Cell, subprocess.Popen[bytes], float]]) -> None:
-    """Ask what still runs to write its checkpoint and end, and wait for it."""
+    """Ask the running cells to write a checkpoint and exit, and wait for them."""
     for _, process, _ in running.values():
         process.send_signal(signal.SIGTERM)
     for _, process, _ in running.values():
@@ -192,14 +192,14 @@ def _end(running: Mapping[str, tuple[Cell, subprocess.Popen[bytes], float]]) -> 
 
 
 def _is_ready(cell: Cell, waiting: Sequence[Cell], running: Mapping[str, object]) -> bool:
-    """Whether the cell that this one begins with is through."""
+    """Whether the cell that this one starts from is done."""
     return cell.after is None or (cell.after not in running and all(other.name != cell.after for other in waiting))
 
 
 def _start(cell: Cell, folder: Path, threads: int) -> subprocess.Popen[bytes]:
     cell = replace(cell, run=with_threads(cell.run, threads))
     save_cell(cell, folder / cell.name)
-    # Also from a source tree that is not installed.
+    # Works from a source tree that is not installed, too.
     path = os.pathsep.join(filter(None, [str(Path(litebert.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]))
     share = {"OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
     environment = {**os.environ, **share, "PYTHONPATH": path}
@@ -210,12 +210,12 @@ def _start(cell: Cell, folder: Path, threads: int) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             env=environment,
-            start_new_session=True,  # a Ctrl-C in the terminal reaches only us, and we pass it on once
+            start_new_session=True,  # Ctrl-C reaches only this process, which passes it on once
         )
 
 
 def with_threads(run: RunConfig, threads: int) -> RunConfig:
-    """The run with its share of the processors, unless it has chosen."""
+    """The run with its share of the processors, unless its config sets the threads."""
     if run.device.threads:
         return run
     return replace(run, device=replace(run.device, threads=threads))
@@ -223,7 +223,7 @@ def with_threads(run: RunConfig, threads: int) -> RunConfig:
 
 def _blocked(cell: Cell, failures: Mapping[str, str]) -> str | None:
     if cell.after in failures:
-        return f"begins with the model of {cell.after}, which failed"
+        return f"starts from the model of {cell.after}, which failed"
     return None
 
 

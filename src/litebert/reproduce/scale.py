@@ -1,4 +1,4 @@
-"""Scales: how a row of the paper becomes a run that one can afford."""
+"""Scales: how a row of the paper becomes an affordable run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from litebert.model.config import ModelConfig, preset, vary
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.reproduce.paper import PaperRow
 
-# Wider stacks take lower rates: beyond this width the peak falls in proportion. With the square root of the width,
+# Wider models need lower rates: beyond this width, the peak falls in proportion. With the square root of the width,
 # three shared layers of 1280 and 1920 collapsed in the first 400 steps (docs/results/reproduction.md).
 FULL_RATE_WIDTH = 320
 
@@ -35,25 +35,25 @@ class Scale:
     #: Settings of fine-tuning, for the downstream columns.
     finetune: Mapping[str, Any] = field(default_factory=dict)
     hidden: Mapping[int, int] = field(default_factory=dict)
-    #: Of models at their usual depth, and of rows that are about depth.
+    #: The number of layers: of models at their usual depth, and of rows about depth.
     depth: Mapping[int, int] = field(default_factory=dict)
     layers: Mapping[int, int] = field(default_factory=dict)
     embedding: Mapping[int, int] = field(default_factory=dict)
     head_size: int = 64
     dropout: float = 0.0
-    #: Lower peak rates for wide models.
+    #: Lower the peak rate of wide models.
     scale_rates: bool = False
-    #: Initial weights of 1 / sqrt(H), with which narrow, shallow models start sooner; otherwise the paper's 0.02.
+    #: Initial weights of 1 / sqrt(H), with which small models learn sooner; otherwise the paper's 0.02.
     scale_weights: bool = False
-    #: Time the paper's own shapes, though smaller ones are trained.
+    #: Time the paper's shapes, although smaller ones are trained.
     speed_of_paper_shapes: bool = False
-    #: Make a corpus where none is given.
+    #: Generate a corpus if none is given.
     generated: bool = False
     #: A fixed number of steps; 0 = the row's own, or what the hours allow.
     steps: int = 0
     #: For all runs of a table together; 0 = no limit.
     hours: float = 0.0
-    #: Of each run of a table whose rows get equal time, where the scale has no hours; 0 = the rows' own steps.
+    #: Per run, for tables whose rows get equal time and scales without hours; 0 = the rows' own steps.
     minutes: float = 0.0
 
     def model_of(self, row: PaperRow, vocabulary: int | None = None) -> ModelConfig:
@@ -62,7 +62,7 @@ class Scale:
         hidden = _size(self.hidden, row.hidden or size.hidden_size, "hidden", self.name)
         if row.layers is None:
             layers = _size(self.depth, size.num_hidden_layers, "depth", self.name)
-        else:  # Table 12 speaks of widths, with 3 layers: those stay
+        else:  # Table 12 varies the width with 3 layers, which stay
             layers = row.layers if row.hidden else _size(self.layers, row.layers, "layers", self.name)
         embedding = hidden
         if size.model_type != "bert":
@@ -102,7 +102,7 @@ class Scale:
         model = self.model_of(row, vocabulary)
         recipe = {"objective": row.objective, "max_length": self.length}
         if row.objective == "none":
-            recipe["pairs_without_objective"] = True  # only the label is missing
+            recipe["pairs_without_objective"] = True  # the same pairs, without a label
         changes: dict[str, Any] = {
             "model": to_dict(model),
             "recipe": recipe,
@@ -135,7 +135,7 @@ def load_scales() -> Mapping[str, Scale]:
 def load_scale(name: str) -> Scale:
     """One scale by name."""
     scales = load_scales()
-    check_choice("--scale", name, scales)
+    check_choice("scale", name, scales)
     return scales[name]
 
 

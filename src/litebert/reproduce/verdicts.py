@@ -1,17 +1,17 @@
-"""From numbers to a verdict per claim: it holds, it does not hold, or it cannot be told at this scale.
+"""From numbers to a verdict per claim: it holds, it does not hold, or the result is inconclusive.
 
-Write d for the contrast minus its reference, with one-sided 95 % bounds low < d < high, and m for the claim's margin,
-the least difference that would matter.
+Let d be the contrast minus its reference, with one-sided 95 % bounds low < d < high, and m the claim's margin, the
+smallest difference that matters.
 
-    above        holds: low > 0         does not hold: high < m         otherwise it cannot be told
-    not above    holds: high < m        does not hold: low > 0          otherwise it cannot be told
-    near         holds: -m < low and high < m      does not hold: low > m or high < -m      otherwise ...
+    above        holds: low > 0                    does not hold: high < m                  else inconclusive
+    not above    holds: high < m                   does not hold: low > 0                   else inconclusive
+    near         holds: -m < low and high < m      does not hold: low > m or high < -m      else inconclusive
 
-So where there is no effect, "above" is said to hold in one case of twenty at most; and where the effect is m or
-more, it is denied in one of twenty at most.
+So without an effect, "above" holds in at most one case of twenty; with an effect of m or more, it is rejected in at
+most one of twenty.
 
-Nothing can be told from runs that learned nothing (learned.py), also where other seeds of the same row did learn: to
-leave some out would hide that the recipe is not stable.
+A claim about a run that learned nothing (results.find_unlearned) is inconclusive even if other seeds of the same row
+did learn: leaving some out would hide that the recipe is unstable.
 """
 
 from __future__ import annotations
@@ -24,17 +24,24 @@ from typing import Literal
 import numpy as np
 
 from litebert.reproduce.cell import MODEL_SOURCES
-from litebert.reproduce.measure import Examples
 from litebert.reproduce.paper import METRICS, Claim
 from litebert.reproduce.results import Place, Results, Unlearned, describe_unlearned, find_unlearned
-from litebert.reproduce.statistics import Test, compare_examples, compare_seeds, exact
+from litebert.reproduce.statistics import (
+    Test,
+    compare_examples,
+    compare_seeds,
+    error_of_interval,
+    exact,
+    influence,
+    standard_error,
+)
 
-Answer = Literal["holds", "does not hold", "cannot be told"]
+Answer = Literal["holds", "does not hold", "inconclusive"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to one claim on one metric, with the test behind it; without a test, `reason` says why."""
+    """The answer to one claim on one metric, with its test; without a test, `reason` says why."""
 
     claim: Claim
     metric: str
@@ -44,17 +51,17 @@ class Verdict:
 
     @property
     def evidence(self) -> str:
-        """The test in words: "+2.5 points, 90 % interval +1.8 to +3.2, t over 3 seeds; a difference of ..."."""
+        """The test in words: "+2.5 points, 90 % interval +1.8 to +3.2, t over 3 seeds; smallest ..."."""
         if self.test is None:
             return self.reason
         metric, test = METRICS[self.metric], self.test
         digits, unit, reference = max(metric.digits, 1), f" {metric.unit}" if metric.unit else "", self.claim.reference
-        sign = "" if reference else "+"  # a difference from nothing, or a value beside its reference
+        sign = "" if reference else "+"  # a difference, or a value beside its reference
         low, value, high = (f"{number + reference:{sign}.{digits}f}" for number in (test.low, test.estimate, test.high))
         estimate = f"{value} against {reference:g}{unit}" if reference else f"{value}{unit}"
         if test.method == "exact":
             return f"{estimate}, exact"
-        seen = f"a difference of {_least(test.least_seen, digits)} would have been seen"
+        seen = f"smallest detectable difference {_least(test.least_seen, digits)}"
         return f"{estimate}, 90 % interval {low} to {high}, {test.method}; {seen}"
 
 
@@ -64,13 +71,13 @@ def _least(value: float, digits: int) -> str:
 
 
 def judge_table(results: Results) -> list[Verdict]:
-    """Verdicts for every claim of a table, on each metric that the claim names and that was measured."""
+    """The verdicts on every claim of a table, one per metric that the claim names and that was measured."""
     verdicts = []
     for claim in results.table.claims:
         judged = [judge(claim, metric, results) for metric in claim.metrics]
-        told = [verdict for verdict in judged if verdict.test is not None]
+        tested = [verdict for verdict in judged if verdict.test is not None]
         measured = [verdict for verdict in judged if all(results.of(row, verdict.metric) for row in claim.of)]
-        verdicts += told or measured[:1] or judged[:1]
+        verdicts += tested or measured[:1] or judged[:1]
     return verdicts
 
 
@@ -78,7 +85,7 @@ def judge(claim: Claim, metric: str, results: Results) -> Verdict:
     """One claim on one metric."""
     test = _test(claim, metric, results)
     if isinstance(test, str):
-        return Verdict(claim, metric, "cannot be told", reason=test)
+        return Verdict(claim, metric, "inconclusive", reason=test)
     return Verdict(claim, metric, answer_of(claim, test), test)
 
 
@@ -88,11 +95,11 @@ def answer_of(claim: Claim, test: Test) -> Answer:
     if claim.near is not None:
         if -margin < test.low and test.high < margin:
             return "holds"
-        return "does not hold" if test.low > margin or test.high < -margin else "cannot be told"
+        return "does not hold" if test.low > margin or test.high < -margin else "inconclusive"
     is_above, is_small = test.low > 0, test.high < margin or (test.method == "exact" and test.high <= 0)
     if claim.above is not None:
-        return "holds" if is_above else "does not hold" if is_small else "cannot be told"
-    return "holds" if is_small else "does not hold" if is_above else "cannot be told"
+        return "holds" if is_above else "does not hold" if is_small else "inconclusive"
+    return "holds" if is_small else "does not hold" if is_above else "inconclusive"
 
 
 def _test(claim: Claim, metric: str, results: Results) -> Test | str:
@@ -105,7 +112,7 @@ def _test(claim: Claim, metric: str, results: Results) -> Test | str:
         return f"{what.title} of {', '.join(empty)} was not measured"
     seeds = sorted(set.intersection(*(set(values) for values in by_row.values())))
     if not seeds:
-        return f"{METRICS[metric].title}: no seed has all of {', '.join(claim.of)}"
+        return f"{METRICS[metric].title}: no seed has results for all of {', '.join(claim.of)}"
     contrasts = [
         sum(weight * by_row[row][seed] for row, weight in claim.of.items()) - claim.reference for seed in seeds
     ]
@@ -120,28 +127,28 @@ def _test(claim: Claim, metric: str, results: Results) -> Test | str:
     if test is None:
         test = _test_examples(claim, metric, seeds, contrasts, results)
     if test is None and len(seeds) > 1:
-        return f"{METRICS[metric].title}: {len(seeds)} seeds without any spread say nothing; run more of them"
-    return test or f"{METRICS[metric].title}: one run has no spread; run several seeds"
+        return f"{METRICS[metric].title}: {len(seeds)} seeds agree exactly; run more of them"
+    return test or f"{METRICS[metric].title}: one run has no spread; run more seeds"
 
 
 def _test_examples(
     claim: Claim, metric: str, seeds: Sequence[int], contrasts: Sequence[float], results: Results
 ) -> Test | None:
-    """By the examples alone: for one seed, or for several that agree; None where their error is not known."""
+    """Over examples alone, for one seed or several that agree; None if the error is unknown."""
     errors = [contrast_error(claim, metric, seed, results) for seed in seeds]
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
         return None
     if len(seeds) == 1:
         return compare_examples(contrasts[0], known[0])
-    # Every seed is asked other held-out sequences, but the same questions of a task: more seeds are not more of those.
+    # Each seed has other held-out sequences, but the same task examples: more seeds do not add examples there.
     error = float(np.mean(known)) if METRICS[metric].source == "task" else math.hypot(*known) / len(known)
-    method = f"{len(seeds)} seeds agree, z over examples (not the luck of training)"
+    method = f"{len(seeds)} seeds agree, z over examples (randomness of training ignored)"
     return compare_examples(float(np.mean(contrasts)), error, method)
 
 
 def _unlearned_of(claim: Claim, seeds: Sequence[int], results: Results) -> dict[Place, Unlearned]:
-    """Of the runs that a claim stands on, those that learned nothing; an ensemble stands on all of its members."""
+    """The runs behind a claim that learned nothing; an ensemble depends on all of its members."""
     members = {_members_of(row, results) for row in claim.of}
     return {
         place: found
@@ -155,42 +162,31 @@ def _members_of(row: str, results: Results) -> str | None:
 
 
 def _test_ensemble(claim: Claim, row: str, metric: str, results: Results) -> Test | str:
-    """There is one ensemble, whatever the seeds: it and its members are compared question by question."""
+    """There is one ensemble for all seeds: it is compared with its members example by example."""
     gain = results.gains.get(row, {}).get(metric)
     if gain is None or dict(claim.of) != {row: 1, _members_of(row, results): -1}:
-        return f"{METRICS[metric].title}: there is one {row}, and no spread to compare it by"
-    method = "one ensemble, z over paired examples (not the luck of training)"
+        return f"{METRICS[metric].title}: there is only one {row}, so it has no spread"
+    method = "one ensemble, z over paired examples (randomness of training ignored)"
     test = compare_examples(gain.value - claim.reference, gain.error, method)
     return test or f"{METRICS[metric].title}: {row} and its members have no spread over examples"
 
 
 def contrast_error(claim: Claim, metric: str, seed: int, results: Results) -> float | None:
-    """The standard error, in percent, of a contrast within one seed, over held-out sequences; None if unknown."""
+    """The standard error over examples, in percent, of a contrast within one seed; None if unknown."""
     places = {row: Place(row, seed) for row in claim.of}
     if METRICS[metric].source == "task":
         spreads = [results.spreads.get(place, {}).get(metric) for place in places.values()]
         if any(spread is None for spread in spreads):
             return None
-        return math.hypot(*(w * s / 1.96 for w, s in zip(claim.of.values(), spreads, strict=True) if s is not None))
+        return math.hypot(
+            *(w * error_of_interval(s) for w, s in zip(claim.of.values(), spreads, strict=True) if s is not None)
+        )
     found = [results.examples.get(place, {}).get(metric) for place in places.values()]
     examples = [one for one in found if one is not None]
     if len(examples) < len(places):
         return None
     influences = [weight * influence(one) for weight, one in zip(claim.of.values(), examples, strict=True)]
     same = all(np.array_equal(one.count, examples[0].count) for one in examples)
-    if same:  # the same sequences: differences are taken one by one
-        return _standard_error(np.sum(influences, axis=0))
-    return math.hypot(*(_standard_error(one) for one in influences))
-
-
-def influence(examples: Examples) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """What each sequence adds to the accuracy (in percent) beyond its mean: a ratio of sums, linearised."""
-    share = examples.right.sum() / examples.count.sum()
-    values: np.ndarray[tuple[int], np.dtype[np.float64]] = (
-        100 * (examples.right - share * examples.count) / examples.count.mean()
-    )
-    return values
-
-
-def _standard_error(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
+    if same:  # the same sequences: pairwise differences
+        return standard_error(np.sum(influences, axis=0))
+    return math.hypot(*(standard_error(one) for one in influences))
