@@ -177,7 +177,7 @@ def test_a_cell_whose_model_is_gone_is_trained_again_where_the_model_is_needed(t
     (folders["one"] / "run" / "model").mkdir()  # as if it were there: the second one then has to be trained again
     said.clear()
     failures = work(plan, said)
-    assert said[0] == f"{folders['two'].name}: its model is gone, so it is trained again"
+    assert said[0] == f"{folders['two'].name}: its model is gone; training it again"
     assert list(failures) == [folders["two"].name, folders["three"].name]  # an empty folder is no model
     shutil.rmtree(folders["one"] / "run" / "model")
     assert work(plan, said) == {}
@@ -205,7 +205,7 @@ def test_a_cell_whose_run_is_gone_begins_anew_and_one_that_was_stopped_goes_on(
     shutil.rmtree(two)
     (one / "tasks" / "sst-2").mkdir(parents=True)
     assert work(plan, said) == {}
-    assert f"{one.name}: its model is gone, so it is trained again" in said
+    assert f"{one.name}: its model is gone; training it again" in said
     assert not (one / "tasks").exists()  # fine-tuned from the model that is gone
     assert not collect(plan).problems
 
