@@ -16,6 +16,7 @@ import numpy as np
 from litebert.baselines.features import WORDS, make_encoder
 from litebert.baselines.labels import guess_labels
 from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers
+from litebert.baselines.similarity import guess_similarity
 from litebert.baselines.tags import guess_tags, guess_tags_by_vectors
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
@@ -180,6 +181,10 @@ def _guess_answers(task: Task, kind: str, train: Any, splits: Any, seed: int, co
     return guess_answers(train, splits, make_encoder(kind, seed, corpus), seed)
 
 
+def _guess_similarity(task: Task, kind: str, train: Any, splits: Any, seed: int, corpus: Any) -> tuple[str, Values]:
+    return guess_similarity(kind, splits, make_encoder(kind, seed, corpus))
+
+
 @dataclass(frozen=True)
 class Methods:
     """The methods that apply to a kind of task, the simplest first, and the one that is worth a few seconds."""
@@ -200,6 +205,7 @@ METHODS: dict[str, Methods] = {
     "text": Methods(
         _guess_answers, ("bow", "tfidf", "word2vec", "fasttext"), "tfidf", "words shared with the question (TF-IDF)"
     ),
+    "similarity": Methods(_guess_similarity, KINDS, "tfidf", "shared words (TF-IDF; BM25 for search)"),
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
-from litebert.finetuning.presets import ADAPTER, AUTO, find_preset
+from litebert.finetuning.presets import ADAPTER, AUTO, FEW, SIMILARITY, find_preset
 from litebert.model.config import AdapterConfig
 from litebert.tasks.read import canonical_name
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
@@ -74,6 +74,39 @@ class FinetuneGuard(GuardConfig):
 
 
 @dataclass(frozen=True)
+class SimilarityConfig:
+    """What the task `similarity` learns: how vectors are made and compared."""
+
+    #: cosent or cosine for scored pairs, ranking (in-batch negatives) for others; auto = cosent where there are scores.
+    loss: Literal["auto", "cosent", "cosine", "ranking"] = "auto"
+    #: Cosines are divided by it in ranking and cosent: the smaller, the more the hardest negatives count.
+    temperature: float = 0.05
+    #: Ranking: also find the first text by the second.
+    symmetric: bool = False
+    #: A text's vector: the mean of its tokens, or the state of [CLS].
+    pooling: Literal["mean", "first"] = "mean"
+    #: Whether the saved model gives vectors of length 1.
+    normalize: bool = True
+    #: Shorter vectors that are to work too: the first so many numbers (Matryoshka), [64, 128, 256].
+    sizes: tuple[int, ...] = ()
+    #: Make training pairs from plain text instead of reading them: each sentence with itself under other dropout
+    #: (SimCSE), with the next one, or each document's first line (its title) with its paragraphs.
+    pairs: Literal["none", "sentences", "adjacent", "titles"] = "none"
+    #: How many of them, drawn evenly from the whole text.
+    num_pairs: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise ConfigError(f"temperature: must be > 0, got {self.temperature:g}")
+        if self.num_pairs < 2:
+            raise ConfigError(f"num_pairs: must be >= 2, got {self.num_pairs}")
+        if any(size < 1 for size in self.sizes):
+            raise ConfigError(f"sizes: must be >= 1, got {min(self.sizes)}")
+        if self.pairs != "none" and self.loss in ("cosent", "cosine"):
+            raise ConfigError(f"loss: {self.loss} needs scores, and pairs made from text have none; use ranking")
+
+
+@dataclass(frozen=True)
 class FinetuneConfig:
     """One fine-tuning run."""
 
@@ -90,6 +123,9 @@ class FinetuneConfig:
     head_only: bool = False
     #: Train a low-rank adapter and the head instead of the whole model: {rank: 8}; null = the whole model.
     adapter: AdapterConfig | None = None
+    #: A handful of labels: the encoder learns which examples share a label, then a linear head is fitted (SetFit).
+    few: bool = False
+    similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
     #: Where the other settings came from; they are written out below it.
     preset: str = AUTO
     optim: FinetuneOptim = field(default_factory=FinetuneOptim)
@@ -143,6 +179,8 @@ class FinetuneConfig:
             raise ConfigError("head_only: fits a new head, so head must be new, not keep")
         if self.head_only and self.adapter is not None:
             raise ConfigError("adapter: head_only trains a head alone; leave out one of the two")
+        if self.few and (self.head_only or self.head == "keep"):
+            raise ConfigError("few: trains the encoder and fits a new head; leave out head_only and head: keep")
 
     def num_steps(self, num_units: int) -> int:
         """Steps of the run on so many training examples."""
@@ -179,6 +217,10 @@ def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = ""
         preset = {key: value for key, value in preset.items() if key != "steps"}  # the user's own measure counts
         if preset.get("optim", {}).get("warmup_steps") is not None:
             preset = merge(preset, {"optim": {"warmup_steps": None}})
+    if task == "similarity":
+        preset = merge(preset, SIMILARITY)
+    if data.get("few"):
+        preset = merge(preset, FEW)
     if data.get("adapter") is not None:
         preset = merge(preset, ADAPTER)
     return build(FinetuneConfig, {**merge(preset, data), "preset": name}, where)

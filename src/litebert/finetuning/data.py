@@ -6,12 +6,14 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from litebert.baselines.verdict import Baseline, cheap_baselines
 from litebert.errors import ConfigError, DataError, did_you_mean
 from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.pairs import is_plain_text, make_pairs
 from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig
 from litebert.tasks.examples import Example
@@ -129,10 +131,17 @@ def read_data(
     source = config.data
     if examples is not None:
         return Data(settle_task(examples.task, config, model), examples, tokenizer, source.limit)
+    train: Any = source.train
+    if config.task == "similarity" and train is not None:
+        how = config.similarity.pairs
+        if how == "none" and is_plain_text(train):
+            how = "sentences"
+        if how != "none":
+            train = make_pairs(train, how, config.similarity.num_pairs, config.seed)
     found = read_task(
         config.task,
         folder=source.folder,
-        train=source.train,
+        train=train,
         dev=source.dev,
         test=source.test,
         columns=source.columns or None,
@@ -155,7 +164,11 @@ def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
         metrics = (config.metric, *(name for name in metrics if name != config.metric))
     head = task.answerable_head if config.answerable_head is None else config.answerable_head
     stride = config.stride or task.stride
-    return dataclasses.replace(task, max_length=length, stride=stride, metrics=metrics, answerable_head=head)
+    task = dataclasses.replace(task, max_length=length, stride=stride, metrics=metrics, answerable_head=head)
+    if kind_of(task).compares:
+        chosen = config.similarity
+        task = dataclasses.replace(task, pooling=chosen.pooling, normalize=chosen.normalize, sizes=chosen.sizes)
+    return task
 
 
 def open_tokenizer(model: str) -> Tokenizer:

@@ -1,7 +1,7 @@
 """What a model says about sequences: raw outputs as numpy arrays, by the names that all of litebert uses.
 
 logits [labels] (or [len, labels] for tags, a scalar for an option); start, end [len];
-start_index, start_log_prob [K], end_index, end_log_prob [K_end, K], answerable
+start_index, start_log_prob [K], end_index, end_log_prob [K_end, K], answerable; vector [H] of the encoder alone
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from litebert.finetuning.batches import Layout, Shape, make_batch
 from litebert.finetuning.objective import run_model, to_device
+from litebert.model.encoder import pool_tokens
 from litebert.model.heads import Model, named_outputs
 from litebert.tasks.features import Sequence
 from litebert.tasks.task import Task
@@ -41,6 +42,9 @@ def run_sequences(
     layout = layout_for(device)
     max_tokens = EVAL_TOKENS if device.is_cuda else EVAL_TOKENS_CPU
     results: list[Outputs] = [{}] * len(sequences)
+    if model.head == "encoder" and len(sequences) > len(different := _different(sequences)):
+        found = dict(zip(different, run_sequences(model, task, list(different.values()), device, fixed), strict=True))
+        return [found[sequence.ids.tobytes()] for sequence in sequences]
     for numbers in _cut(sequences, max_tokens, task.max_length if model.head == "answer" else 0):
         chosen = [sequences[i] for i in numbers]
         shape = Shape(max_tokens, len(chosen) + max_tokens // task.max_length + 1) if fixed else None
@@ -49,6 +53,8 @@ def run_sequences(
         inputs, _ = to_device(batch, device.device)
         with device.autocast():
             output = run_model(model, inputs, batch.max_length)
+        if model.head == "encoder":
+            output = pool_tokens(output.hidden, task.pooling, inputs.get("starts"), inputs.get("attention_mask"))
         named = {name: fetch(value) for name, value in _named(model.head, output).items()}
         first = batch.inputs["starts"] if layout == "packed" else np.arange(len(chosen)) * inputs["input_ids"].shape[1]
         for row, (number, sequence) in enumerate(zip(numbers, chosen, strict=True)):
@@ -56,6 +62,11 @@ def run_sequences(
             per_token = model.head in ("span", "token-classification")
             results[number] = {name: value[tokens if per_token else row] for name, value in named.items()}
     return results
+
+
+def _different(sequences: Many[Sequence]) -> dict[bytes, Sequence]:
+    """The texts to embed, each once: a search asks many questions about one paragraph."""
+    return {sequence.ids.tobytes(): sequence for sequence in sequences}
 
 
 def _cut(sequences: Many[Sequence], max_tokens: int, padded_length: int) -> Iterator[NDArray[np.int64]]:
@@ -74,6 +85,8 @@ def _cut(sequences: Many[Sequence], max_tokens: int, padded_length: int) -> Iter
 
 def _named(head: str, output: Any) -> dict[str, torch.Tensor]:
     """Outputs by name; what is per token is flat, [T] or [B * S]."""
+    if head == "encoder":
+        return {"vector": output}
     named = named_outputs(head, output)
     if head == "span":
         return {name: logits.flatten() for name, logits in named.items()}

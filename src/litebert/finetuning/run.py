@@ -28,6 +28,7 @@ from litebert.files import staged_folder
 from litebert.finetuning.baselines import compare_with_baselines, write_baselines
 from litebert.finetuning.card import write_card
 from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig
+from litebert.finetuning.contrast import Whole, dropout_for, make_contrast
 from litebert.finetuning.data import Data, open_tokenizer, read_data
 from litebert.finetuning.flags import config_from
 from litebert.finetuning.head_only import check_kind, fit_head
@@ -39,12 +40,13 @@ from litebert.finetuning.results import Scores, goodness, read_scores, write_sco
 from litebert.finetuning.scoring import predict_split, score_split
 from litebert.finetuning.setup import make_model
 from litebert.model.adapter import add_adapter, merge_adapter, save_adapter
-from litebert.model.config import load_config
+from litebert.model.config import AdapterConfig, load_config
 from litebert.model.fast.layers import FastLayers
 from litebert.model.hub import save_model
 from litebert.tasks.decode import write_submission
 from litebert.tasks.read import read_task
-from litebert.tasks.task import TaskData, kind_of, save_task
+from litebert.tasks.sentence_folder import write_sentence_files
+from litebert.tasks.task import Task, TaskData, kind_of, save_task
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, seed_everything, speed_up
 from litebert.train.folder import Resume, check_config, check_folder
@@ -149,19 +151,24 @@ def train_model(
         data = read_data(config, open_tokenizer(config.model), load_config(config.model), data)
     if config.head_only:
         check_kind(data.task)
+    if config.few and kind_of(data.task).says != "label":
+        raise ConfigError(f"few: learns which texts share a label, so it is for classification, not {data.task.kind}")
     resuming = check_folder(out, config, resume, FREE_ON_RESUME)
     _ = data.train  # read now: a mistake in the files must not leave a folder either
+    shape = load_config(config.model)
+    dropout_for(config, data, shape)
+    make_contrast(config, data, shape.hidden_size, world)
     with alone_in(out, world, device) as stop:
         learner = Finetuning(config, data, device, world)
         with Trainer(learner, config, out, device, world, resuming, console, quiet) as trainer:
             if world.is_main:
                 write_baselines(out, data)
-            if config.head_only:
-                found = fit_head(learner.model, data.task, data.train, device, config.seed)
-                trainer.event(found.describe())
             signal = None if config.head_only else trainer.fit(stop)
             if signal is not None:
                 return FinetuneResult(out, trainer.step, completed=False, signal=signal)
+            if config.head_only or config.few:
+                found = fit_head(learner.model, data.task, data.train, device, config.seed)
+                trainer.event(found.describe())
             scores = learner.finish(trainer)
             return FinetuneResult(out, trainer.step, True, scores, out / "best")
 
@@ -178,6 +185,13 @@ def finished_run(folder: Path, config: FinetuneConfig, console: Console) -> Fine
         saved = None
     check_config(folder, saved, config, FREE_ON_RESUME)
     return FinetuneResult(folder, scores.step, completed=True, scores=scores, model=folder / "best")
+
+
+def _adapter_of(adapter: AdapterConfig, task: Task) -> AdapterConfig:
+    """The adapter without the pooler where nothing reads that."""
+    if not kind_of(task).compares:
+        return adapter
+    return dataclasses.replace(adapter, targets=tuple(name for name in adapter.targets if name != "pooler"))
 
 
 class Inputs(NamedTuple):
@@ -202,15 +216,18 @@ class Finetuning(Learner):
     def __init__(self, config: FinetuneConfig, data: Data, device: Device, world: World):
         self.config, self.data, self.device, self.world, self.task = config, data, device, world, data.task
         self.notes = [(note, "") for note in data.all_notes()] + [(warning, "yellow") for warning in data.warnings()]
+        dropout, more = dropout_for(config, data, load_config(config.model))
+        self.notes += [(note, "") for note in more]
         seed_everything(config.seed)
-        self.model, new = make_model(config, data.task)
+        self.model, new = make_model(dataclasses.replace(config, dropout=dropout), data.task)
+        self.contrast = make_contrast(config, data, self.model.config.hidden_size, world)
         optim = config.optim
         if config.adapter is not None:
             if any(name.startswith("encoder.") for name in new):
                 raise ConfigError(
                     f"adapter: {config.model} has no pooler, which this task reads; fine-tune the whole model"
                 )
-            add_adapter(self.model, config.adapter)
+            add_adapter(self.model, _adapter_of(config.adapter, self.task))
             optim = dataclasses.replace(optim, freeze="encoder")
         self.model.to(device.device)
         self.optimizer = make_optimizer(self.model, optim, optim.lr, new)
@@ -234,13 +251,14 @@ class Finetuning(Learner):
         if self.training.layout == "packed":
             fast = self.device.fast_layers and not drops and FastLayers.fits(self.model.encoder)
             long = self.config.device.compile == "on" or self.num_steps - step >= COMPILE_STEPS
-            self.compiled = self.device.compile and long and not fast
+            self.compiled = self.device.compile and long and not fast and self.contrast is None
             speed_up(self.model, dataclasses.replace(self.device, compile=self.compiled))
         if self.graphs == "on":
             self.training.plan(self.num_steps)
 
     def _records(self) -> bool:
-        return self.device.is_cuda and self.world.size == 1 and self.config.device.graphs != "off"
+        alone = self.world.size == 1 and self.contrast is None
+        return self.device.is_cuda and alone and self.config.device.graphs != "off"
 
     def _set_training_mode(self) -> None:
         self.model.train()
@@ -255,10 +273,13 @@ class Finetuning(Learner):
             batches = self.training.step(number, self.world.rank, self.world.size)
             inputs = [Inputs(*to_device(b, self.device.device), b.max_length, b.num_rows) for b in batches]
             count, tokens = sum(batch.count for batch in batches), sum(batch.num_tokens for batch in batches)
-            yield StepBatches(inputs, (count,), tokens)
+            yield StepBatches(inputs if self.contrast is None else [Whole(tuple(inputs))], (count,), tokens)
 
-    def loss(self, inputs: Inputs, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def loss(self, inputs: Inputs | Whole, counts: Tensor) -> tuple[Tensor, Tensor]:
         """The mean loss; its sum and the number of right answers as sums."""
+        if isinstance(inputs, Whole):
+            assert self.contrast is not None
+            return self.contrast(self.model, inputs)
         return weigh(*batch_loss(self.model, self.task.kind, *inputs), counts)
 
     def mean_loss(self, totals: StepTotals) -> float:
@@ -278,13 +299,13 @@ class Finetuning(Learner):
     def report(self, steps: Sequence[StepTotals], seconds: float) -> dict[str, float]:
         """The share of right answers, where that has a meaning, and the speed."""
         values = {"examples_per_second": sum(step.counts[0] for step in steps) / seconds}
-        if kind_of(self.task).counts_right:
+        if kind_of(self.task).counts_right and self.contrast is None:
             values["train_accuracy"] = sum(step.sums[1] / max(step.counts[0], 1) for step in steps) / len(steps)
         return values
 
     def evaluate(self, step: int) -> Evaluation | None:
         """Score dev, and remember the weights where they are the best so far (of equals the first)."""
-        if not self.data.dev or not self.data.dev[0].is_labelled:
+        if not self.data.dev or not self.data.dev[0].is_labelled or self.config.few:  # whose head comes last
             return None
         values: dict[str, float] = {}
         for number, split in enumerate(self.data.dev):
@@ -385,6 +406,8 @@ class Finetuning(Learner):
                 save_model(self.model, staging)
                 data.tokenizer.save(staging, max_length=max(task.max_length, data.tokenizer.max_length or 0))
                 save_task(task, staging)
+                if kind_of(task).compares:
+                    write_sentence_files(staging, task, self.model.config.hidden_size)
                 write_card(staging, self.config, task, self.model, scores, trainer.facts())
             write_scores(folder, scores)
         trainer.complete()

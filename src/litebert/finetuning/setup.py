@@ -21,7 +21,10 @@ def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
     }
     if config.head == "new":
         # A linear head on frozen features does better with all tokens than with a [CLS] that was trained for order.
-        averaged = config.head_only and kind_of(task).head(task) in ("classification", "multiple-choice")
+        averaged = (config.head_only or config.few) and kind_of(task).head(task) in (
+            "classification",
+            "multiple-choice",
+        )
         changes["pooling"] = "mean" if averaged else "first"
     if config.dropout is not None:
         changes |= {"hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.dropout}
@@ -41,8 +44,10 @@ def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
         return load_model(config.model, head, **changes), []
     # Only the encoder is taken: a head of the same shape may mean other things.
     source, report = load_model_and_report(config.model, "encoder", new_head=True)
-    model = model_class(head)(vary(source.config, **changes))
     brought = {name: tensor for name, tensor in source.state_dict().items() if name not in report.missing}
+    # Nothing reads the pooler of an encoder alone: a new one would be random for ever.
+    more = {"pooler": "encoder.pooler.weight" in brought} if head == "encoder" else {}
+    model = model_class(head)(vary(source.config, **changes), **more)
     missing = model.load_state_dict(
         {name: tensor for name, tensor in brought.items() if name in model.state_dict()}, strict=False
     ).missing_keys

@@ -195,8 +195,11 @@ def write_summary(study: Study) -> None:
 
 def _copy_best(study: Study) -> None:
     with staged_folder(study.folder / "best", keep=lambda name: False) as staging:
-        for file in sorted((study.folder / study.kept.name / "best").iterdir()):
-            write_atomic(staging / file.name, file.read_bytes())
+        best = study.folder / study.kept.name / "best"
+        for file in sorted(path for path in best.rglob("*") if path.is_file()):
+            place = staging / file.relative_to(best)
+            place.parent.mkdir(exist_ok=True)
+            write_atomic(place, file.read_bytes())
 
 
 def print_study(study: Study, console: Console | None = None) -> None:

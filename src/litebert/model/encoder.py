@@ -227,6 +227,11 @@ def mean_tokens(hidden: Tensor, starts: Tensor | None, mask: Tensor | None) -> T
     return (sums / starts.diff().clamp(min=1)[:, None]).to(hidden.dtype)
 
 
+def pool_tokens(hidden: Tensor, pooling: str, starts: Tensor | None, mask: Tensor | None) -> Tensor:
+    """One vector per text, [B or N, H]: the mean of its tokens, or the state of [CLS] ("first")."""
+    return first_tokens(hidden, starts) if pooling == "first" else mean_tokens(hidden, starts, mask)
+
+
 def pad_packed(values: Tensor, starts: Tensor, positions: Tensor, size: int, fill: float = 0) -> Tensor:
     """Packed values [T, ...] as rows [N, size, ...], one per sequence."""
     rows = torch.searchsorted(starts, torch.arange(len(values), device=values.device, dtype=starts.dtype), right=True)

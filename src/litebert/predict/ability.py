@@ -182,9 +182,14 @@ class Ability:
         return Task in self._hints.values()
 
     @cached_property
+    def reads_task(self) -> bool:
+        """Whether it works for every model, and reads the task where there is one."""
+        return Task | None in self._hints.values()
+
+    @cached_property
     def parameters(self) -> dict[str, Parameter]:
         """What it takes, in order, by name."""
-        ours = (Inputs, Task)
+        ours = (Inputs, Task, Task | None)
         signature = inspect.signature(self.steps).parameters
         return {
             name: _parameter(name, self._hints[name], each.default)
@@ -225,7 +230,9 @@ class Ability:
         """The steps for these arguments, which are checked first."""
         for name, value in self.bind((), arguments).items():
             self.parameters[name].check(value)
-        return self.steps(inputs, task, **arguments) if self.takes_task else self.steps(inputs, **arguments)
+        if self.takes_task or self.reads_task:
+            return self.steps(inputs, task, **arguments)
+        return self.steps(inputs, **arguments)
 
 
 def ability(

@@ -20,6 +20,7 @@ from litebert.predict.exported import (
 from litebert.predict.runtime import Runtime
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import find_folder
+from litebert.tasks.sentence_folder import transformer_folder
 from litebert.tasks.task import Task, kind_of, load_task, save_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
@@ -40,7 +41,8 @@ def load_parts(
 
     `runtime` "auto" is torch, or ONNX Runtime in fp32 if the folder holds an export and no weights.
     """
-    folder = find_folder(model)
+    given = find_folder(model)
+    folder = transformer_folder(given)
 
     def in_torch(loaded: Model) -> TorchRuntime:
         return TorchRuntime(loaded, open_device(DeviceConfig(device=device, threads=threads)), max_tokens)
@@ -49,7 +51,7 @@ def load_parts(
         check_choice("runtime", runtime, ("auto", "torch"))  # merge it for others
         adapted, its_task, base = load_adapted(folder)
         return in_torch(adapted), Tokenizer.load(base), its_task
-    tokenizer, task = Tokenizer.load(folder), load_task(folder)
+    tokenizer, task = Tokenizer.load(folder), load_task(given)
     if runtime == "auto":
         runtime = _runtime_for(folder)
     check_choice("runtime", runtime, ("auto", *RUNTIMES))

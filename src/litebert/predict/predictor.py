@@ -90,7 +90,8 @@ class Predictor(AbilityMethods):
         if ability not in self.abilities:
             raise refuse(ability, self.name, self.runtime.head, self.abilities)
         entry = ABILITIES[ability]
-        inputs = self._task_inputs if entry.takes_task else self._inputs
+        trained = entry.takes_task or (entry.reads_task and self.task is not None and self.task.kind == "similarity")
+        inputs = self._task_inputs if trained else self._inputs
         return Job(ability, entry.begin(inputs, self.task, arguments), self.runtime.config)
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:

@@ -79,19 +79,34 @@ class Attention(Result):
 )
 def embed(
     inputs: Inputs,
+    task: Task | None,
     text: Annotated[str, "The text to embed."],
-    pooling: Annotated[Literal["mean", "cls"], "The mean of all tokens, or the state of [CLS]."] = "mean",
-    normalize: Annotated[bool, "Scale vectors to length 1."] = False,
+    pooling: Annotated[
+        Literal["mean", "cls"] | None, "The mean of all tokens, or the state of [CLS]; by default as trained, or mean."
+    ] = None,
+    normalize: Annotated[bool | None, "Scale vectors to length 1; by default as trained, or not."] = None,
+    size: Annotated[
+        int | None, "Keep the first so many numbers, for models trained with such sizes.", Limits(1)
+    ] = None,
 ) -> Steps[Embedding]:
     """Turn texts into vectors.
 
     A text longer than the model's limit is split into windows of even size; its vector is their mean.
     """
+    similar = task if task is not None and task.kind == "similarity" else None
+    if pooling is None:
+        pooling = "cls" if similar is not None and similar.pooling == "first" else "mean"
+    if normalize is None:
+        normalize = similar is not None and similar.normalize
     name = POOLINGS[pooling]
     ids = inputs.encode(text)
     requests = [inputs.request(window, want=(name,)) for window in inputs.windows(ids)]
     outputs = yield requests
     vector = np.stack([output[name] for output in outputs]).mean(0, dtype=np.float64)
+    if size is not None:
+        if size > len(vector):
+            raise InputError(f"size: must be <= {len(vector)}, the length of this model's vectors, not {size}")
+        vector = vector[:size]
     if normalize:
         vector /= max(float(np.linalg.norm(vector)), 1e-12)
     return Embedding(vector.astype(np.float32), pooling, len(ids), len(requests))

@@ -55,7 +55,7 @@ def decode(
         assert place > begin, example.where
         predictions.append(kind.predict(task, example, features[begin:place], outputs[begin:place]))
     assert place == len(features) == len(outputs)
-    return predictions
+    return kind.settle(task, examples, predictions)
 
 
 def average(task: Task, models: Sequence[Sequence[Prediction]]) -> list[Prediction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 class Example(Protocol):
@@ -112,3 +112,27 @@ class QuestionExample:
     def asked(self) -> Hashable:
         """The question and its context."""
         return self.question, self.context
+
+
+Form = Literal["scored", "pairs", "triplets", "sentences"]
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarityExample:
+    """Texts that are compared: a pair with a score, a pair that belongs together, (text, near, far), or one text."""
+
+    id: str
+    texts: tuple[str, ...]
+    score: float | None
+    where: str
+    form: Form
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it has a score, or needs none."""
+        return self.form != "scored" or self.score is not None
+
+    @property
+    def asked(self) -> Hashable:
+        """All texts."""
+        return self.texts

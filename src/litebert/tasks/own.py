@@ -58,7 +58,7 @@ def read_own(
     }
     if len(paths) == len(files) and all(map(kind_of(kind).names_columns, paths.values())):
         columns = None  # already applied
-    return data_from_tables(kind, tables, columns, known)
+    return kind_of(kind).read_tables(tables, columns, known)
 
 
 def data_from_tables(

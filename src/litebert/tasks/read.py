@@ -19,7 +19,7 @@ from litebert.errors import DataError, did_you_mean
 from litebert.extras import require
 from litebert.tasks import glue, race, squad
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.own import data_from_tables, plain_name, read_own
+from litebert.tasks.own import plain_name, read_own
 from litebert.tasks.tables import Table, table_of
 from litebert.tasks.task import Task, TaskData
 
@@ -105,7 +105,7 @@ def read_task(
         return data
     assert name in KINDS
     if hub is not None:
-        return data_from_tables(name, load_tables(hub), columns, task)
+        return KINDS[name].read_tables(load_tables(hub), columns, task)
     if folder is not None:
         files = {**_files_in(Path(folder)), **files}
     if not files:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from litebert.config import build, to_dict
 from litebert.errors import CheckpointError, ConfigError, check_choice
@@ -44,6 +44,9 @@ class Task:
     max_question: int = 64
     max_answer: int = 30
     null_threshold: float = 0.0  # answer "no answer" if its score is above this
+    pooling: Literal["mean", "first"] = "mean"  # similarity: a text's vector is the mean of its tokens, or [CLS]
+    normalize: bool = True  # similarity: vectors have length 1
+    sizes: tuple[int, ...] = ()  # similarity: shorter vectors that it learned too (Matryoshka)
     columns: Mapping[str, str] = field(default_factory=dict)  # of the user's files: role -> column
 
     def __post_init__(self) -> None:
@@ -95,10 +98,12 @@ def save_task(task: Task, folder: Path | str) -> None:
 
 
 def load_task(folder: Path | str) -> Task | None:
-    """The task of a model folder; None if it has no task.json."""
+    """The task of a model folder, ours or sentence-transformers'; None if nothing says what it was trained for."""
     path = Path(folder) / TASK_FILE
     if not path.exists():
-        return None
+        from litebert.tasks.sentence_folder import read_sentence_task  # which makes a Task
+
+        return read_sentence_task(Path(folder))
     data = read_object(path, CheckpointError)
     if "format" not in data:
         raise CheckpointError(f"{path}: not a task file: no format number")

@@ -202,6 +202,23 @@ def gather(items: Sequence[T], world: World) -> list[T]:
     return [part[place] for place in range(len(found[0])) for part in found if place < len(part)]
 
 
+@torch.no_grad()
+def gather_rows(rows: Tensor, world: World) -> tuple[Tensor, int]:
+    """All processes' rows [B, ...] after each other, and where this one's begin; each may have another number."""
+    if world.size == 1:
+        return rows.detach(), 0
+    with _lost(world):
+        mine = torch.tensor([len(rows)], device=rows.device)
+        counts = [torch.zeros_like(mine) for _ in range(world.size)]
+        dist.all_gather(counts, mine)
+        sizes = torch.cat(counts).tolist()
+        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]), sum(sizes[: world.rank])
+
+
 def wait_for_all(world: World) -> None:
     """Go on when every process has come here."""
     if world.size > 1:

@@ -10,6 +10,7 @@ from litebert.tasks.kinds.multi_label import MultiLabel
 from litebert.tasks.kinds.multiple_choice import MultipleChoice
 from litebert.tasks.kinds.question_answering import QuestionAnswering
 from litebert.tasks.kinds.regression import Regression
+from litebert.tasks.kinds.similarity import Similarity
 from litebert.tasks.kinds.token_classification import TokenClassification
 
 __all__ = ["KINDS", "Kind", "register"]
@@ -29,5 +30,6 @@ for _kind in (
     TokenClassification(),
     MultipleChoice(),
     QuestionAnswering(),
+    Similarity(),
 ):
     register(_kind)

@@ -24,9 +24,9 @@ from litebert.tasks.examples import Example
 from litebert.tasks.features import Arrays, Places
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.metrics import Measure
-from litebert.tasks.own import Column, Columns, Reader
+from litebert.tasks.own import Column, Columns, Reader, data_from_tables
 from litebert.tasks.tables import Table, read_table
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TaskData
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class Kind(ABC, Generic[E]):
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()  # other names for it, in lower case without punctuation
-    #: The value of a prediction: a label id, a number, label ids, a tag id per word, the index of an option, or a text.
-    says: ClassVar[Literal["label", "number", "labels", "tags", "option", "text"]]
+    #: The value of a prediction: a label id, a number, label ids, a tag id per word, the index of an option, a text, or
+    #: how similar texts are (see `litebert.tasks.kinds.similarity`).
+    says: ClassVar[Literal["label", "number", "labels", "tags", "option", "text", "similarity"]]
 
     # -- the user's files ----------------------------------------------------------------------------------------------
 
@@ -72,11 +73,18 @@ class Kind(ABC, Generic[E]):
         """Find columns that were not found by name."""
         return
 
+    def read_tables(
+        self, tables: Mapping[str, Table], columns: Mapping[str, str] | None, known: Task | None
+    ) -> TaskData:
+        """The task and its examples from tables by split; `known` is the task of a saved model."""
+        return data_from_tables(self.name, tables, columns, known)
+
     # -- the model -----------------------------------------------------------------------------------------------------
 
     unit: ClassVar[str] = "Examples"  # unit of the training speed
     counts_right: ClassVar[bool] = True  # whether training accuracy is meaningful
     whole_examples: ClassVar[bool] = False  # whether all sequences of an example must be in one batch
+    compares: ClassVar[bool] = False  # whether the loss compares all examples of a batch (finetuning/contrast.py)
     problem_type: ClassVar[str | None] = None  # in the config of the Hub
 
     @abstractmethod
@@ -126,6 +134,10 @@ class Kind(ABC, Generic[E]):
     @abstractmethod
     def predict(self, task: Task, example: E, windows: Sequence[Feature], outputs: Sequence[Outputs]) -> Prediction:
         """Decode the outputs of all sequences of an example."""
+
+    def settle(self, task: Task, examples: Sequence[E], predictions: list[Prediction]) -> list[Prediction]:
+        """The predictions of a whole split, where one depends on the other examples (search)."""
+        return predictions
 
     @abstractmethod
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:

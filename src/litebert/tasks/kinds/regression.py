@@ -40,7 +40,7 @@ class Regression(TextKind):
     """One output, trained with squared error."""
 
     name = "regression"
-    aliases = ("regress", "regressor", "similarity", "sts", "score", "scoring", "rating")
+    aliases = ("regress", "regressor", "score", "scoring", "rating")
     says = "number"
     columns = text_columns(f"{_SCORES} {LABELS}")
     reader = NumberReader

@@ -21,9 +21,9 @@ from litebert.text.tokenizer import Tokenizer
 # Names of columns, without case, spaces and punctuation.
 LABELS = """label labels class category target sentiment goldlabel intent topic y
     라벨 레이블 감성 감정 분류 카테고리 标签 標籤 类别 類別 分类 情感"""
-_TEXTS = """text sentence document review comment comments content body tweet message title utterance sentence1 text1
+TEXTS = """text sentence document review comment comments content body tweet message title utterance sentence1 text1
     문장 텍스트 본문 내용 리뷰 댓글 문서 발화 제목 文本 句子 内容 內容 评论 評論 正文 标题""".split()
-_PAIRS = [
+TEXT_PAIRS = [
     ("sentence1", "sentence2"),
     ("text1", "text2"),
     ("texta", "textb"),
@@ -79,12 +79,12 @@ class TextKind(Kind[TextExample]):
         plain = {plain_name(column): column for column in reversed(table.columns)}
         free = free_columns(table, found)
         if "text" not in named:
-            for a, b in _PAIRS:
+            for a, b in TEXT_PAIRS:
                 if plain.get(a) in free and plain.get(b) in free:
                     found["text"], found["pair"] = (plain[a],), (plain[b],)
                     break
             else:
-                if column := first_column(table, _TEXTS, found):
+                if column := first_column(table, TEXTS, found):
                     found["text"] = (column,)
         rest = free_columns(table, found)
         if "text" not in found and rest:
