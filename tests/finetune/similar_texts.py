@@ -9,7 +9,7 @@ from toy_tasks import BAD, GOOD, tiny_config, write_rows
 
 
 def opinion(draw: random.Random, good: bool) -> str:
-    start = draw.choice(["the film was", "it is very", "we saw the story and it was", "one day the plot is"])
+    start = draw.choice(["the film was", "it is"])
     return f"{start} {draw.choice(GOOD if good else BAD)}"
 
 
@@ -21,6 +21,13 @@ def scored_rows(count: int, seed: int = 0) -> list[dict]:
         score = (4 if a == b else 1) + round(draw.random() / 4, 2)
         rows.append({"sentence1": opinion(draw, a), "sentence2": opinion(draw, b), "score": score})
     return rows
+
+
+def labelled_rows(count: int, seed: int = 0) -> list[dict]:
+    draw = random.Random(seed)
+    return [
+        {"text": opinion(draw, number % 2 == 0), "label": "neg" if number % 2 else "pos"} for number in range(count)
+    ]
 
 
 def triplet_rows(count: int, seed: int = 0) -> list[dict]:

