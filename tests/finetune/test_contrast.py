@@ -20,7 +20,7 @@ from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetuning.contrast import cosent_loss, cosine_loss, label_loss, ranking_loss
 from litebert.finetuning.pairs import make_pairs
 from litebert.finetuning.run import finetune
-from litebert.predict.adapted import load_adapted
+from litebert.predict.load import load_adapted
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import load_task
 from litebert.train.trainer import Trainer
@@ -63,7 +63,7 @@ def their_loss(loss, vectors: torch.Tensor, labels: torch.Tensor | None = None) 
 def assert_same(ours: torch.Tensor, reference: torch.Tensor, vectors: torch.Tensor) -> None:
     torch.testing.assert_close(ours, reference)
     mine, other = (torch.autograd.grad(loss, vectors)[0] for loss in (ours, reference))
-    torch.testing.assert_close(mine, other, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)  # exp(20 x) makes rounding larger
     assert mine.abs().max() > 1e-3
 
 
@@ -244,9 +244,8 @@ def test_a_killed_run_goes_on_bit_for_bit(toy_model, tmp_path, monkeypatch, adap
 
 
 def test_an_adapter_learns_and_is_the_same_model(toy_model, tmp_path):
-    config = similarity_config(
-        toy_model, tmp_path, triplet_rows(60), triplet_rows(40, 1), steps=150, adapter={"rank": 4}, optim={"lr": 0.01}
-    )
+    adapter = {"adapter": {"rank": 4}, "optim": {"lr": 0.01}, "dropout": 0.0}
+    config = similarity_config(toy_model, tmp_path, triplet_rows(60), triplet_rows(40, 1), steps=200, **adapter)
     result = finetune(config, tmp_path / "run", quiet=True)
     assert result.scores.value > 0.9
     model, task, _ = load_adapted(tmp_path / "run" / "adapter")

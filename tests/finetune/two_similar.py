@@ -17,7 +17,7 @@ from litebert.model.hub import load_model
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.read import read_task
 from litebert.text.tokenizer import Tokenizer
-from litebert.train.distributed import World, connect, sum_gradients, world_from_environment
+from litebert.train.processes import World, connect, sum_gradients, world_from_environment
 
 SHARES = {1: [range(5)], 2: [range(3), range(3, 5)]}  # of the examples: the processes have different numbers
 

@@ -228,8 +228,8 @@ def test_a_folder_with_train_and_dev(tmp_path):
         ("sentiment", "classification"),
         ("text-classification", "classification"),
         ("cls", "classification"),
-        ("similarity", "regression"),
-        ("sts", "regression"),
+        ("STS", "similarity"),
+        ("embeddings", "similarity"),
         ("multilabel", "multi-label"),
         ("ner", "token-classification"),
         ("mcq", "multiple-choice"),
@@ -245,7 +245,7 @@ def test_a_task_may_be_called_as_people_call_it(said, meant):
 def test_similarity_is_learnt_from_scored_pairs(tmp_path):
     train = write(tmp_path, "a.csv", "sentence1,sentence2,score\na plane,an aircraft,4.8\na cat,a plane,0.2\n")
     data = read_task("similarity", train=train)
-    assert (data.task.kind, data.task.pair, [e.label for e in data.train]) == ("regression", True, [4.8, 0.2])
+    assert (data.task.kind, data.task.scale, [e.score for e in data.train]) == ("similarity", (0.2, 4.8), [4.8, 0.2])
 
 
 def test_an_unknown_task_shows_the_known():

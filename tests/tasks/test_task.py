@@ -52,6 +52,7 @@ def test_heads():
         "token-classification": "token-classification",
         "multiple-choice": "multiple-choice",
         "question-answering": "span",
+        "similarity": "encoder",
     }
     assert head(Task("t", "question-answering", answerable_head=True)) == "answer"
     assert all(kind.metrics for kind in KINDS.values())

@@ -205,7 +205,7 @@ METHODS: dict[str, Methods] = {
     "text": Methods(
         _guess_answers, ("bow", "tfidf", "word2vec", "fasttext"), "tfidf", "words shared with the question (TF-IDF)"
     ),
-    "similarity": Methods(_guess_similarity, KINDS, "tfidf", "shared words (TF-IDF; BM25 for search)"),
+    "nearness": Methods(_guess_similarity, KINDS, "tfidf", "shared words (TF-IDF; BM25 for search)"),
 }
 
 

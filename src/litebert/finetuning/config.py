@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Literal
 
 from litebert.config import build, merge, override, read_yaml
 from litebert.errors import ConfigError
-from litebert.finetuning.presets import ADAPTER, AUTO, FEW, SIMILARITY, find_preset
+from litebert.finetuning.presets import ADAPTER, AUTO, COMPARISON, FEW, find_preset
 from litebert.model.config import AdapterConfig
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.read import canonical_name
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
 from litebert.train.guard import GuardConfig
@@ -213,17 +214,22 @@ def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = ""
     name = auto if name == AUTO else name
     task = data["task"] = canonical_name(str(data.get("task", FinetuneConfig.task)))
     preset = find_preset(name, task)
+    if is_comparison(task):
+        preset = merge(preset, COMPARISON)
+    if data.get("few"):
+        preset = merge(preset, FEW)
     if data.get("epochs") is not None and data.get("steps") is None:
         preset = {key: value for key, value in preset.items() if key != "steps"}  # the user's own measure counts
         if preset.get("optim", {}).get("warmup_steps") is not None:
             preset = merge(preset, {"optim": {"warmup_steps": None}})
-    if task == "similarity":
-        preset = merge(preset, SIMILARITY)
-    if data.get("few"):
-        preset = merge(preset, FEW)
     if data.get("adapter") is not None:
         preset = merge(preset, ADAPTER)
     return build(FinetuneConfig, {**merge(preset, data), "preset": name}, where)
+
+
+def is_comparison(task: str) -> bool:
+    """Whether a task is of a kind that compares the texts of a batch, as similarity does."""
+    return task in KINDS and KINDS[task].compares
 
 
 def read_settings(file: Path | str | None, settings: Sequence[str]) -> tuple[dict[str, Any], str]:

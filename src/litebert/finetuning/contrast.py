@@ -30,7 +30,7 @@ from litebert.model.encoder import pool_tokens
 from litebert.model.heads import Model
 from litebert.tasks.examples import SimilarityExample
 from litebert.tasks.task import kind_of
-from litebert.train.distributed import World, gather_rows
+from litebert.train.processes import World, gather_rows
 
 if TYPE_CHECKING:
     from litebert.finetuning.objective import Tensors

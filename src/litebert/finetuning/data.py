@@ -12,7 +12,7 @@ import numpy as np
 
 from litebert.baselines.verdict import Baseline, cheap_baselines
 from litebert.errors import ConfigError, DataError, did_you_mean
-from litebert.finetuning.config import FinetuneConfig
+from litebert.finetuning.config import FinetuneConfig, is_comparison
 from litebert.finetuning.pairs import is_plain_text, make_pairs
 from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig
@@ -132,7 +132,7 @@ def read_data(
     if examples is not None:
         return Data(settle_task(examples.task, config, model), examples, tokenizer, source.limit)
     train: Any = source.train
-    if config.task == "similarity" and train is not None:
+    if is_comparison(config.task) and train is not None:
         how = config.similarity.pairs
         if how == "none" and is_plain_text(train):
             how = "sentences"

@@ -79,7 +79,7 @@ _GENERAL: dict[str, dict[str, Any]] = {
 # On top of any preset where an adapter is trained: it starts at zero and has few parameters, so it takes larger steps.
 ADAPTER: dict[str, Any] = {"optim": {"lr": 5e-4}}
 # Similarity: the other examples of a batch are what a text is told apart from, so batches are larger.
-SIMILARITY: dict[str, Any] = {"batch": 64, "optim": {"lr": 5e-5}}
+COMPARISON: dict[str, Any] = {"batch": 64, "optim": {"lr": 5e-5}}
 # A handful of labels: so many passes that every example has met every other several times.
 FEW: dict[str, Any] = {"batch": 32, "steps": 100, "optim": {"lr": 3e-5}}
 

@@ -26,7 +26,7 @@ from litebert.predict.inputs import Inputs
 from litebert.predict.job import Job, run_jobs, run_pass
 from litebert.predict.load import load_parts
 from litebert.predict.runtime import Runtime
-from litebert.tasks.task import Task, check_outputs
+from litebert.tasks.task import Task, check_outputs, kind_of
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Predictor(AbilityMethods):
         if ability not in self.abilities:
             raise refuse(ability, self.name, self.runtime.head, self.abilities)
         entry = ABILITIES[ability]
-        trained = entry.takes_task or (entry.reads_task and self.task is not None and self.task.kind == "similarity")
+        trained = entry.takes_task or (entry.reads_task and self.task is not None and kind_of(self.task).compares)
         inputs = self._task_inputs if trained else self._inputs
         return Job(ability, entry.begin(inputs, self.task, arguments), self.runtime.config)
 

@@ -93,7 +93,7 @@ def embed(
 
     A text longer than the model's limit is split into windows of even size; its vector is their mean.
     """
-    similar = task if task is not None and task.kind == "similarity" else None
+    similar = task if task is not None and kind_of(task).compares else None
     if pooling is None:
         pooling = "cls" if similar is not None and similar.pooling == "first" else "mean"
     if normalize is None:

@@ -52,7 +52,7 @@ class Kind(ABC, Generic[E]):
     aliases: ClassVar[tuple[str, ...]] = ()  # other names for it, in lower case without punctuation
     #: The value of a prediction: a label id, a number, label ids, a tag id per word, the index of an option, a text, or
     #: how similar texts are (see `litebert.tasks.kinds.similarity`).
-    says: ClassVar[Literal["label", "number", "labels", "tags", "option", "text", "similarity"]]
+    says: ClassVar[Literal["label", "number", "labels", "tags", "option", "text", "nearness"]]
 
     # -- the user's files ----------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class Similarity(Kind[SimilarityExample]):
 
     name = "similarity"
     aliases = tuple("similar sts semanticsimilarity embedding embeddings sentenceembedding simcse search".split())
-    says = "similarity"
+    says = "nearness"
     columns = (
         Column("text", _ANCHORS),
         Column("pair", _POSITIVES, required=False),
