@@ -2,11 +2,11 @@
 
     python benchmarks/damaged_files.py [--only pretraining] [--regions 12] [--together 40]
 
-Makes a pretraining run, a fine-tuning run and a build of a store that were stopped on their way, and a finished store.
-Then, again and again on a fresh copy: one region of one small file is flipped, zeroed or cut off, or the file removed;
-or several files at once. The same command goes on. It must end with exactly what the undamaged one ends with (the same
-weights, the same bytes of the store), or with one LitebertError; with one damaged file of a run or a build, where older
-state lies beside it, it must end well. Anything else is printed and makes the script fail.
+Makes an interrupted pretraining run, fine-tuning run and store build, and a finished store. Then, each time on a fresh
+copy, it flips, zeroes or cuts off one region of one small file, or removes the file, or damages several files at once,
+and reruns the same command. That must give the undamaged result (equal weights, equal bytes of the store) or one
+LitebertError; with one damaged file of a run or a build, which have older state to fall back on, it must succeed.
+Anything else is printed and makes the script fail.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from rich.console import Console
@@ -30,18 +31,22 @@ from rich.console import Console
 from litebert.errors import LitebertError
 from litebert.files import file_sha256
 
+if TYPE_CHECKING:
+    from litebert.model.config import ModelConfig
+
+Item = TypeVar("Item", bound="Named")
 SMALL = 64 << 10
 MODES = ("flip", "zero", "cut", "remove")
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Something that was stopped, and the command that goes on with it; `finish` gives what it comes to."""
+    """Something interrupted; `finish` resumes it and returns the result."""
 
     name: str
     folder: Path
     finish: Callable[[Path], dict[str, str]]
-    must_recover: Callable[[Path], bool]  # whether damage of this file alone must not stop it
+    must_recover: Callable[[Path], bool]  # whether it must survive damage to this file alone
 
 
 def make_scenes(folder: Path) -> list[Scene]:
@@ -160,7 +165,6 @@ def _finetuning(folder: Path) -> Scene:
     """A run of nine steps with its one checkpoint at six, killed after seven."""
     from litebert.finetuning.config import finetune_config
     from litebert.finetuning.run import finetune
-    from litebert.model.config import ModelConfig
     from litebert.model.heads import PretrainingModel
     from litebert.model.hub import save_model
     from litebert.text.tokenizer import Tokenizer
@@ -168,16 +172,7 @@ def _finetuning(folder: Path) -> Scene:
 
     tokenizer = Tokenizer.load(folder / "vocab")
     seed_everything(0)
-    shape = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-    )
-    save_model(PretrainingModel(shape), folder / "model")
+    save_model(PretrainingModel(tiny_model(tokenizer.vocab_size)), folder / "model")
     tokenizer.save(folder / "model")
     rows = [json.dumps({"text": f"story {n} was {'good' if n % 2 else 'bad'}", "label": n % 2}) for n in range(24)]
     (folder / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
@@ -280,29 +275,26 @@ def cases(scene: Scene, regions: int, together: int) -> Iterator[Case]:
 
 
 def try_case(scene: Scene, case: Case, expected: dict[str, str], place: Path) -> str:
-    """What is wrong with how it goes on after this damage; '' if nothing."""
+    """What is wrong after this damage; '' if nothing."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(scene.folder, place)
     for file, mode, region, bit in case:
         damage(place / file, mode, region, bit)
-    told = "; ".join(f"{mode} {file} at {region:.2f}, bit {bit}" for file, mode, region, bit in case)
+    done = "; ".join(f"{mode} {file} at {region:.2f}, bit {bit}" for file, mode, region, bit in case)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             found = scene.finish(place)
     except LitebertError as error:
         if len(case) == 1 and scene.must_recover(case[0][0]):
-            return f"{scene.name}: {told}: does not go on: {error}"
+            return f"{scene.name}: {done}: does not resume: {error}"
         return ""
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = next((frame for frame in reversed(frames) if "/litebert/" in frame.filename), frames[-1])
-        place_of = f"{Path(where.filename).name}:{where.lineno}"
-        return f"{scene.name}: {told}: {type(error).__name__}: {str(error)[:150]} ({place_of})"
-    return "" if found == expected else f"{scene.name}: {told}: ends with something else"
+        return f"{scene.name}: {done}: {describe_error(error)}"
+    return "" if found == expected else f"{scene.name}: {done}: ends with another result"
 
 
 def try_scene(scene: Scene, regions: int, together: int, every: int = 1, first: int = 0) -> tuple[int, list[str]]:
-    """How many cases were tried, and what was wrong."""
+    """The number of cases and the failures."""
     place = scene.folder.with_name(f"{scene.name}-damaged")
     shutil.copytree(scene.folder, place)
     expected = scene.finish(place)
@@ -316,27 +308,62 @@ def try_scene(scene: Scene, regions: int, together: int, every: int = 1, first: 
     return count, wrong
 
 
+# -- shared with hostile_files.py --------------------------------------------------------------------------------------
+
+
+class Named(Protocol):
+    """Something to try, known by its name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def try_all(
+    make: Callable[[Path], Sequence[Item]], attempt: Callable[[Item], tuple[int, list[str]]], only: str
+) -> None:
+    """Try everything whose name contains `only` in a temporary folder and print failures; exit code 1 if any."""
+    torch.set_num_threads(1)
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="damaged-", ignore_cleanup_errors=True) as folder:
+        for item in make(Path(folder)):
+            if only in item.name:
+                count, wrong = attempt(item)
+                bad += len(wrong)
+                print("\n  ".join([f"{item.name}: {count:,} cases, {len(wrong)} wrong", *wrong]), flush=True)
+    sys.exit(1 if bad else 0)
+
+
+def describe_error(error: Exception) -> str:
+    """What escaped, and the last line of litebert that it passed: "KeyError: 'a' (config.py:12)"."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = next((frame for frame in reversed(frames) if "/litebert/" in frame.filename), frames[-1])
+    return f"{type(error).__name__}: {str(error)[:150]} ({Path(where.filename).name}:{where.lineno})"
+
+
+def tiny_model(vocab_size: int, **more: Any) -> ModelConfig:
+    """A model that takes no time."""
+    from litebert.model.config import ModelConfig
+
+    return ModelConfig(
+        vocab_size=vocab_size,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        **more,
+    )
+
+
 def main() -> None:
-    """Try every scene, print what is wrong."""
+    """Try every scene, print failures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--regions", type=int, default=12)
     parser.add_argument("--together", type=int, default=40)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    folder = Path(tempfile.mkdtemp(prefix="damaged-"))
-    bad = 0
-    try:
-        for scene in make_scenes(folder):
-            if options.only in scene.name:
-                count, wrong = try_scene(scene, options.regions, options.together)
-                bad += len(wrong)
-                print(f"{scene.name}: {count:,} cases, {len(wrong)} wrong", flush=True)
-                for line in wrong:
-                    print(f"  {line}", flush=True)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(1 if bad else 0)
+    try_all(make_scenes, lambda scene: try_scene(scene, options.regions, options.together), options.only)
 
 
 if __name__ == "__main__":

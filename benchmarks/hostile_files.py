@@ -1,11 +1,11 @@
-"""Files from strangers, every value replaced by nonsense: one message each, no traceback, no hang.
+"""Untrusted files with every value replaced by nonsense: one message each, no traceback, no hang.
 
     python benchmarks/hostile_files.py [--only NAME] [--every 1] [--seconds 20]
 
 Makes small models, tokenizers, configs and data files, then damages one at a time: each value of its JSON or YAML is
-replaced by every entry of NONSENSE or removed, and its text is cut, flipped and replaced by DAMAGED. Opening the result
-may succeed or raise a LitebertError; anything else, and anything that takes longer than --seconds, is printed and makes
-the script fail. `--every 50` takes each fiftieth case, as the tests do.
+replaced by every entry of NONSENSE or removed, and its text is cut, flipped and replaced by DAMAGED. Opening the file
+must succeed or raise a LitebertError within --seconds; anything else is printed and makes the script fail. `--every 50`
+takes each fiftieth case, as the tests do.
 """
 
 from __future__ import annotations
@@ -14,11 +14,7 @@ import argparse
 import copy
 import json
 import random
-import shutil
 import signal
-import sys
-import tempfile
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,8 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
+from damaged_files import describe_error, tiny_model, try_all
 
 from litebert.errors import LitebertError
 
@@ -98,7 +94,7 @@ class TooSlowError(Exception):
 def make_doors(folder: Path) -> list[Door]:
     """Small files of every kind below `folder`."""
     from litebert.finetuning.config import finetune_config, read_settings
-    from litebert.model.config import ModelConfig, load_config
+    from litebert.model.config import load_config
     from litebert.model.heads import ClassificationModel, PretrainingModel
     from litebert.model.hub import load_model, save_model
     from litebert.predict.predictor import Predictor
@@ -114,16 +110,7 @@ def make_doors(folder: Path) -> list[Door]:
     text = folder / "text.txt"
     text.write_text("\n\n".join("\n".join(document) for document in generate_documents(60, seed=1)), encoding="utf-8")
     tokenizer = train_vocab([text], VocabConfig(vocab_size=200)).tokenizer
-    shape = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        labels=("no", "yes"),
-    )
+    shape = tiny_model(tokenizer.vocab_size, labels=("no", "yes"))
     doors = []
 
     def add(name: str, file: Path, opener: Callable[[], object]) -> None:
@@ -292,15 +279,7 @@ def try_door(door: Door, seconds: int, every: int = 1, first: int = 0) -> tuple[
                 if len(message) > 2000 or not message:
                     wrong.append(f"{door.name}: {what}: a message of {len(message):,} characters")
             except Exception as error:
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                where = next(
-                    (f for f in reversed(traceback.extract_tb(error.__traceback__)) if "/litebert/" in f.filename),
-                    place,
-                )
-                wrong.append(
-                    f"{door.name}: {what}: {type(error).__name__}: {str(error)[:150]} "
-                    f"({Path(where.filename).name}:{where.lineno})"
-                )
+                wrong.append(f"{door.name}: {what}: {describe_error(error)}")
             finally:
                 signal.alarm(0)
     finally:
@@ -310,26 +289,13 @@ def try_door(door: Door, seconds: int, every: int = 1, first: int = 0) -> tuple[
 
 
 def main() -> None:
-    """Try every door, print what is wrong."""
+    """Try every door, print failures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=20)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    folder = Path(tempfile.mkdtemp(prefix="hostile-"))
-    bad = 0
-    try:
-        for door in make_doors(folder):
-            if options.only in door.name:
-                count, wrong = try_door(door, options.seconds, options.every)
-                bad += len(wrong)
-                print(f"{door.name}: {count:,} cases, {len(wrong)} wrong", flush=True)
-                for line in wrong:
-                    print(f"  {line}", flush=True)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(1 if bad else 0)
+    try_all(make_doors, lambda door: try_door(door, options.seconds, options.every), options.only)
 
 
 if __name__ == "__main__":

@@ -34,4 +34,4 @@ def test_the_script_notices_what_goes_wrong(scenes, tmp_path):
     scene = damaged.Scene("careless", build.folder, careless, build.must_recover)
     _, wrong = damaged.try_scene(scene, regions=12, together=0)
     assert any("remove build/plan.json" in line and "FileNotFoundError" in line for line in wrong)
-    assert any("remove part-00000.arrow" in line and "ends with something else" in line for line in wrong)
+    assert any("remove part-00000.arrow" in line and "ends with another result" in line for line in wrong)

@@ -147,7 +147,7 @@ def test_what_is_missing_is_said(table5):
 
 def test_the_page_is_whole_and_escaped(table5, figure1):
     page = draw_page([table5, figure1])
-    assert "2 tables of the ALBERT paper" in page
+    assert "2 tables and figures of the ALBERT paper" in page
     assert "out of &lt;memory&gt; &amp; more" in page
     assert "82.0 ± 2.0" in page
     assert page.count('class="forest"') == sum(v.test is not None for o in (table5, figure1) for v in o.verdicts)

@@ -24,7 +24,6 @@ from litebert.report.html import (
 )
 from litebert.report.numbers import Axis, linear_axis
 from litebert.report.reproduction_tables import (
-    STYLES,
     columns_of,
     notes_of,
     table_rows,
@@ -38,12 +37,14 @@ from litebert.report.runs import read_run
 from litebert.reproduce.paper import METRICS
 from litebert.reproduce.reproduction import JudgedTable, judged, load_plans
 from litebert.reproduce.results import Results
-from litebert.reproduce.verdicts import Verdict
+from litebert.reproduce.verdicts import Answer, Verdict
 
 WIDTH, HEIGHT = 530, 230
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 30
 
+NO_BREAK = "\N{NON-BREAKING HYPHEN}"
 MOST_RUNS = 20  # whose curves are still distinguishable on one page
+PLURALS: dict[Answer, str] = {"holds": "hold", "does not hold": "do not hold", "inconclusive": "inconclusive"}
 LEGEND = (
     "Dots are seeds, bars their means, diamonds the paper's numbers. Beside a claim: its estimate and 90 % interval; "
     "differences in the shaded range are too small to matter."
@@ -64,7 +65,7 @@ def write_reproduction_page(folder: Path, page: Path | None = None) -> Path:
 def draw_page(outcomes: Sequence[JudgedTable]) -> str:
     """The whole page as text."""
     title, style = _title(outcomes), read_style("reproduction.css")
-    sections: list[Markup | None] = [_section(outcome) for outcome in outcomes]
+    sections: list[Markup | None] = [_section(outcome, with_title=len(outcomes) > 1) for outcome in outcomes]
     data, folders = None, _first_seeds(outcomes)
     runs = [read_run(folder, name) for folder, name in list(folders.items())[:MOST_RUNS]]
     if runs:
@@ -78,14 +79,17 @@ def draw_page(outcomes: Sequence[JudgedTable]) -> str:
 def _title(outcomes: Sequence[JudgedTable]) -> str:
     if len(outcomes) == 1:
         return f"{outcomes[0].results.table.label}: {outcomes[0].results.table.title}"
-    return f"{len(outcomes)} tables of the ALBERT paper"
+    return f"{len(outcomes)} tables and figures of the ALBERT paper"
 
 
 def _header(outcomes: Sequence[JudgedTable], title: str) -> Markup:
     answers = [verdict.answer for outcome in outcomes for verdict in outcome.verdicts]
     counts = [
-        element("li", element("strong", str(answers.count(answer))), answer, class_=answer.replace(" ", "-"))
-        for answer in STYLES
+        element(
+            "li", element("strong", str(number)), plural if number != 1 else answer, class_=answer.replace(" ", "-")
+        )
+        for answer, plural in PLURALS.items()
+        for number in [answers.count(answer)]
         if answers
     ]
     scales = dict.fromkeys(f"scale {outcome.results.scale}" for outcome in outcomes)
@@ -93,12 +97,18 @@ def _header(outcomes: Sequence[JudgedTable], title: str) -> Markup:
     return draw_header(eyebrow, title, ", ".join(scales), element("ul", counts, class_="counts"))
 
 
-def _section(outcome: JudgedTable) -> Markup:
+def _section(outcome: JudgedTable, with_title: bool) -> Markup:
     results = outcome.results
     seeds = f", {results.seeds} seeds" if results.seeds > 1 else ""
     return element(
         "section",
-        element("h2", f"{results.table.label}. {results.table.title}", class_="section-title"),
+        element(
+            "h2",
+            f"{results.table.label}. {results.table.title}",
+            class_="section-title"
+            if with_title
+            else "visually-hidden",  # of a single table, it is the title of the page
+        ),
         element("p", f"What varies: {results.table.varies}. Scale {results.scale}{seeds}.", class_="note"),
         element("div", _table(results), class_="scroll", tabindex=0, role="region", aria_label=results.table.label),
         element("div", class_="gap"),
@@ -110,7 +120,7 @@ def _section(outcome: JudgedTable) -> Markup:
 
 
 def _table(results: Results) -> Markup:
-    heads = ["", "", *(title_of(column) for column in columns_of(results))]
+    heads = ["", "", *(title_of(column).replace("-", NO_BREAK) for column in columns_of(results))]
     body, above = [], ""
     for name, who, *cells in table_rows(results):
         body.append(
