@@ -212,6 +212,14 @@ def test_levels_that_differ_between_runs_carry_their_names(tmp_path):
     assert levels == ["trigram 31.2%", "unigram (b) 20.0%", "unigram (a) 8.1%"]
 
 
+def test_a_level_reads_the_same_in_card_and_chart(tmp_path):
+    folder = write_run(tmp_path / "run", lines=20)
+    (folder / "baselines.json").write_text('{"mlm": {"unigram": 0.088542}}')  # rounded twice, it would be 8.8 %
+    text = draw_page([read_run(folder)])
+    assert "unigram 8.9%" in text
+    assert "8.8%" not in text
+
+
 def test_names_of_levels_do_not_overlap(tmp_path):
     folder = write_run(tmp_path / "run", lines=30)
     (folder / "baselines.json").write_text('{"mlm": {"a": 0.300, "b": 0.301, "c": 0.302}}')

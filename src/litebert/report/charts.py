@@ -158,14 +158,14 @@ def _make_chart(metric: ChartSpec, runs: Sequence[TrainingRun]) -> Chart | None:
 
 def _references(task: str, runs: Sequence[TrainingRun]) -> tuple[Reference, ...]:
     """Each level once, with the run's name if runs differ."""
-    values: dict[str, dict[float, str]] = {}
+    values: dict[str, dict[float, tuple[float, str]]] = {}
     for run in runs:
         for label, value in run.baselines.get(task, {}).items():
-            values.setdefault(label, {}).setdefault(round(value, 4), run.name)
+            values.setdefault(label, {}).setdefault(round(value, 4), (value, run.name))
     found = [
         Reference(label if len(levels) == 1 else f"{label} ({name})", value)
         for label, levels in values.items()
-        for value, name in levels.items()
+        for value, name in levels.values()
     ]
     return tuple(sorted(found, key=lambda reference: reference.value))
 

@@ -189,12 +189,12 @@ def _cell(column: Column, row: int) -> Markup:
 
 def _guessing_rows(runs: Sequence[TrainingRun], columns: Sequence[Column]) -> list[Markup]:
     """The scores of guessing, where all runs agree on them."""
-    levels: dict[tuple[str, str], set[float]] = {}
+    levels: dict[tuple[str, str], dict[float, float]] = {}
     for column in columns:
         for run in runs:
             for label, value in run.baselines.get(column.guessing, {}).items():
-                levels.setdefault((label, column.name), set()).add(round(value, 4))
-    agreed = {key: min(values) for key, values in levels.items() if len(values) == 1}
+                levels.setdefault((label, column.name), {}).setdefault(round(value, 4), value)
+    agreed = {key: value for key, values in levels.items() if len(values) == 1 for value in values.values()}
     rows = []
     for label in dict.fromkeys(label for label, _ in agreed):
         cells = [_guessing_cell(column, agreed.get((label, column.name))) for column in columns]
