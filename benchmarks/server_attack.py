@@ -152,7 +152,7 @@ def large(options: argparse.Namespace, address: str) -> dict[str, Any]:
 
 def large_text(options: argparse.Namespace) -> str:
     """As much text as one request may hold, and at most --bytes."""
-    from litebert.default import resolve_default
+    from litebert.remote import resolve_default
     from litebert.text.generate import generate_documents
     from litebert.text.tokenizer import Tokenizer
 

@@ -162,7 +162,7 @@ def is_known(character: str) -> bool:
 
 def all_tokenizers() -> Iterator[tuple[str, Tokenizer]]:
     """The default model's, and those that know every character."""
-    default = Tokenizer.load(litebert.default.resolve_default("default"))
+    default = Tokenizer.load(litebert.remote.resolve_default("default"))
     yield "default", default
     assert isinstance(default, SentencePieceTokenizer)
     charsmap = read_model(default.model).charsmap

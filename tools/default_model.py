@@ -17,9 +17,9 @@ import torch
 import yaml
 
 from litebert import Predictor
-from litebert.default import FOLDER
 from litebert.files import write_atomic
 from litebert.model.hub import load_model, save_model
+from litebert.remote import DEFAULT_FOLDER as FOLDER
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.log import read_metrics
 

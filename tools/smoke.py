@@ -22,10 +22,10 @@ os.environ |= {"NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
 
 import litebert
 from litebert.cli import list_commands, main
-from litebert.default import FOLDER
 from litebert.extras import EXTRAS
 from litebert.files import file_sha256
 from litebert.predict.exported import Manifest
+from litebert.remote import DEFAULT_FOLDER as FOLDER
 
 TINY = (
     "model={preset: albert-tiny, embedding_size: 16, hidden_size: 32, intermediate_size: 64, num_attention_heads: 2}",

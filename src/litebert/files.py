@@ -68,8 +68,11 @@ def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name:
 
 
 @contextlib.contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Be the only one in here until the block ends or the process dies; BlockingIOError where somebody else is."""
+def hold_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+    """Hold a lock file until the block ends or the process dies; BlockingIOError if another process holds it.
+
+    shared: several processes may hold it at once, if all of them share it. wait: until it is free.
+    """
     try:
         import fcntl
     except ImportError:  # Windows
@@ -78,17 +81,18 @@ def hold_lock(path: Path) -> Iterator[None]:
     while True:
         with open(path, "ab") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
                 raise
             except OSError:  # a file system without locks
                 pass
-            if not _is_at(file.fileno(), path):  # the one before has removed it meanwhile
+            if not _is_at(file.fileno(), path):  # its previous holder has removed it meanwhile
                 continue
             try:
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                if not shared:
+                    path.unlink(missing_ok=True)
             return
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import glob
 import re
 from pathlib import Path
+from typing import TypeVar
 
-from litebert.default import NAME as DEFAULT
-from litebert.default import resolve_default
 from litebert.errors import CheckpointError, did_you_mean
 from litebert.folders import folder_hint, holds_model, models_in
 
+DEFAULT = "default"  # the name of the model in this package
+DEFAULT_FOLDER = Path(__file__).parent / "default_model"
 CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
 SUMS_FILE = "SHA256SUMS"
@@ -28,6 +29,20 @@ WITHOUT_OWNER = (
 )
 # What `litebert.preset` takes, which has no weights.
 _ARCHITECTURE = re.compile(r"albert-(tiny|small|base|large|xlarge|xxlarge)|bert-(base|large)")
+
+S = TypeVar("S", Path, str, "Path | str")
+
+
+def resolve_default(source: S) -> S | Path:
+    """The folder of the model in this package for "default"; anything else unchanged ("./default" is a folder)."""
+    if not isinstance(source, str) or source != DEFAULT:
+        return source
+    if not (DEFAULT_FOLDER / "config.json").is_file():
+        raise CheckpointError(
+            "default: this build of litebert contains no model; name a model folder or a Hub model "
+            "(albert/albert-base-v2), or train one in minutes with: litebert quickstart"
+        )
+    return DEFAULT_FOLDER
 
 
 def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:

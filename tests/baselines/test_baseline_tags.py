@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from litebert.baselines.tags import guess_tags, guess_tags_by_vectors
+from litebert.baselines.labels import guess_tags, guess_tags_by_vectors
 from litebert.tasks.examples import TagExample
 from litebert.tasks.task import Task
 
@@ -36,6 +36,6 @@ def test_vectors_of_a_word_and_its_neighbours(monkeypatch):
         what, values = guess_tags_by_vectors(TASK, kind, train, {"dev": [row("we saw anna in oslo")]})
         assert values["dev"] == [(0, 0, 1, 0, 2)]
         assert f"fitted on {13 * 6:,} words" in what
-    monkeypatch.setattr("litebert.baselines.tags.MAX_WORDS", 40)
+    monkeypatch.setattr("litebert.baselines.labels.MAX_WORDS", 40)
     what, _ = guess_tags_by_vectors(TASK, "word2vec", train, {"dev": [row("we saw anna in oslo")]})
     assert "40 words" in what

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litebert.baselines.ngram import ConnectiveOrder, NgramModel, _order_features
+from litebert.baselines.masks import ConnectiveOrder, NgramModel, _order_features
 from litebert.errors import InputError
 
 TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6).filter(any)

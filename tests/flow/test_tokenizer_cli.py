@@ -96,7 +96,7 @@ def test_mistakes_end_with_one_message(cli, tmp_path):
     out = tmp_path / "out"
     for arguments, message in (
         (("show", tmp_path / "nowhere", "x"), "no such tokenizer file or folder"),
-        (("train", text, "--out", out), "vocab_size 30000 is too large for this text: at most"),
+        (("train", text, "--out", out), "vocab_size 30000 is too large for this text, which yields at most"),
         (("train", text, "--out", out, "--normalization", "gogle"), "did you mean 'google'"),
         (("train", tmp_path / "nowhere.txt", "--out", out), "nowhere.txt: no such file"),
     ):

@@ -121,7 +121,9 @@ def test_an_upload_that_fails_says_why(folder, monkeypatch):
 
 
 def test_a_tokenizer_goes_by_every_name_that_load_model_takes(folder, tmp_path, monkeypatch):
-    assert Tokenizer.from_pretrained("default").fingerprint == Tokenizer.load(litebert.default.FOLDER).fingerprint
+    assert (
+        Tokenizer.from_pretrained("default").fingerprint == Tokenizer.load(litebert.remote.DEFAULT_FOLDER).fingerprint
+    )
     assert Tokenizer.from_pretrained(folder).fingerprint == english().fingerprint
     asked = []
 

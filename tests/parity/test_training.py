@@ -9,10 +9,10 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from litebert.default import FOLDER
 from litebert.model.config import preset
 from litebert.model.heads import MODELS
 from litebert.model.hub import save_model
+from litebert.remote import DEFAULT_FOLDER as FOLDER
 
 TEXTS = ["a fine film.", "dull and far too long.", "i would see it again.", "nobody laughed."]
 LABELS = [1, 0, 1, 0]

@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 import litebert
 from litebert import Predictor
-from litebert.default import FOLDER
+from litebert.remote import DEFAULT_FOLDER as FOLDER
 
 # Written by us; the model has never seen them. Each passage is cut in two, in its right order.
 IN_ORDER = (

@@ -13,7 +13,7 @@ import pytest
 from small_models import LABELS, small_model
 from small_vocabularies import english
 
-import litebert.default
+import litebert.remote
 from litebert.cli import main
 from litebert.errors import InputError
 from litebert.model.hub import save_model
@@ -210,10 +210,10 @@ def test_mistakes_are_told_in_one_message(ask, pipe, mistake):
 
 
 def test_without_a_model_the_default_is_asked_for(cli, folder, monkeypatch, tmp_path):
-    monkeypatch.setattr(litebert.default, "FOLDER", folder("pretraining"))
+    monkeypatch.setattr(litebert.remote, "DEFAULT_FOLDER", folder("pretraining"))
     done = cli("predict", "fill-mask", "anna [MASK]", "--device", "cpu", "--threads", 1, "--json")
     assert json.loads(done.out)["masks"]
-    monkeypatch.setattr(litebert.default, "FOLDER", tmp_path)
+    monkeypatch.setattr(litebert.remote, "DEFAULT_FOLDER", tmp_path)
     done = cli("predict", "fill-mask", "anna [MASK]")
     assert done.code == 2
     assert "carries no model" in done.err

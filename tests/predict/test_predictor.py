@@ -7,7 +7,7 @@ import pytest
 from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english
 
-import litebert.default
+import litebert.remote
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.export.onnx_file import export_onnx
 from litebert.model.config import load_config
@@ -261,7 +261,7 @@ def test_task_and_model_must_belong_together(tmp_path):
 
 
 def test_default_is_the_package_s_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(litebert.default, "FOLDER", save(tmp_path / "default_model", "pretraining"))
+    monkeypatch.setattr(litebert.remote, "DEFAULT_FOLDER", save(tmp_path / "default_model", "pretraining"))
     assert load_model("default").head == "pretraining"
     assert load_config("default").vocab_size == english().vocab_size
     assert Tokenizer.load("default").fingerprint == english().fingerprint
@@ -271,7 +271,7 @@ def test_default_is_the_package_s_model(tmp_path, monkeypatch):
 
 
 def test_without_a_default_model_the_message_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(litebert.default, "FOLDER", tmp_path / "nothing")
+    monkeypatch.setattr(litebert.remote, "DEFAULT_FOLDER", tmp_path / "nothing")
     for load in (load_model, Tokenizer.load, Predictor):
         with pytest.raises(CheckpointError, match=r"carries no model.* litebert quickstart"):
             load("default")

@@ -9,8 +9,8 @@ import pytest
 from fake_predictor import FakePredictor
 from running import running
 
-from litebert.text.language import Language, language_of
 from litebert.text.sentences import split_sentences
+from litebert.text.words import Language, language_of
 
 ABILITIES = ["fill_mask", "sentence_order", "coherence", "embed", "attention", "classify", "tag", "answer", "choose"]
 

@@ -55,7 +55,7 @@ def test_a_name_is_one_that_python_and_iconv_know():
 
 def test_advice():
     assert encoding_advice(KOREAN.encode("cp949")) == (
-        "; it looks like cp949 (Korean), so convert it first: iconv -f CP949 -t UTF-8 FILE > NEW"
+        "; it looks like cp949 (Korean); convert it: iconv -f CP949 -t UTF-8 FILE > NEW"
     )
     for text in (KOREAN, CHINESE, JAPANESE, "Ein schöner Tag für die Mädchen."):
         assert encoding_advice(text.encode() + b"\xff") == ""  # one bad byte makes it no other encoding

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from litebert.baselines.ngram import ConnectiveOrder
+from litebert.baselines.masks import ConnectiveOrder
 from litebert.errors import InputError
 from litebert.text import generate
 from litebert.text.generate import generate_document, generate_documents, is_held_out, read_topics, story_kinds

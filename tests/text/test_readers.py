@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from litebert.errors import DataError
 from litebert.text import blocks as blocks_module
-from litebert.text import compressed, readers
+from litebert.text import readers, sources
 from litebert.text.blocks import read_blocks
 from litebert.text.readers import Problem, open_text, parse_block, read_documents
 from litebert.text.sources import find_sources
@@ -96,12 +96,12 @@ def test_cut_off_archive_names_file_and_line(tmp_path, suffix):
     lines, error = until_error(open_text(path))
     assert 1000 < len(lines) < text.count(b"\n")
     assert text.decode().startswith("\n".join(lines))
-    match = re.fullmatch(rf"{path}:(\d+): damaged or cut short \w+ data \(.*\)", str(error))
+    match = re.fullmatch(rf"{path}:(\d+): damaged or truncated \w+ data \(.*\)", str(error))
     assert match is not None
     assert int(match[1]) >= len(lines)
     # And of the documents before the damage, only whole ones are given out.
     found, error = until_error(read_documents(path, "lines"))
-    assert "cut short" in str(error)
+    assert "truncated" in str(error)
     together = "".join(document.lines[0] + "\n\n" for document in found)
     assert len(found) > 500
     assert text.decode().startswith(together)
@@ -120,7 +120,7 @@ def until_error(iterator):
 @pytest.mark.parametrize("suffix", [".txt.gz", ".txt.xz", ".txt.zst", ".txt.bz2"])
 def test_wrong_suffix(tmp_path, suffix):
     path = write(tmp_path, "a" + suffix, b"plain text\n")
-    with pytest.raises(DataError, match=r"not \w+ data, though its name says so"):
+    with pytest.raises(DataError, match=r"not \w+ data, although its name says so"):
         list(open_text(path))
 
 
@@ -131,7 +131,7 @@ def test_open_text_names_the_bad_line(tmp_path):
         list(open_text(write(tmp_path, "a.txt", "나는 밥을 먹었다.\n".encode("cp949"))))
     with pytest.raises(DataError, match=r"b\.txt:2: a NUL byte"):
         list(open_text(write(tmp_path, "b.txt", b"good\nx\0y\n")))
-    with pytest.raises(DataError, match=r"missing\.txt: cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"missing\.txt: cannot read: No such file"):
         list(open_text(tmp_path / "missing.txt"))
 
 
@@ -183,7 +183,7 @@ def test_blocks_lose_nothing_and_do_not_depend_on_how_bytes_arrive(tmp_path, pie
     path = write(tmp_path, "a.txt", text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks_module, "BLOCK", 16)
-        patch.setattr(compressed, "PIECE", read)
+        patch.setattr(sources, "PIECE", read)
         blocks = [(block.data, block.line) for block in read_blocks(str(path), "lines")]
         assert b"".join(data for data, _ in blocks) == text.encode()
         assert [line for _, line in blocks] == [
@@ -196,7 +196,7 @@ def test_blocks_lose_nothing_and_do_not_depend_on_how_bytes_arrive(tmp_path, pie
         assert "".join("".join(lines) for lines in cut).replace(" ", "") == "".join(text.split())
         sizes = [len(block.data) for block in read_blocks(str(path), "lines")]
         assert max(sizes, default=0) <= 24
-        patch.setattr(compressed, "PIECE", 7)
+        patch.setattr(sources, "PIECE", 7)
         assert documents(path, "lines") == cut
 
 
@@ -271,8 +271,8 @@ def test_json_lines(tmp_path):
     ("row", "message"),
     [
         ('{"text": "a"', r"a.jsonl:2: not valid JSON: Expecting ',' delimiter \(column 13\)"),
-        ('{"txet": "a", "id": 1}', r"a.jsonl:2: no field 'text' \(there: 'txet', 'id'\).*did you mean 'txet'"),
-        ('{"text": null}', r"a.jsonl:2: field 'text' is not text but NoneType"),
+        ('{"txet": "a", "id": 1}', r"a.jsonl:2: no field 'text' \(fields: 'txet', 'id'\).*did you mean 'txet'"),
+        ('{"text": null}', r"a.jsonl:2: field 'text' is NoneType, not text"),
         ("[1, 2]", r"a.jsonl:2: each line must be a JSON object \(an array\?"),
         ('"text"', r"a.jsonl:2: each line must be a JSON object"),
         ("[" * 100_000, r"a.jsonl:2: nested more than 64 levels deep"),
@@ -323,12 +323,12 @@ def test_bad_parquet(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["a", None, "b"], "txt": [1, 2, 3]}), path)
     assert problems(path) == [f"{path}: row 2: the text is null"]
-    with pytest.raises(DataError, match=r"no column 'body'.*there: 'text', 'txt'"):
+    with pytest.raises(DataError, match=r"no column 'body'.*columns: 'text', 'txt'"):
         documents(path, text_field="body")
     with pytest.raises(DataError, match="column 'txt' holds int64, not text"):
         documents(path, text_field="txt")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"a\.parquet: row 1: damaged or not Parquet"):
+    with pytest.raises(DataError, match=r"a\.parquet: row 1: damaged, or not Parquet"):
         documents(path)
     # Bytes that are no UTF-8 can stand in a string column.
     bad = pa.Array.from_buffers(pa.string(), 2, pa.array([b"ok", b"\xff"], pa.binary()).buffers())
@@ -385,7 +385,7 @@ def test_bad_markup(tmp_path):
     )
     assert problems(path) == [
         f"{path}:1: <doc> without </doc>",
-        f"{path}:17: text outside of <doc> ... </doc>",
+        f"{path}:17: text outside <doc> ... </doc>",
         f"{path}:18: <doc> without </doc>",
     ]
     bad = write(tmp_path, "wiki_01", MARKUP.encode().replace(b"Second", b"Sec\xffnd"))
@@ -416,5 +416,5 @@ def test_find_sources(tmp_path):
         with pytest.raises(DataError, match=message):
             find_sources(paths)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="empty: the folder holds no files"):
+    with pytest.raises(DataError, match="empty: no files in this folder"):
         find_sources([tmp_path / "empty"])

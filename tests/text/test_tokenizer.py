@@ -212,7 +212,7 @@ def test_what_cannot_be_encoded_or_decoded():
         tokenizer.encode_batch(["a", b"b"])
     with pytest.raises(InputError, match="expected a list of texts, got one str"):
         tokenizer.encode_batch("a")
-    with pytest.raises(InputError, match=r"id 130 is outside of the vocabulary \(0 to 129\)"):
+    with pytest.raises(InputError, match=r"id 130 is not in the vocabulary \(0 to 129\)"):
         tokenizer.decode([5, 130])
     with pytest.raises(InputError, match="id -1"):
         tokenizer.piece(-1)

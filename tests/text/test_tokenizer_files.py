@@ -218,7 +218,7 @@ def test_a_model_without_special_pieces_is_refused(tmp_path):
         vocab_size=100,
         minloglevel=2,
     )
-    with pytest.raises(DataError, match=r"plain.model: no piece <pad> and no piece \[MASK\] among its 100"):
+    with pytest.raises(DataError, match=r"plain.model: no piece <pad>, \[MASK\] among its 100"):
         Tokenizer.load(tmp_path / "plain.model")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from litebert.default import resolve_default
+from litebert.remote import resolve_default
 from litebert.text.normalize import Normalization
 from litebert.text.tokenizer import Tokenizer
 from litebert.text.wordpiece import BasicRule

@@ -119,5 +119,5 @@ def test_copies_and_memory(monkeypatch):
 
 
 def test_a_vocabulary_without_specials_is_refused():
-    with pytest.raises(DataError, match=r"my.txt: no piece \[CLS\] and no piece \[MASK\] among its 4"):
+    with pytest.raises(DataError, match=r"my.txt: no piece \[CLS\], \[MASK\] among its 4"):
         WordPieceTokenizer(["[PAD]", "[UNK]", "[SEP]", "a"], where="my.txt")

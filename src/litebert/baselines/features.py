@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from litebert.errors import DataError
 from litebert.extras import require
-from litebert.text.marks import MARKS
 from litebert.text.readers import read_documents
 from litebert.text.sources import find_sources
+from litebert.text.words import word_marks
 
 # Scripts without spaces between words (Han, kana, Thai, Lao, Burmese, Khmer): each character is taken as a word.
 _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
-_LETTER = rf"(?:(?![{_SPACELESS}])[\w{MARKS}])"
+_LETTER = rf"(?:(?![{_SPACELESS}])[\w{word_marks()}])"
 _WORD = re.compile(rf"[{_SPACELESS}]|{_LETTER}+(?:['’]{_LETTER}+)*|[^\w\s]")
 _SAMPLE = 2000  # texts that decide which script it is
 _SHARE = 0.2  # a text in another script may contain some English

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from litebert.baselines.features import WORDS, make_encoder
-from litebert.baselines.labels import guess_labels
+from litebert.baselines.labels import guess_labels, guess_tags, guess_tags_by_vectors
 from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers
 from litebert.baselines.similarity import guess_similarity
-from litebert.baselines.tags import guess_tags, guess_tags_by_vectors
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
 from litebert.tasks.examples import Example, QuestionExample

@@ -31,7 +31,9 @@ COLOURS = {"mask": "bold yellow", "random": "bold red", "kept": "bold green"}
 
 @corpus_app.command()
 def build(
-    sources: Annotated[list[str], typer.Argument(help="Files, folders, patterns, or - for standard input.")],
+    sources: Annotated[
+        list[str], typer.Argument(help="Files, folders, patterns, URLs such as s3://..., or - for standard input.")
+    ],
     tokenizer: Annotated[Path, typer.Option(help="Folder or file of the tokenizer.")],
     out: Annotated[Path, typer.Option(help="Folder to write: the token store.")],
     format: Annotated[
@@ -47,11 +49,15 @@ def build(
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop exact duplicate documents.")] = False,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="local, or ray: on a cluster.")] = "local",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing store.")] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="i/n: build the i-th of n shares, for job arrays; the last one completes the store."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Turn text into a token store. If interrupted, rerun the same command to resume."""
     check_out_folder(out)
-    from litebert.text.build import BuildOptions, build_store
+    from litebert.text.build import BuildOptions, build_store, parse_shard
 
     options = BuildOptions(format=format, text_field=text_field, language=language, deduplicate=deduplicate)
     began = time.monotonic()
@@ -65,6 +71,7 @@ def build(
             on_error=on_error,
             engine=engine,
             overwrite=overwrite,
+            shard=None if shard is None else parse_shard(shard),
             on_progress=lambda progress: _show_progress(view, progress, began),
         )
     if as_json:
@@ -199,6 +206,9 @@ def print_report(report: BuildReport, out: Path) -> None:
         table.add_row("parts", f"{report.parts:,}, all built before")
     elif report.parts_reused:
         table.add_row("parts", f"{report.parts:,}, {report.parts_reused:,} of them built before")
+    if report.missing:
+        names = ", ".join(report.missing)
+        table.add_row("unfinished", f"missing shards: {names}; the counts above are those of this shard")
     table.add_row("seconds", f"{report.seconds:.1f}")
     Console(highlight=False).print(table)
     for note in report.notes:

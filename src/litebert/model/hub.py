@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from litebert.default import resolve_default
 from litebert.errors import CheckpointError
 from litebert.files import staged_folder
 from litebert.folders import folder_hint
@@ -29,7 +28,7 @@ from litebert.model.heads import MODELS, Model, model_class
 from litebert.model.names import clean_hub_name, hub_names
 from litebert.model.weights import is_weights_file, open_weights, save_weights
 from litebert.parse import read_object
-from litebert.remote import CONFIG_FILE, find_folder, is_google
+from litebert.remote import CONFIG_FILE, find_folder, is_google, resolve_default
 
 M = TypeVar("M", bound=Model)
 

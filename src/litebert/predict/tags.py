@@ -15,6 +15,7 @@ from litebert.predict.job import Steps
 from litebert.predict.runtime import Request
 from litebert.tasks.kinds.token_classification import tag_windows, word_probabilities
 from litebert.tasks.task import Task
+from litebert.text.words import word_marks
 
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _SPACED = re.compile(r"\S+")
@@ -26,10 +27,9 @@ def _word() -> re.Pattern[str]:
 
     An ideograph is a word of its own. Marks stay with what they stand on: "हिन्दी", "José" in five characters.
     """
-    from litebert.text.marks import MARKS  # a tenth of a second with the pattern, which only tagging needs
-
-    letters = rf"[^\W{_HAN}](?:[^\W{_HAN}]++|[{MARKS}]++)*+"
-    return re.compile(rf"{letters}(?:[-'’.&]{letters})*+|(?:[{_HAN}]|[^\w\s])[{MARKS}]*+")
+    marks = word_marks()
+    letters = rf"[^\W{_HAN}](?:[^\W{_HAN}]++|[{marks}]++)*+"
+    return re.compile(rf"{letters}(?:[-'’.&]{letters})*+|(?:[{_HAN}]|[^\w\s])[{marks}]*+")
 
 
 @dataclass(frozen=True)

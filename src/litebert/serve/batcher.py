@@ -22,7 +22,7 @@ from litebert.serve.config import ServeConfig
 from litebert.serve.queue import OLDEST_SHARE, Job, Part, Queue, Ticket
 from litebert.serve.schemas import ClientGone, Refusal
 from litebert.serve.telemetry import Metrics, log_event
-from litebert.text.language import Language
+from litebert.text.words import Language
 
 # Target duration of a pass, since a new request waits for the current pass to end. A pass has at least one sequence.
 PASS_S = 0.25

@@ -20,7 +20,7 @@ from fastapi.responses import Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from litebert.predict.ability import Ability, Array, Parameter, limits_in, split_annotated
-from litebert.text.language import Language
+from litebert.text.words import Language
 
 R = TypeVar("R", bound=BaseModel)
 

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from litebert.errors import DataError, did_you_mean
 from litebert.parse import parse_json
-from litebert.text.compressed import ByteReader
 from litebert.text.encodings import describe, guess_encoding
+from litebert.text.sources import ByteReader
 
 Format = Literal["csv", "tsv", "jsonl", "json", "parquet"]
 _SUFFIXES: dict[str, Format] = {

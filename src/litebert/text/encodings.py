@@ -1,4 +1,4 @@
-"""Which encoding a text that is not UTF-8 may have, for advice; nothing is ever read by such a guess."""
+"""Guesses the encoding of text that is not UTF-8, for error messages only; nothing is decoded by such a guess."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import codecs
 import unicodedata
 from collections.abc import Callable
 
-SAMPLE = 4096  # bytes that are looked at
+SAMPLE = 4096  # bytes examined
 
 
 def encoding_advice(data: bytes) -> str:
-    """What to do about bytes that are not UTF-8: "; it looks like cp949 (Korean): iconv -f CP949 -t UTF-8 ..."."""
+    """Advice on bytes that are not UTF-8: "; it looks like cp949 (Korean); convert it: iconv -f CP949 ..."."""
     name = guess_encoding(data)
     if name is None:
         return ""
-    return f"; it looks like {describe(name)}, so convert it first: iconv -f {name.upper()} -t UTF-8 FILE > NEW"
+    return f"; it looks like {describe(name)}; convert it: iconv -f {name.upper()} -t UTF-8 FILE > NEW"
 
 
 def describe(name: str) -> str:
@@ -23,13 +23,13 @@ def describe(name: str) -> str:
 
 
 def guess_encoding(data: bytes) -> str | None:
-    """The name that Python and iconv have for what this is likely to be, by the letters that it would be made of."""
+    """The likely encoding, as Python and iconv name it, judged by the letters that the bytes would stand for."""
     data = data[:SAMPLE]
-    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # the first begins like UTF-16's
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # utf-32le begins like utf-16le
         return "utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if b"\0" in data:  # spaces and digits of UTF-16 hold one, every character of UTF-32, and pictures any number
+    if b"\0" in data:  # UTF-16 has one in spaces and digits, UTF-32 in every character, images anywhere
         name, width = "utf-16le" if data[1::2].count(0) > data[::2].count(0) else "utf-16be", 2
         for wide, zeros in (("utf-32le", (2, 3)), ("utf-32be", (0, 1))):
             if all(2 * data[place::4].count(0) > len(data) // 4 for place in zeros):
@@ -41,12 +41,12 @@ def guess_encoding(data: bytes) -> str | None:
         return None  # UTF-8 with some damage
     for name, is_typical, least in _TYPICAL:
         try:
-            text = codecs.getincrementaldecoder(name)().decode(data)  # the last character may be cut
+            text = codecs.getincrementaldecoder(name)().decode(data)  # the last character may be truncated
         except UnicodeDecodeError:
             continue
         letters = [character for character in text if character.isalpha()]
         foreign = [letter for letter in letters if not letter.isascii()]
-        # Western text is mostly ASCII; a text of another script read as cp1252 would be accented letters throughout.
+        # Western text is mostly ASCII; another script decoded as cp1252 would be all accented letters.
         if name == "cp1252" and 2 * len(foreign) > len(letters):
             continue
         if foreign and sum(map(is_typical, foreign)) >= least * len(foreign):
@@ -55,7 +55,7 @@ def guess_encoding(data: bytes) -> str | None:
 
 
 def _is_hangul(letter: str) -> bool:
-    """A syllable of KS X 1001, or what laughs and cries in reviews; the other single letters are kana in EUC-JP."""
+    """A syllable of KS X 1001, or a letter used for laughing or crying; in EUC-JP the other single letters are kana."""
     return letter in "ㅋㅎㅠㅜ" or ("\uac00" <= letter <= "\ud7a3" and len(letter.encode("euc_kr", "ignore")) == 2)
 
 
@@ -68,7 +68,7 @@ def _is_latin(letter: str) -> bool:
 
 
 def _is_frequent(encoding: str, first: int, last: int) -> Callable[[str], bool]:
-    """Character sets have their frequent characters together; this looks whether one is among them."""
+    """A test for the range in which a character set keeps its frequent characters."""
 
     def is_frequent(letter: str) -> bool:
         code = letter.encode(encoding, "ignore")
@@ -92,7 +92,7 @@ _LANGUAGE = {
     "cp1252": "Western European",
 }
 
-# In this order: what is kana in Japanese, and any Hangul, would pass for Chinese too.
+# In this order: Hangul, and Japanese with kana, would pass for Chinese too.
 _TYPICAL: tuple[tuple[str, Callable[[str], bool], float], ...] = (
     ("cp949", _is_hangul, 0.9),
     ("euc-jp", _is_kana, 0.2),

@@ -1,4 +1,4 @@
-"""From files to documents, in two steps, so that many processes can share the work on one file.
+"""Files -> documents, in two steps, so that many processes can share the work on one file.
 
     read_blocks(path)   one process (blocks.py): bytes, cut between documents
     parse_block(block)  any process: Document or Problem, a pure function of the block
@@ -26,7 +26,7 @@ _DOC_START = re.compile(r'<doc id="[^"]*"(?: url="[^"]*")?(?: title="(?P<title>.
 
 @dataclass(frozen=True)
 class Document:
-    """The non-empty lines of one document: sentences already, or paragraphs still to be split."""
+    """The non-empty lines of one document: sentences, or paragraphs still to be split."""
 
     lines: list[str]
     are_sentences: bool
@@ -42,13 +42,13 @@ class Problem:
 
 
 def open_text(path: Path | str) -> Iterator[str]:
-    """The lines of a text file (.gz .xz .zst .bz2 too; '-' is stdin), without their ends, in flat memory."""
+    """The lines of a text file (.gz .xz .zst .bz2 too; '-' is stdin), without line ends, in constant memory."""
     with contextlib.closing(Feed(str(path))) as feed:
         for data, line in feed.cut(LINE_END, MAX_DOCUMENT):
             text = _decoded(data, str(path), line)
             if isinstance(text, Problem):
                 raise DataError(text.message)
-            # A block ends with a line end, after which there is no further line.
+            # A block ends with a line end; no further line follows it.
             for paragraph in text.removesuffix("\n").split("\n"):
                 yield from split_long(paragraph.removesuffix("\r"))
         feed.check()
@@ -66,7 +66,7 @@ def read_documents(
 
 
 def parse_block(block: Block, text_field: str = "text") -> Iterator[Document | Problem]:
-    """The documents of a block, in order; each bad one is a Problem, and the rest are not touched by it."""
+    """The documents of a block, in order; each bad one is a Problem and does not affect the others."""
     if isinstance(block.data, list):
         for row, data in enumerate(block.data, block.line):
             where = f"{block.source}: row {row}"
@@ -80,7 +80,7 @@ def parse_block(block: Block, text_field: str = "text") -> Iterator[Document | P
 
 
 def split_long(line: str) -> list[str]:
-    """A line as itself, or, beyond MAX_LINE characters, as pieces cut at spaces where there are any."""
+    """A line as it is, or, beyond MAX_LINE characters, in pieces cut at spaces where possible."""
     pieces = []
     while len(line) > MAX_LINE:
         end = line.rfind(" ", 0, MAX_LINE) + 1 or MAX_LINE
@@ -90,7 +90,7 @@ def split_long(line: str) -> list[str]:
 
 
 def _decoded(data: bytes, source: str, line: int | None) -> str | Problem:
-    """Text, or what is wrong with it and where."""
+    """The text, or what is wrong with it and where."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -109,7 +109,7 @@ def _place(data: bytes, position: int, source: str, line: int | None) -> str:
 
 
 def _decoded_lines(data: bytes, block: Block) -> Iterator[tuple[int, str | Problem]]:
-    """Numbered lines; only the bad ones are a Problem."""
+    """Numbered lines; a bad one is a Problem."""
     whole = _decoded(data, block.source, block.line)
     if isinstance(whole, str):
         yield from enumerate(whole.split("\n"), block.line)
@@ -123,7 +123,7 @@ def _parse_text(data: bytes, block: Block) -> Iterator[Document | Problem]:
     if isinstance(text, str):
         yield from _group_lines(text, block, block.line)
         return
-    # Something is wrong somewhere: go document by document, so that only the bad ones are lost.
+    # Document by document, so that only the bad ones are lost.
     begin, line = 0, block.line
     for end in [*(match.end() for match in BLANK_LINE.finditer(data)), len(data)]:
         text = _decoded(data[begin:end], block.source, line)
@@ -172,7 +172,7 @@ def _parse_row(row: str, number: int, block: Block, text_field: str) -> Document
     if not isinstance(text, str):
         return Problem("no text", f"{where}: {_no_text(fields, text_field)}")
     if "\\" in row:
-        # An escape can smuggle in what the file itself does not hold: a NUL, half a surrogate pair.
+        # An escape may stand for what a text file cannot contain: NUL, half a surrogate pair.
         checked = _decoded(text.encode("utf-8", "surrogatepass"), where, None)
         if isinstance(checked, Problem):
             return checked
@@ -183,13 +183,13 @@ def _parse_row(row: str, number: int, block: Block, text_field: str) -> Document
 
 def _no_text(fields: dict[str, Any], text_field: str) -> str:
     if text_field in fields:
-        return f"field {text_field!r} is not text but {type(fields[text_field]).__name__}"
+        return f"field {text_field!r} is {type(fields[text_field]).__name__}, not text"
     known = ", ".join(map(repr, fields)) or "none"
-    return f"no field {text_field!r} (there: {known}); choose one with --text-field{did_you_mean(text_field, fields)}"
+    return f"no field {text_field!r} (fields: {known}); choose one with text_field{did_you_mean(text_field, fields)}"
 
 
 def _document(data: bytes, where: str) -> Document | Problem:
-    """A document that is one row of something."""
+    """A document from one row of a table."""
     text = _decoded(data, where, None)
     if isinstance(text, Problem):
         return text
@@ -203,7 +203,7 @@ def _lines(text: str) -> list[str]:
 def _parse_markup(data: bytes, block: Block) -> Iterator[Document | Problem]:
     """`<doc id= url= title=>`, the title, the paragraphs, `</doc>`."""
     body: list[str] = []
-    start, title = 0, ""  # start 0: outside of a document
+    start, title = 0, ""  # start 0: outside a document
     problem: Problem | None = None
     for number, line in _decoded_lines(data, block):
         if isinstance(line, Problem):
@@ -220,13 +220,13 @@ def _parse_markup(data: bytes, block: Block) -> Iterator[Document | Problem]:
         elif start:
             body.append(line)
         elif line.strip():
-            yield Problem("bad markup", f"{block.source}:{number}: text outside of <doc> ... </doc>")
+            yield Problem("bad markup", f"{block.source}:{number}: text outside <doc> ... </doc>")
     if start:
         yield problem or Problem("bad markup", f"{block.source}:{start}: <doc> without </doc>")
 
 
 def _without_title(body: list[str], title: str) -> list[str]:
-    """The paragraphs of an article; its title comes first in the text of some versions, and is no sentence."""
+    """The paragraphs of an article without its title, which some versions repeat as the first line."""
     # wikiextractor escapes < > & by default.
     lines = [html.unescape(line).strip() for line in body]
     lines = [line for line in lines if line]

@@ -1,45 +1,72 @@
-"""Which files are meant by what a user names: files, folders, patterns, standard input."""
+"""Input files: which ones a user means, and their bytes, decompressed piece by piece.
+
+    find_sources(["corpus", "more/*.txt.gz", "s3://bucket/x.jsonl", "-"])  -> [Source(...), ...]
+    ByteReader("x.jsonl.gz").read()                                        -> about a megabyte; b"" at the end
+
+Local paths and standard input need nothing else; URLs (s3://, gs://, hdfs://, https://, memory://) go through fsspec.
+"""
 
 from __future__ import annotations
 
+import bz2
 import glob
+import gzip
+import hashlib
+import lzma
 import os
-from collections.abc import Iterable, Iterator
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from litebert.errors import DataError
-from litebert.text.compressed import STDIN
+from litebert.extras import require
+
+STDIN = "-"
+PIECE = 1 << 20
+
+# Compression is recognised by the first bytes: this works for stdin and whatever the file is called.
+_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
+_SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd", ".bz2": "bzip2"}
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+# What remote file systems call the version of a file, the most reliable first.
+_VERSIONS = ("ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "created")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input file and what tells whether it has changed."""
+    """One input file, with what shows whether it has changed."""
 
     path: str
     size: int
-    mtime_ns: int
+    mtime_ns: int  # of a URL: a hash of its ETag or time
 
 
 def find_sources(paths: Iterable[Path | str]) -> list[Source]:
-    """Files, folders (recursive, sorted, without hidden files), globs and '-' -> the files, in order."""
+    """Files, folders (recursive, sorted, without hidden files), globs, URLs and '-' -> the files, in order."""
     found: list[str] = []
     for path in map(str, paths):
         if path == STDIN or os.path.isfile(path):
             found.append(path)
+        elif is_url(path):
+            found.extend(_remote_files(path))
         elif os.path.isdir(path):
             inside = sorted(_files_below(path))
             if not inside:
-                raise DataError(f"{path}: the folder holds no files")
+                raise DataError(f"{path}: no files in this folder")
             found.extend(inside)
         else:
             matches = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
             if not matches:
                 raise DataError(f"{path}: no such file or folder")
-            found.extend(name for match in matches for name in _files_of(match))
+            for match in matches:
+                found.extend(sorted(_files_below(match)) if os.path.isdir(match) else [match])
     seen: set[str] = set()
     for path in found:
-        real = path if path == STDIN else os.path.realpath(path)
+        real = path if path == STDIN or is_url(path) else os.path.realpath(path)
         if real in seen:
             raise DataError(f"{path}: given twice")
         seen.add(real)
@@ -50,11 +77,69 @@ def describe_source(path: str) -> Source:
     """A file as it is now; stdin has neither size nor time."""
     if path == STDIN:
         return Source(path, 0, 0)
+    if is_url(path):
+        system, name = _file_system(path)
+        info = _ask(path, lambda: system.info(name))
+        version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
+        digest = hashlib.blake2b(version.encode(), digest_size=7).digest()  # JSON readers take 53 bits
+        return Source(path, int(info.get("size") or 0), int.from_bytes(digest) >> 3)
     try:
         state = os.stat(path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        raise DataError(f"{path}: cannot read: {error.strerror}") from None
     return Source(path, state.st_size, state.st_mtime_ns)
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is for fsspec: "s3://bucket/x.txt" -> True, "x.txt" -> False."""
+    return _URL.match(path) is not None
+
+
+def open_file(path: str) -> BinaryIO:
+    """A local file, a URL or '-' (standard input), opened for reading bytes."""
+    if path == STDIN:
+        return sys.stdin.buffer
+    if is_url(path):
+        system, name = _file_system(path)
+        return cast(BinaryIO, _ask(path, lambda: system.open(name, "rb")))
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot read: {error.strerror or error}") from None
+
+
+def _remote_files(url: str) -> list[str]:
+    system, name = _file_system(url)
+
+    def search() -> list[str]:
+        if glob.has_magic(name):
+            return sorted(match for match in system.glob(name) if system.isfile(match))
+        if system.isdir(name):
+            return sorted(file for file in system.find(name) if "/." not in file.removeprefix(name))
+        return [name] if system.exists(name) else []
+
+    found = _ask(url, search)
+    if not found:
+        raise DataError(f"{url}: no such file or folder")
+    return [str(system.unstrip_protocol(file)) for file in found]
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """fsspec's object for the place that a URL names, and the name of the file there."""
+    core = require("fsspec.core", f"reading {url.partition('://')[0]}:// URLs")
+    system, name = _ask(url, lambda: core.url_to_fs(url))
+    return system, str(name)
+
+
+def _ask(url: str, call: Callable[[], Any]) -> Any:
+    """The result of a call to fsspec; each file system has error types of its own."""
+    try:
+        return call()
+    except FileNotFoundError:
+        raise DataError(f"{url}: no such file or folder") from None
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        raise DataError(f"{url}: cannot read: {reason}") from None
 
 
 def _files_below(folder: str) -> Iterator[str]:
@@ -63,5 +148,102 @@ def _files_below(folder: str) -> Iterator[str]:
         yield from (os.path.join(place, name) for name in files if not name.startswith("."))
 
 
-def _files_of(match: str) -> list[str]:
-    return sorted(_files_below(match)) if os.path.isdir(match) else [match]
+class ByteReader:
+    """Reads one file (see `open_file`) from start to end and decompresses it.
+
+    `read` returns b"" at the end. Damage raises DataError after everything before it has been returned.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        self._file = open_file(path)
+        self._raw = _Counted(self._file)
+        try:
+            start = self._raw.peek(max(map(len, _MAGIC)))
+        except OSError as error:
+            raise DataError(f"{path}: cannot read: {error.strerror or error}") from None
+        self.compression = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), "")
+        named = _SUFFIXES.get(Path(path).suffix.lower(), "")
+        if named and start and named != self.compression:
+            self.close()
+            raise DataError(f"{path}: not {named} data, although its name says so; is the download complete?")
+        self._read = self._opened()
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file itself that have been read so far."""
+        return self._raw.position
+
+    def read(self) -> bytes:
+        """The next piece, about a megabyte; b"" at the end."""
+        try:
+            return self._read(PIECE)
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            what = f"damaged or truncated {self.compression} data" if self.compression else "cannot read"
+            raise DataError(f"{what} ({str(error).rstrip('.')})") from None
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self.path != STDIN:
+            self._file.close()
+
+    def _opened(self) -> Callable[[int], bytes]:
+        # read1 instead of read: it returns what it has before it fails on damage.
+        raw: Any = self._raw
+        if self.compression == "gzip":
+            return gzip.GzipFile(fileobj=raw).read1
+        if self.compression == "xz":
+            return lzma.LZMAFile(raw).read1
+        if self.compression == "bzip2":
+            return bz2.BZ2File(raw).read1
+        if self.compression == "zstd":
+            import pyarrow as pa
+
+            stream = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
+            # In small pieces: the piece with the damage is lost as a whole.
+            return lambda size: cast(bytes, stream.read(min(size, 1 << 14)))
+        return self._raw.read
+
+
+class _Counted:
+    """A binary file with a peek at its start, seekable or not, that counts the bytes read."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self._peeked = b""
+        self.position = 0
+
+    def peek(self, size: int) -> bytes:
+        while len(self._peeked) < size and (more := self._file.read(size - len(self._peeked))):
+            self._peeked += more
+        return self._peeked
+
+    def read(self, size: int = -1) -> bytes:
+        if self._peeked:
+            size = len(self._peeked) if size < 0 else size
+            data, self._peeked = self._peeked[:size], self._peeked[size:]
+        else:
+            data = self._file.read(size)
+        self.position += len(data)
+        return data
+
+    # What gzip, lzma and bz2 need besides read().
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        raise OSError("not seekable")
+
+    def close(self) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -63,7 +64,8 @@ class PartWriter:
     def __init__(self, path: Path, fingerprint: str, vocab_size: int):
         self.path = path
         self.dtype = token_dtype(vocab_size)
-        self._temporary = path.with_name(f".{path.name}.tmp")
+        # A name of its own: two jobs that write the same part do not disturb each other.
+        self._temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         self._file = open(self._temporary, "wb")  # noqa: SIM115 (closed by close and abort)
         self._sink = _HashingFile(self._file)
         self._schema = make_schema(fingerprint, vocab_size)

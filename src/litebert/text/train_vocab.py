@@ -1,7 +1,11 @@
 """The paper's vocabulary recipe: a SentencePiece unigram model with ALBERT's special ids, on text of any size.
 
-The text is read once, in flat memory: a seeded sample of its lines is kept, normalised as it will be at encoding,
-and handed to SentencePiece. The same files, options and seed give the same vocabulary.
+The text is read once, in constant memory: a seeded sample of its lines is kept, normalised as for encoding, and given
+to SentencePiece. The same files, options and seed give the same vocabulary.
+
+Korean writes particles onto the word: 식당에 is 식당 (restaurant) and 에 (in). A unigram vocabulary would fill up with
+frequent combinations (▁나는, ▁학교에서) and miss what they share. So for training, Korean text is cut before each
+particle, and no piece spans the cut; encoding needs no extra rule.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import io
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +23,6 @@ import sentencepiece
 
 from litebert.errors import ConfigError, DataError
 from litebert.text.blocks import read_blocks
-from litebert.text.korean import find_particles
 from litebert.text.normalize import Normalization
 from litebert.text.readers import Problem, parse_block
 from litebert.text.sources import find_sources
@@ -48,15 +52,29 @@ PAPER_OPTIONS: dict[str, Any] = {
     # Not the number of cores: sums are shared out by thread, so this decides the last digits of the scores.
     "num_threads": 16,
 }
-MAX_CHARACTERS = 1000  # of one line: SentencePiece passes over what is longer than max_sentence_length bytes
-LARGE = 1 << 30  # characters, from which on SentencePiece must be told
+MAX_CHARACTERS = 1000  # per line: SentencePiece skips lines of more than max_sentence_length bytes
+LARGE = 1 << 30  # characters; from here on SentencePiece needs train_extremely_large_corpus
 
-Progress = Callable[[str, int, int], None]  # what is done, how far, out of how much (0: not known)
+AFTER_VOWEL = frozenset({"는", "가", "를", "와"})
+AFTER_CONSONANT = frozenset({"은", "이", "을", "과"})
+AFTER_ANY = frozenset({"에", "에서", "에게", "의", "도"})
+TO = frozenset({"로", "으로"})  # 로 after a vowel or ㄹ, 으로 after the other consonants
+PARTICLES = sorted(AFTER_VOWEL | AFTER_CONSONANT | AFTER_ANY | TO, key=lambda particle: (-len(particle), particle))
+
+MAX_PARTICLES = 2  # 에서는, 에게도
+MIN_SHARE = 0.01  # of a word's count: seen this often with a subject or object particle, it is a noun
+MIN_COUNT = 3
+REMEMBERED_WORDS = 1 << 20
+
+_WORD = re.compile(r"[가-힣]+(?![^\W\d_])")
+_FIRST_SYLLABLE, _FINALS, _RIEUL = 0xAC00, 28, 8
+
+Progress = Callable[[str, int, int], None]  # stage, done, total (0: unknown)
 
 
 @dataclass(frozen=True)
 class VocabConfig:
-    """What decides a vocabulary besides the text."""
+    """Everything that determines a vocabulary besides the text."""
 
     vocab_size: int = 30_000
     normalization: Normalization = field(default_factory=lambda: Normalization("multilingual"))
@@ -67,16 +85,16 @@ class VocabConfig:
 
     def __post_init__(self) -> None:
         if self.vocab_size < 1:
-            raise ConfigError(f"vocab_size is {self.vocab_size}; at least a few hundred pieces are needed")
+            raise ConfigError(f"vocab_size must be > 0 (usually thousands), got {self.vocab_size}")
         if not 0.9 <= self.character_coverage <= 1.0:
-            raise ConfigError(f"character_coverage is {self.character_coverage}; it lies between 0.9 and 1")
+            raise ConfigError(f"character_coverage must be between 0.9 and 1, got {self.character_coverage}")
         if self.sample_lines < 1:
-            raise ConfigError(f"sample_lines is {self.sample_lines}; it must be positive")
+            raise ConfigError(f"sample_lines must be > 0, got {self.sample_lines}")
 
 
 @dataclass(frozen=True)
 class TrainedVocab:
-    """A new vocabulary and the text behind it."""
+    """A new vocabulary, and how much text it was trained on."""
 
     tokenizer: SentencePieceTokenizer
     lines_read: int
@@ -90,7 +108,7 @@ def train_vocab(
     text_field: str = "text",
     progress: Progress = lambda what, done, total: None,
 ) -> TrainedVocab:
-    """Train a vocabulary on files of any kind that the readers know: text, JSON lines, Parquet, compressed or not."""
+    """Train a vocabulary on text, JSON lines or Parquet files, compressed or not."""
     config = config or VocabConfig()
     paths = list(paths)
     lines, seen = _sample(_read_lines(paths, text_field, progress), config)
@@ -122,7 +140,7 @@ def _read_lines(paths: list[Path | str], text_field: str, progress: Progress) ->
 
 
 def _cut_line(line: str) -> Iterator[str]:
-    """A line as it is, or in parts that SentencePiece does not pass over for their length."""
+    """A line as it is, or in parts short enough for SentencePiece."""
     while len(line) > MAX_CHARACTERS:
         end = line.rfind(" ", 1, MAX_CHARACTERS)
         end = end if end > 0 else MAX_CHARACTERS
@@ -133,7 +151,7 @@ def _cut_line(line: str) -> Iterator[str]:
 
 
 def _sample(lines: Iterable[str], config: VocabConfig) -> tuple[list[str], int]:
-    """Every line with the same chance, in memory for `sample_lines` of them (reservoir sampling)."""
+    """`sample_lines` of the lines, each with the same chance (reservoir sampling), and how many there were."""
     draw = random.Random(config.seed)
     kept: list[str] = []
     seen = 0
@@ -153,8 +171,8 @@ def _train(lines: list[str], characters: int, config: VocabConfig) -> bytes:
     options = PAPER_OPTIONS | {"vocab_size": config.vocab_size, "character_coverage": config.character_coverage}
     text: Iterator[str] = iter(lines)
     if particles is not None:
-        # What comes after a cut goes on in the middle of a word, so the space before the first word is put here, and
-        # SentencePiece is kept from putting or taking any.
+        # The part after a cut continues a word, so the space before the first word is added here, and SentencePiece
+        # must neither add nor remove any.
         text = (part for line in lines for part in particles.cut(" " + line))
         options |= {"add_dummy_prefix": False, "remove_extra_whitespaces": False}
     model = io.BytesIO()
@@ -167,7 +185,7 @@ def _train(lines: list[str], characters: int, config: VocabConfig) -> bytes:
             **options,
         )
     except RuntimeError as error:
-        if "KeyboardInterrupt" in str(error):  # Ctrl-C while it asked for the next line, which it wraps like any error
+        if "KeyboardInterrupt" in str(error):  # Ctrl-C while it fetched the next line
             raise KeyboardInterrupt from None
         raise _explained(error, config) from None
     return model.getvalue() if particles is None else with_usual_spaces(model.getvalue())
@@ -177,12 +195,80 @@ def _explained(error: RuntimeError, config: VocabConfig) -> Exception:
     message = str(error)
     if match := re.search(r"too high .*<= (\d+)", message):
         return ConfigError(
-            f"vocab_size {config.vocab_size} is too large for this text: at most {match[1]} pieces can be made of it; "
-            "give more text or a smaller --vocab-size"
+            f"vocab_size {config.vocab_size} is too large for this text, which yields at most {match[1]} pieces; "
+            "use more text or a smaller vocab_size"
         )
     if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return ConfigError(
-            f"vocab_size {config.vocab_size} is too small: the text needs more than {match[1]} pieces "
-            "for its characters and symbols alone; give a larger --vocab-size or a lower --character-coverage"
+            f"vocab_size {config.vocab_size} is too small: this text needs more than {match[1]} pieces "
+            "for its characters and symbols alone; use a larger vocab_size or a lower character_coverage"
         )
     return DataError(f"SentencePiece could not train on this text: {message}")
+
+
+class Particles:
+    """Cuts Korean words before their particles, using the word counts of a text.
+
+    A word ends in a particle if the syllable before it allows that one (는 follows a vowel, 은 a consonant), unless
+    the whole word occurs with a subject or object particle of its own: 지도 is "map", not 지 + 도, since 지도를 occurs.
+    """
+
+    def __init__(self, counts: Counter[str]):
+        self._counts = counts
+        self._known: dict[str, list[str]] = {}
+
+    def cut(self, line: str) -> list[str]:
+        """Cut a line before every particle: "나는 밥을 먹었다" -> ["나", "는 밥", "을 먹었다"]."""
+        if line.isascii():
+            return [line]
+        return _WORD.sub(lambda word: "\n".join(self.split(word[0])), line).split("\n")
+
+    def split(self, word: str) -> list[str]:
+        """A word and its particles: "식당에는" -> ["식당", "에", "는"]."""
+        parts = self._known.get(word)
+        if parts is None:
+            if len(self._known) >= REMEMBERED_WORDS:
+                self._known.clear()
+            parts = self._known[word] = self._split(word, MAX_PARTICLES)
+        return parts
+
+    def _split(self, word: str, most: int) -> list[str]:
+        if most == 0 or word in PARTICLES or self._is_noun(word):
+            return [word]
+        for particle in PARTICLES:
+            stem = word.removesuffix(particle)
+            if stem and stem != word and _fits(stem, particle):
+                return [*self._split(stem, most - 1), particle]
+        return [word]
+
+    def _is_noun(self, word: str) -> bool:
+        after = ("이", "을") if _final(word) else ("가", "를")
+        met = sum(self._counts[word + particle] for particle in after)
+        return met >= MIN_COUNT and met >= MIN_SHARE * self._counts[word]
+
+
+def find_particles(texts: Iterable[str]) -> Particles | None:
+    """Count the Korean words of some texts; None if there are none."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        if not text.isascii():
+            counts.update(_WORD.findall(text))
+            if len(counts) > REMEMBERED_WORDS:  # constant memory: rare words decide nothing
+                counts = Counter({word: count for word, count in counts.items() if count > 1})
+    return Particles(counts) if counts else None
+
+
+def _fits(stem: str, particle: str) -> bool:
+    final = _final(stem)
+    if particle in AFTER_VOWEL:
+        return final == 0
+    if particle in AFTER_CONSONANT:
+        return final != 0
+    if particle in TO:
+        return (final in (0, _RIEUL)) == (particle == "로")
+    return True
+
+
+def _final(word: str) -> int:
+    """The number of the consonant that ends a word's last syllable; 0 for none."""
+    return (ord(word[-1]) - _FIRST_SYLLABLE) % _FINALS

@@ -1,19 +1,21 @@
-"""Blocks of text to tokens, in this process or in many; results come back in the order of the blocks.
+"""Blocks of text -> tokens: in this process, in several, or part by part on a Ray cluster.
 
-`tokenize_block` is a pure function, so what is written does not depend on how many processes there are or on which
-of them did the work. At most a few blocks per worker are on their way at any time: memory stays flat.
+`tokenize_block` is a pure function, so the result does not depend on how many processes there are or which of them did
+the work. Results come back in order; only a few blocks per worker are in flight, so memory use is constant.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.errors import LitebertError
+from litebert.extras import require
 from litebert.text.blocks import Block, Format
 from litebert.text.normalize import normal_form
 from litebert.text.readers import Document, Problem, parse_block
@@ -33,14 +36,16 @@ from litebert.text.store_writer import token_dtype
 
 HASH_BYTES = 16
 SHOWN_PROBLEMS = 5
-BLOCKS_PER_WORKER = 3  # one in work, one waiting, one on its way back
+BLOCKS_PER_WORKER = 3  # one being tokenized, one waiting, one on its way back
 
 Label = TypeVar("Label")
 Other = TypeVar("Other")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class BatchEncoder(Protocol):
-    """What the build asks of a tokenizer; `litebert.text.tokenizer.Tokenizer` is one."""
+    """What a build needs from a tokenizer; `litebert.text.tokenizer.Tokenizer` has it."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -51,7 +56,7 @@ class BatchEncoder(Protocol):
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """Everything besides sources and tokenizer that decides what is in a store."""
+    """Everything besides sources and tokenizer that determines the content of a store."""
 
     format: Format | Literal["auto"] = "auto"
     text_field: str = "text"
@@ -61,7 +66,7 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class TokenizedBlock:
-    """The documents of a block as arrays, and what had to be left out."""
+    """The documents of a block as arrays, and what was skipped."""
 
     tokens: npt.NDArray[Any]
     sentence_lengths: npt.NDArray[np.int64]  # tokens per sentence
@@ -98,7 +103,7 @@ def tokenize_block(block: Block, tokenizer: BatchEncoder, options: BuildOptions)
     encoded = tokenizer.encode_batch(sentences)
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     tokens = np.concatenate(encoded) if len(encoded) else np.empty(0)
-    # A sentence without tokens (a lone control character, say) is no sentence; nor is such a document one.
+    # Sentences without tokens (a lone control character, say) are dropped, and so are documents without sentences.
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])  # sentences kept before each sentence
     per_document = np.diff(kept_before[ends], prepend=0)
     kept = per_document > 0
@@ -116,7 +121,7 @@ def tokenize_block(block: Block, tokenizer: BatchEncoder, options: BuildOptions)
 
 
 def hash_document(document: Document) -> bytes:
-    """Equal for documents with the same text, however it is spaced, broken into lines or composed."""
+    """Equal for documents with the same text, whatever their spacing, line breaks and Unicode composition."""
     text = normal_form("NFC", " ".join(" ".join(document.lines).split()))
     return hashlib.blake2b(text.encode("utf-8"), digest_size=HASH_BYTES).digest()
 
@@ -127,13 +132,13 @@ def tokenize_in_order(
     options: BuildOptions,
     workers: int,
 ) -> Generator[tuple[Label, TokenizedBlock | Other], None, None]:
-    """Tokenize the blocks among (label, block) pairs; whatever is not a block passes through in its place."""
+    """Tokenize the blocks among (label, block) pairs; anything else passes through in its place."""
     if workers == 1:
         encoder = open_encoder(tokenizer)
         for label, item in jobs:
             yield label, tokenize_block(item, encoder, options) if isinstance(item, Block) else item
         return
-    # Started fresh and not forked: forking a process that holds threads (Arrow's, say) can hang.
+    # Spawned, not forked: forking a process with threads (Arrow's, say) can hang.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(tokenizer, options))
     waiting: deque[tuple[Label, Future[TokenizedBlock] | Other]] = deque()
@@ -146,9 +151,9 @@ def tokenize_in_order(
             yield _result(*waiting.popleft())
     except BrokenProcessPool:
         raise LitebertError(
-            "a worker process died: killed, out of memory, or a script that builds a store outside of "
-            'if __name__ == "__main__". What is finished is kept: run the same build again, '
-            "with fewer workers if memory was short"
+            "a worker process died: it was killed, ran out of memory, or the script lacks "
+            'if __name__ == "__main__". Finished parts are kept: run the same build again, '
+            "with fewer workers if memory ran out"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -167,7 +172,7 @@ def _load_once(path: str) -> BatchEncoder:
 
 
 def _submit(pool: ProcessPoolExecutor, block: Block) -> Future[TokenizedBlock]:
-    """Hand out a block; the first one starts the workers, in which Ctrl-C stays blocked from their first moment on."""
+    """Submit a block; the first one starts the workers, which inherit the blocked Ctrl-C."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         return pool.submit(_work, block)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
@@ -182,13 +187,13 @@ _worker: tuple[BatchEncoder, BuildOptions] | None = None
 
 def _start_worker(tokenizer: Path | BatchEncoder, options: BuildOptions) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _worker = open_encoder(tokenizer), options
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed cannot end its workers, and they would wait for work for ever."""
+    """Exit with the parent: if it is killed, it cannot stop its workers, which would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     multiprocessing.connection.wait([parent.sentinel])
@@ -202,3 +207,42 @@ def _work(block: Block) -> TokenizedBlock:
 
 def _result(label: Label, item: Future[TokenizedBlock] | Other) -> tuple[Label, TokenizedBlock | Other]:
     return label, item.result() if isinstance(item, Future) else item
+
+
+def map_on_ray(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[tuple[int, Result]]:
+    """(index, result) for each item on a Ray cluster, one task per item, as they finish.
+
+    Runs on the cluster at RAY_ADDRESS or the one this process is connected to; otherwise on a local Ray with `workers`
+    cores (0: all) that is shut down at the end.
+    """
+    ray = require("ray", "engine='ray'")
+    data = require("ray.data", "engine='ray'")
+    if not items:
+        return
+    started = not ray.is_initialized()
+    if started:
+        address = os.environ.get("RAY_ADDRESS")
+        local: dict[str, Any] = {"num_cpus": workers or None, "include_dashboard": False}
+        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **({} if address else local))
+    context = data.DataContext.get_current()
+    bars, context.enable_progress_bars = context.enable_progress_bars, False
+    chatter = logging.getLogger("ray.data")
+    level = chatter.level
+    chatter.setLevel(logging.ERROR)
+    try:
+        rows = [{"index": index, "item": pickle.dumps(item)} for index, item in enumerate(items)]
+        dataset = data.from_items(rows, override_num_blocks=len(rows)).map(_apply, fn_args=(function,), num_cpus=1)
+        for row in dataset.iter_rows():
+            yield row["index"], pickle.loads(row["result"])
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise LitebertError(f"Ray: {reason}. Finished parts are kept: run the same command again") from error
+    finally:
+        context.enable_progress_bars = bars
+        chatter.setLevel(level)
+        if started:
+            ray.shutdown()
+
+
+def _apply(row: dict[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:
+    return {"index": row["index"], "result": pickle.dumps(function(pickle.loads(row["item"])))}

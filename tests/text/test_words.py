@@ -1,13 +1,17 @@
-"""Which language a vocabulary is for, told by its pieces."""
+"""What pieces say about languages, and which characters continue a word."""
 
 from __future__ import annotations
+
+import re
+import sys
+import unicodedata
 
 import pytest
 from small_vocabularies import chinese, english, japanese, korean, mixed, wordpiece
 
-from litebert.text.language import language_of
 from litebert.text.normalize import Normalization
 from litebert.text.tokenizer import Tokenizer
+from litebert.text.words import language_of, word_marks
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"[unused{i}]" for i in range(99))]
 
@@ -42,3 +46,9 @@ def test_the_vocabulary_in_the_box():
 )
 def test_shares_of_scripts(pieces, language):
     assert language_of(pieces) == language
+
+
+def test_every_mark_of_unicode_and_the_joiners():
+    found = set(re.findall(f"[{word_marks()}]", "".join(map(chr, range(sys.maxunicode + 1)))))
+    marks = {c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) in ("Mn", "Mc", "Me")}
+    assert found == marks | {"\u00ad", "\u200c", "\u200d"}
