@@ -1,6 +1,8 @@
-"""What simple methods score on the same examples, so that a model's score means something. No torch at import.
+"""What simple methods score on the same examples, to compare models with. No torch at import.
 
-table      the methods that apply to a task, scored on its files: majority, bag of words, TF-IDF, ... fastText
-           features (texts -> rows of numbers) -> labels, tags, reading (rows -> predictions, per kind of task)
-masks      n-grams and connectives on the batches that a pretrained model is scored on
+features    texts -> rows of numbers: counts, TF-IDF, n-grams, means of word vectors
+labels      rows -> labels, numbers and tags; reading: options and answers, from the overlap of words
+table       the methods that apply to a task, scored on its files: majority, bag of words, TF-IDF, ... fastText
+verdict     whether a model is ahead of the methods that take seconds
+masks       n-grams and connectives on the batches that a pretrained model is scored on
 """

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.config import build
-from litebert.default import resolve_default
 from litebert.errors import CheckpointError, ConfigError, did_you_mean, show_value
 from litebert.folders import folder_hint
 from litebert.parse import read_object
-from litebert.remote import CONFIG_FILE, GOOGLE_CONFIGS, find_folder, is_google
+from litebert.remote import CONFIG_FILE, GOOGLE_CONFIGS, find_folder, is_google, resolve_default
 
 Sharing = Literal["all", "attention", "ffn", "none"]
 Activation = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]

@@ -1,1 +1,21 @@
-"""Text: normalising, vocabularies, sentences, readers and token stores. No torch in here."""
+"""Text -> tokens on disk, and the vocabularies for it. No torch in here.
+
+A corpus build, in the order in which data flow:
+
+    sources     files, folders, globs, URLs -> bytes, decompressed
+    blocks      bytes -> blocks of whole documents, about a megabyte each
+    readers     block -> documents (text, JSON lines, Parquet, wikiextractor); encodings: advice on other than UTF-8
+    sentences   document -> sentences; sentence_rules: abbreviations and patterns per language
+    workers     block -> tokens, in many processes or on Ray
+    build       the whole build, resumable and in shards; build_folder: its state on disk
+    store       the result, memory-mapped; store_writer: how it is written
+
+Vocabularies:
+
+    normalize        Unicode normalisation before a vocabulary
+    tokenizer        the interface; spiece and wordpiece implement it; words: which pieces begin a word
+    tokenizer_files  folders in and out; tokenizer_json and spiece_proto: the two file formats
+    train_vocab      text -> a new SentencePiece vocabulary
+
+generate makes the small story corpus of the quickstart and the tests from `topics/`.
+"""
