@@ -95,12 +95,12 @@ def test_mistakes_end_with_one_message(cli, vocabulary, text, tmp_path):
     fails(text, "--format", "xml", message="xml")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"text": "Fine."}\n{"text": 5}\n')
-    fails(bad, message="bad.jsonl:2: field 'text' is not text but int (--on-error skip leaves such documents out)")
+    fails(bad, message="bad.jsonl:2: field 'text' is int, not text (on_error='skip' skips such documents)")
     result = cli("corpus", "build", bad, "--tokenizer", vocabulary, "--out", out, "--workers", 1, "--on-error", "skip")
     assert result.code == 0
     assert "1 no text" in result.out
     assert "skipped: " in result.err
-    fails(text, message="a store stands there already, built from other sources")
+    fails(text, message="already contains a store built from other sources")
     result = cli("corpus", "build", text, "--tokenizer", vocabulary, "--out", out, "--workers", 1, "--overwrite")
     assert result.code == 0
 
