@@ -28,7 +28,7 @@ import torch
 
 from litebert.files import write_atomic
 from litebert.finetuning.batches import Batch, Layout, Shape, make_batch
-from litebert.finetuning.objective import batch_loss, to_device
+from litebert.finetuning.model import batch_loss, to_device
 from litebert.finetuning.run import Inputs, weigh
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.heads import MODELS, EncoderModel, Model, model_class

@@ -8,9 +8,8 @@ import pytest
 
 from litebert.config import build, read_yaml, write_yaml
 from litebert.errors import ConfigError
-from litebert.finetuning.config import FinetuneConfig, finetune_config
+from litebert.finetuning.config import PRESETS, FinetuneConfig, find_preset, finetune_config, pick_preset
 from litebert.finetuning.data import settle_task
-from litebert.finetuning.presets import PRESETS, find_preset, pick_preset
 from litebert.model.config import ModelConfig
 from litebert.tasks.task import Task
 

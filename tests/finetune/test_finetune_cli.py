@@ -9,9 +9,8 @@ import pytest
 from toy_tasks import make_files, make_model, rows_of, tiny_config, write_rows
 
 from litebert.config import read_yaml
-from litebert.finetuning.config import finetune_config
+from litebert.finetuning.config import describe_length, finetune_config
 from litebert.finetuning.data import open_tokenizer, read_data, unknown_share
-from litebert.finetuning.flags import describe_length
 from litebert.finetuning.results import read_scores
 from litebert.model.config import load_config
 
@@ -270,7 +269,7 @@ def test_plain_options_stand_over_the_config(cli, toy_model, tmp_path):
         (["--column", "text=review"], "no column 'review'"),
         (["--column", "text"], "--column text: expected role=name"),
         (["--lr", "fast"], "--lr fast: expected numbers"),
-        (["--seeds", "0"], "--seeds: must be at least 1"),
+        (["--seeds", "0"], "seeds: must be >= 1"),
         (["--preset", "v3"], "no preset 'v3'"),
         (["--set", "epoch=3"], "epoch: unknown key; did you mean 'epochs'"),
         (["--set", "schedule.steps=30"], "schedule: unknown key; did you mean 'steps'?"),

@@ -16,8 +16,8 @@ from litebert.export.onnx_file import export_onnx
 from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.head_only import KINDS, fit_head, read_features
+from litebert.finetuning.model import make_model
 from litebert.finetuning.run import finetune
-from litebert.finetuning.setup import make_model
 from litebert.model.config import ModelConfig, load_config
 from litebert.model.encoder import mean_tokens
 from litebert.model.heads import ClassificationModel
@@ -105,7 +105,7 @@ def test_from_the_command_line(cli, toy_model, tmp_path):
     assert asked.code == 0, asked
     refused = cli(*arguments, "--seeds", "3")
     assert refused.code == 2
-    assert "--head-only: the fit has no seed and no learning rate" in refused.err
+    assert "head_only: the fit has no seed and no learning rate" in refused.err
 
 
 # -- means of all tokens, which such heads see ------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import torch
 from toy_tasks import rows_of, write_rows
 
 from litebert.errors import ConfigError
-from litebert.finetuning.predictions import read_predictions
 from litebert.finetuning.results import read_scores
+from litebert.finetuning.scoring import read_predictions
 from litebert.predict.predictor import Predictor
 from litebert.tasks.decode import Prediction
 from litebert.tasks.kinds import KINDS, register

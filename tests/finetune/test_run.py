@@ -19,13 +19,13 @@ from litebert.config import write_yaml
 from litebert.errors import ConfigError, DataError
 from litebert.export.check_data import read_check_data
 from litebert.finetuning import run as run_module
+from litebert.finetuning.batches import Order
 from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.evaluate import evaluate_task
-from litebert.finetuning.order import Order
-from litebert.finetuning.predictions import read_predictions
+from litebert.finetuning.model import make_model as build_model
 from litebert.finetuning.results import read_scores
 from litebert.finetuning.run import finetune
-from litebert.finetuning.setup import make_model as build_model
+from litebert.finetuning.scoring import read_predictions
 from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor

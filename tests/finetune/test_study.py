@@ -1,4 +1,4 @@
-"""Seeds and sweeps: medians, the best, and a rate that diverges."""
+"""Seeds and sweeps: medians, the best, a rate that diverges, and what is printed before a run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from toy_tasks import make_files, tiny_config
+from toy_tasks import make_files, make_model, tiny_config
 
 from litebert.baselines.verdict import Comparison
 from litebert.errors import ConfigError
+from litebert.finetuning import study as study_module
+from litebert.finetuning.config import finetune_config
 from litebert.finetuning.results import Scores
 from litebert.finetuning.run import FinetuneResult, Finetuning
 from litebert.finetuning.study import Member, Study, print_study, run_study, write_summary
 from litebert.report.finetuning_page import write_study_page
+from litebert.tasks.glue import TASKS
 from litebert.tasks.metrics import Metric
+from litebert.tasks.task import save_task
 from litebert.train.trainer import TrainingStoppedError
 
 
@@ -66,7 +70,7 @@ def test_a_rate_that_diverges_does_not_end_the_search(toy_model, tmp_path, monke
 
 
 def test_no_seeds(toy_model, tmp_path):
-    with pytest.raises(ConfigError, match="--seeds: must be at least 1"):
+    with pytest.raises(ConfigError, match="seeds: must be >= 1"):
         run_study(tiny_config(toy_model, {"train": "a.csv"}), tmp_path / "study", seeds=0)
 
 
@@ -103,3 +107,21 @@ def test_a_study_is_compared_with_baselines(tmp_path, values, lead, verdict):
     out = shown(Study(tmp_path, tuple(members)))
     assert f"The model is {verdict} TF-IDF: accuracy {100 * values[0]:.1f} against 50.0" in out
     assert ("What may help" in out) == (verdict != "ahead of")
+
+
+HINT = "from a model fine-tuned on MNLI: model RUN/best"
+
+
+@pytest.mark.parametrize("preset", ["v1", "v2", "base"])
+@pytest.mark.parametrize("task", ["rte", "sts-b", "mrpc", "cola", "qqp", "mnli"])
+def test_the_tasks_that_the_paper_starts_from_mnli(task, preset, toy_model, tmp_path, monkeypatch, capsys):
+    """Footnote 4: RTE, STS-B and MRPC; who follows the paper's preset is told so, unless the model is MNLI's."""
+    monkeypatch.setattr(study_module, "train_model", lambda *_: FinetuneResult(tmp_path, 0, completed=False, signal=15))
+    settings = {"task": task, "preset": preset, "data": {"folder": str(tmp_path)}}
+    study_module.run_and_print(finetune_config({**settings, "model": str(toy_model)}), tmp_path / "run")
+    wanted = task in ("rte", "sts-b", "mrpc") and preset != "base"
+    assert (HINT in " ".join(capsys.readouterr().out.split())) == wanted
+    mnli = make_model(tmp_path / "mnli")
+    save_task(TASKS["mnli"], mnli)
+    study_module.run_and_print(finetune_config({**settings, "model": str(mnli)}), tmp_path / "run")
+    assert HINT not in " ".join(capsys.readouterr().out.split())

@@ -11,7 +11,7 @@ import torch
 
 from litebert.finetuning.batches import make_batch
 from litebert.finetuning.contrast import Contrast, Whole, cosent_loss, ranking_loss
-from litebert.finetuning.objective import to_device
+from litebert.finetuning.model import to_device
 from litebert.finetuning.run import Inputs
 from litebert.model.hub import load_model
 from litebert.tasks.kinds import KINDS

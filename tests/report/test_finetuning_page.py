@@ -11,9 +11,9 @@ import pytest
 from toy_tasks import KINDS, make_files, tiny_config, write_rows
 
 from litebert.errors import DataError
-from litebert.finetuning.predictions import read_predictions, worst
 from litebert.finetuning.results import show_value
 from litebert.finetuning.run import finetune
+from litebert.finetuning.scoring import read_predictions, worst
 from litebert.report.finetuning_page import is_finetuning, write_finetuning_page, write_run_page
 from litebert.report.mistakes import count_confusions, draw_confusion, draw_worst
 from litebert.tasks.task import Task, load_task

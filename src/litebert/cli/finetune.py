@@ -95,7 +95,7 @@ def finetune(
         "test": test,
         "columns": column_pairs(column or []),
     }
-    from litebert.finetuning.flags import config_from
+    from litebert.finetuning.config import config_from
     from litebert.tasks.read import find_task
 
     rates = _rates(lr)
@@ -105,10 +105,10 @@ def finetune(
     check_data(data)
     check_out_folder(out)
     made = config_from(flags, config, settings or [], rates)
-    from litebert.finetuning import start
+    from litebert.finetuning.study import run_and_print
 
     out = out or Path("runs") / made.task
-    result = start.run(made, out, seeds, rates, resume)  # type: ignore[arg-type]
+    result = run_and_print(made, out, seeds, rates, resume)  # type: ignore[arg-type]
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
     from litebert.train.processes import world_from_environment
@@ -137,9 +137,7 @@ def _print_presets() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from litebert.finetuning.config import finetune_config
-    from litebert.finetuning.flags import describe_length
-    from litebert.finetuning.presets import PRESETS
+    from litebert.finetuning.config import PRESETS, describe_length, finetune_config
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in ("preset", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):

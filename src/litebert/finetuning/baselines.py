@@ -210,7 +210,7 @@ def _medians(runs: Sequence[Mapping[str, Mapping[str, Metric]]]) -> dict[str, di
 
 def _check_examples(run: Path, data: TaskData) -> None:
     """Refuse scores on other examples: they do not belong in the same table."""
-    from litebert.finetuning.predictions import read_predictions
+    from litebert.finetuning.scoring import read_predictions
 
     for split, examples in {**data.dev, **data.test}.items():
         path = run / "predictions" / f"{split}.jsonl"

@@ -33,7 +33,7 @@ from litebert.tasks.task import kind_of
 from litebert.train.processes import World, gather_rows
 
 if TYPE_CHECKING:
-    from litebert.finetuning.objective import Tensors
+    from litebert.finetuning.model import Tensors
 
 SIMCSE_DROPOUT = 0.1  # where the model has none: without it, a sentence has no second view
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from litebert.errors import ConfigError
 from litebert.finetuning.data import Split
-from litebert.finetuning.outputs import run_sequences
+from litebert.finetuning.model import run_sequences
 from litebert.model.heads import Model
 from litebert.tasks.features import IGNORE
 from litebert.tasks.features import Sequence as Features

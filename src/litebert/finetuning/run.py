@@ -26,19 +26,15 @@ from litebert.config import given, read_yaml, to_dict
 from litebert.errors import ConfigError
 from litebert.files import staged_folder
 from litebert.finetuning.baselines import compare_with_baselines, write_baselines
+from litebert.finetuning.batches import TrainingBatches
 from litebert.finetuning.card import write_card
-from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig
+from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig, config_from
 from litebert.finetuning.contrast import Whole, dropout_for, make_contrast
 from litebert.finetuning.data import Data, open_tokenizer, read_data
-from litebert.finetuning.flags import config_from
 from litebert.finetuning.head_only import check_kind, fit_head
-from litebert.finetuning.objective import Tensors, batch_loss, to_device
-from litebert.finetuning.order import TrainingBatches
-from litebert.finetuning.outputs import layout_for
-from litebert.finetuning.predictions import write_predictions
+from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_model, to_device
 from litebert.finetuning.results import Scores, goodness, read_scores, write_scores
-from litebert.finetuning.scoring import predict_split, score_split
-from litebert.finetuning.setup import make_model
+from litebert.finetuning.scoring import predict_split, score_split, write_predictions
 from litebert.model.adapter import add_adapter, merge_adapter, save_adapter
 from litebert.model.config import AdapterConfig, load_config
 from litebert.model.fast.layers import FastLayers

@@ -1,4 +1,4 @@
-"""Seeds and sweeps: the same run many times, what is done skipped, and what they came to in one table.
+"""One run, or seeds and sweeps: the same run many times, and what they came to in one table.
 
 STUDY/
   lr-1e-05-seed-0/ ...   one run folder each          summary.json   all runs, and median and spread per setting
@@ -20,10 +20,12 @@ from rich.table import Table
 from litebert.errors import ConfigError
 from litebert.files import staged_folder, sweep, write_atomic
 from litebert.finetuning.baselines import print_baselines
-from litebert.finetuning.config import FinetuneConfig, with_seed
+from litebert.finetuning.config import FROM_MNLI, FinetuneConfig, describe, with_seed
 from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.results import (
     SUMMARY_FILE,
+    Scores,
+    explain_threshold,
     goodness,
     num_train_examples,
     show_interval,
@@ -32,6 +34,8 @@ from litebert.finetuning.results import (
 )
 from litebert.finetuning.run import FinetuneResult, train_model
 from litebert.model.config import load_config
+from litebert.remote import find_folder
+from litebert.tasks.task import load_task
 from litebert.train.folder import Resume
 from litebert.train.processes import world_from_environment
 from litebert.train.trainer import TrainingStoppedError
@@ -136,7 +140,7 @@ def run_study(
 ) -> Study:
     """Fine-tune once per learning rate and seed; runs that are complete are taken as they are."""
     if seeds < 1:
-        raise ConfigError(f"--seeds: must be at least 1, got {seeds}")
+        raise ConfigError(f"seeds: must be >= 1, got {seeds}")
     out, rates = Path(out), list(dict.fromkeys(lrs)) or [config.optim.lr]
     configs = [
         (lr, seed, with_seed(config, seed, lr)) for lr in rates for seed in range(config.seed, config.seed + seeds)
@@ -228,3 +232,61 @@ def print_study(study: Study, console: Console | None = None) -> None:
         )
         num_train = num_train_examples(study.folder / study.best.name)
         print_baselines(study.best.result.scores, console, num_train, median=study.median)
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """Where the model and its predictions for a test file are; `signal` is set if the run was stopped."""
+
+    model: Path | None = None
+    predictions: Path | None = None
+    signal: int | None = None
+
+
+def run_and_print(
+    config: FinetuneConfig, out: Path, seeds: int = 1, lrs: Sequence[float] = (), resume: Resume = "auto"
+) -> StudyOutcome:
+    """Train once, or once per learning rate and seed, and print the scores: the command `finetune`."""
+    if seeds < 1:
+        raise ConfigError(f"seeds: must be >= 1, got {seeds}")
+    if config.head_only and (seeds > 1 or lrs):
+        raise ConfigError("head_only: the fit has no seed and no learning rate; leave out seeds and lrs")
+    is_main = world_from_environment().is_main
+    console = Console(highlight=False, soft_wrap=True, quiet=not is_main)
+    console.print(f"preset {config.preset}: {describe(config)}")
+    if config.task in FROM_MNLI and config.preset[:2] in ("v1", "v2") and not _knows_mnli(config.model):
+        console.print(f"the paper starts {config.task} from a model fine-tuned on MNLI: model RUN/best", style="yellow")
+    if seeds == 1 and len(lrs) <= 1:
+        result = train_model(config, out, resume, console)
+        if not result.completed:
+            return StudyOutcome(signal=result.signal)
+        print_scores(result.scores, console)
+        print_baselines(result.scores, console, num_train_examples(out), config.head_only)
+        return StudyOutcome(result.model, _predictions(config, out))
+    study = run_study(config, out, seeds, lrs, resume, console)
+    if not study.completed:
+        return StudyOutcome(signal=study.signal)
+    print_study(study, console)
+    best = out / study.kept.name
+    return StudyOutcome(out / "best", _predictions(config, best))
+
+
+def print_scores(scores: Scores, console: Console) -> None:
+    """Every score with its interval."""
+    for split, metrics in scores.splits.items():
+        shown = []
+        for name, metric in metrics.items():
+            interval = show_interval(metric, name)
+            shown.append(f"{name} {show_value(metric.value, name)}" + (f" ({interval})" if interval else ""))
+        console.print(f"{split}: {', '.join(shown)}", style="bold")
+    if scores.threshold is not None:
+        console.print(explain_threshold(scores.threshold))
+
+
+def _predictions(config: FinetuneConfig, run: Path) -> Path | None:
+    return run / "predictions" if config.data.test is not None or config.data.predict_test else None
+
+
+def _knows_mnli(model: str) -> bool:
+    task = load_task(find_folder(model, weights=False))
+    return task is not None and task.name == "mnli"

@@ -8,9 +8,19 @@ from typing import Any
 
 from litebert.baselines.verdict import Comparison
 from litebert.finetuning.baselines import describe_verdicts, next_steps, show_lead, verdict_of
-from litebert.finetuning.predictions import read_predictions
-from litebert.finetuning.results import Scores, goodness, is_study, read_scores, read_summary, show_interval, show_value
-from litebert.finetuning.score_names import capital, is_detail, name_of
+from litebert.finetuning.results import (
+    Scores,
+    capital,
+    goodness,
+    is_detail,
+    is_study,
+    name_of,
+    read_scores,
+    read_summary,
+    show_interval,
+    show_value,
+)
+from litebert.finetuning.scoring import read_predictions
 from litebert.parse import read_object
 from litebert.report.charts import ChartSpec, held_out, make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from litebert.finetuning.predictions import worst
+from litebert.finetuning.scoring import worst
 from litebert.report.html import Child, Markup, element
 from litebert.tasks.kinds.kind import Part
 from litebert.tasks.task import Task, kind_of

@@ -9,15 +9,17 @@ from typing import Any
 
 from litebert.finetuning.results import (
     Scores,
+    capital,
     goodness,
+    is_detail,
     is_study,
+    name_of,
     read_scores,
     read_summary,
     show_interval,
     show_spread,
     show_value,
 )
-from litebert.finetuning.score_names import capital, is_detail, name_of
 from litebert.report.html import Markup, element
 from litebert.report.numbers import duration, linear_axis, percent
 from litebert.report.runs import TrainingRun, distinct_names

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from litebert.config import build, merge, read_yaml
-from litebert.finetuning.config import FinetuneConfig, finetune_config
+from litebert.finetuning.config import FinetuneConfig, finetune_config, pick_preset
 from litebert.finetuning.data import Split, read_data
-from litebert.finetuning.presets import pick_preset
 from litebert.finetuning.run import finetune
 from litebert.finetuning.scoring import predict_split
 from litebert.model.config import load_config

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from litebert.finetuning.predictions import describe
+from litebert.finetuning.scoring import describe
 from litebert.tasks.decode import Prediction
 from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.spans import Answers, Span
