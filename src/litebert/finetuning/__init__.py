@@ -3,5 +3,5 @@
 config (what to train) -> data (examples as sequences of tokens) -> batches -> model (loss, outputs) -> run (the learner
 of `train.trainer`) -> scoring (predictions, scores) -> results, card (what is written). study repeats a run over seeds
 and learning rates, evaluate scores saved models, head_only fits a head without training, baselines adds simple methods,
-pairs and contrast are the losses over whole batches of similarity and few labels.
+pairs makes training pairs from raw text, contrast has the losses over whole batches of similarity and few labels.
 """

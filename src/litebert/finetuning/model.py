@@ -6,8 +6,8 @@
 
 Outputs by head: logits [labels] ([len, labels] for tags, a scalar for an option); start, end [len]; start_index,
 start_log_prob [K], end_index, end_log_prob [K_end, K], answerable; vector [H] of the encoder alone. The losses
-belong to the kinds of tasks (`litebert.tasks.kinds`). Flat is [T] tokens of a packed batch or [B * S] of a padded one; filler belongs to row N,
-which losses ignore.
+belong to the kinds of tasks (`litebert.tasks.kinds`). Flat is [T] tokens of a packed batch or [B * S] of a padded
+one; filler belongs to row N, which losses ignore.
 """
 
 from __future__ import annotations
