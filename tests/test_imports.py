@@ -24,6 +24,7 @@ ALLOWED = {
     "baselines": {"ground", "text", "model", "tasks", "train", "pretraining"},
     "predict": {"ground", "text", "model", "tasks", "train"},
     "export": {"ground", "text", "model", "tasks", "train", "predict"},
+    "bulk": {"ground", "text", "model", "tasks", "train", "predict"},
     "serve": {"ground", "text", "predict"},
     "finetuning": {"ground", "text", "model", "tasks", "train", "baselines", "predict"},
     "evaluation": {"ground", "tasks", "pretraining", "finetuning"},

@@ -123,6 +123,7 @@ PARTS = {
     "finetuning": "Fine-tuning",
     "evaluation": "Evaluation",
     "predict": "Prediction",
+    "bulk": "Bulk scoring",
     "export": "Export",
     "report": "Reports",
     "errors": "Errors",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:  # `as`: a type checker takes these for public names
+    from litebert.bulk.score import score as score
     from litebert.errors import (
         CheckpointError as CheckpointError,
         ConfigError as ConfigError,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:  # `as`: a type checker takes these for public names
     from litebert.text.train_vocab import VocabConfig as VocabConfig, train_vocab as train_vocab
 
 _PUBLIC = {
+    "litebert.bulk.score": ("score",),
     "litebert.errors": (
         "CheckpointError",
         "ConfigError",

@@ -18,6 +18,7 @@ MEANINGS = {
     "--documents": "Number of documents to generate.",
     "--dry-run": "Train nothing; print",
     "--encoding": "Encoding of text files",
+    "--engine": "local, or ray: on a cluster.",
     "--json": "Print",
     "--length": "Tokens per sequence",
     "--list": "List the choices and exit.",
@@ -36,13 +37,14 @@ MEANINGS = {
     "--store": "Token store (litebert corpus build)",
     "--task": "ask",
     "--test": "Test file",
-    "--text": "aw text file to score on",
+    "--text": ("aw text file to score on", "Column with the text"),
     "--text-field": "Field of JSON lines, or column of Parquet.",
     "--threads": "CPU threads; 0: one per available core.",
     "--tokenizer": "Folder or file of the tokenizer",
     "--tokens": "Score about this many tokens of the text",
     "--top": "How many candidates",
     "--train": "Training file",
+    "--workers": "Worker processes; 0: one per core",
 }
 
 

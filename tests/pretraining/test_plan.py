@@ -7,7 +7,7 @@ import pytest
 from litebert.errors import ConfigError
 from litebert.model.config import preset
 from litebert.model.count import count_parameters
-from litebert.pretraining.plan import load_rates, predict
+from litebert.pretraining.plan import load_rates, most_gpus, predict
 
 
 @pytest.mark.parametrize("length", [128, 512])
@@ -28,6 +28,18 @@ def test_more_gpus_cost_communication():
     assert eight.seconds_per_step == pytest.approx(one.seconds_per_step / 8 + sent / 50e9)
     assert eight.gpu_hours > one.gpu_hours
     assert eight.days < one.days / 7
+
+
+def test_communication_ends_what_more_gpus_bring():
+    config, batch = preset("albert-base"), 4096 * 512
+    count = most_gpus(config, batch, bandwidth=10e9)
+    speeds = [
+        predict(config, gpus, batch, 1, bandwidth=10e9).tokens_per_second for gpus in (count // 2, count, 2 * count)
+    ]
+    assert speeds[1] >= 1.5 * speeds[0]
+    assert speeds[2] < 1.5 * speeds[1]
+    assert most_gpus(config, batch, bandwidth=1e9) < count < most_gpus(config, batch, bandwidth=100e9)
+    assert most_gpus(config, 4 * 512, bandwidth=1e15) == 4  # a sequence each
 
 
 def test_widths_between_the_measured_ones_are_interpolated():

@@ -49,6 +49,7 @@ from litebert.cli import (  # noqa: E402, F401
     evaluate,
     baseline,
     predict,
+    score,
     report,
     reproduce,
     bench,

@@ -142,7 +142,7 @@ def plan(
 ) -> None:
     """Predict the speed, duration and memory of a pretraining run on several GPUs, from rates measured on one."""
     from litebert.pretraining.config import find_model_config
-    from litebert.pretraining.plan import load_rates, predict
+    from litebert.pretraining.plan import load_rates, most_gpus, predict
 
     if not 0 < bandwidth < math.inf:
         raise ConfigError(f"--bandwidth: must be > 0, got {bandwidth:g}")
@@ -151,16 +151,17 @@ def plan(
         predict(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)
         for count in gpus or [1, 8, 64]
     ]
+    most = most_gpus(config, batch * length, length, bandwidth * 1e9, rates)
     if as_json:
-        print(
-            json.dumps({"gpu": rates.gpu, "measured": rates.measured, "rows": [asdict(row) for row in rows]}, indent=2)
-        )
+        facts = {"gpu": rates.gpu, "measured": rates.measured, "most_gpus": most}
+        print(json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=2))
         return
     _print_plan(
         f"{model}, batch {batch:,} x {length}, {steps:,} steps",
         rows,
         f"1 GPU: rates measured on {rates.gpu} ({rates.measured}). More: extrapolated, with compute split evenly and "
-        f"one ring all-reduce of fp32 gradients per step at {bandwidth:g} GB/s, not overlapped with compute.",
+        f"one ring all-reduce of fp32 gradients per step at {bandwidth:g} GB/s, not overlapped with compute. "
+        f"Up to {most:,} GPUs, twice as many make it at least 1.5 times as fast; beyond, less and less.",
     )
 
 

@@ -94,9 +94,7 @@ class TorchRuntime:
         if "hidden" in wanted and hidden is not None:
             named["hidden"] = hidden
         if "mean" in wanted and hidden is not None:
-            rows = self._tensor(np.repeat(np.arange(len(requests)), lengths))
-            sums = hidden.new_zeros(len(requests), hidden.shape[1], dtype=torch.float32)
-            named["mean"] = sums.index_add_(0, rows, hidden.float()) / self._tensor(lengths)[:, None]
+            named["mean"] = mean_states(hidden, self._tensor(lengths))
         arrays = {name: fetch(named[name]) for name in wanted}
         return _split(arrays, requests, starts, by_token=self.head == "token-classification")
 
@@ -119,6 +117,15 @@ class TorchRuntime:
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device.device, non_blocking=True)
+
+
+def mean_states(hidden: Tensor, lengths: Tensor) -> Tensor:
+    """The mean state of each of B sequences that lie end to end: [T, H], [B] -> [B, H], float32."""
+    if hidden.is_cuda:  # where the sums of index_add_ would come in any order, with other last digits each time
+        return torch.segment_reduce(hidden.float(), "mean", lengths=lengths, unsafe=True)
+    rows = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    sums = hidden.new_zeros(len(lengths), hidden.shape[1], dtype=torch.float32)
+    return sums.index_add_(0, rows, hidden.float()) / lengths[:, None]
 
 
 def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:

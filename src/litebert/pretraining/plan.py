@@ -103,3 +103,20 @@ def predict(
         gpu_hours=step * steps * gpus / 3600,
         memory_bytes=training_memory(config).total(micro),
     )
+
+
+def most_gpus(
+    config: ModelConfig, batch_tokens: int, length: int = 512, bandwidth: float = 100e9, rates: Rates | None = None
+) -> int:
+    """How many GPUs pay: the last power of two that makes a run 1.5 times as fast as half of them do.
+
+    Compute shrinks with each doubling and communication stays, so there is one; each GPU needs a sequence at least.
+    """
+    count = 1
+    speed = predict(config, 1, batch_tokens, 1, length, bandwidth=bandwidth, rates=rates).tokens_per_second
+    while 2 * count * length <= batch_tokens:
+        twice = predict(config, 2 * count, batch_tokens, 1, length, bandwidth=bandwidth, rates=rates).tokens_per_second
+        if twice < 1.5 * speed:
+            break
+        count, speed = 2 * count, twice
+    return count

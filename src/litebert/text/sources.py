@@ -78,7 +78,7 @@ def describe_source(path: str) -> Source:
     if path == STDIN:
         return Source(path, 0, 0)
     if is_url(path):
-        system, name = _file_system(path)
+        system, name = file_system(path)
         info = _ask(path, lambda: system.info(name))
         version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
         digest = hashlib.blake2b(version.encode(), digest_size=7).digest()  # JSON readers take 53 bits
@@ -100,7 +100,7 @@ def open_file(path: str) -> BinaryIO:
     if path == STDIN:
         return sys.stdin.buffer
     if is_url(path):
-        system, name = _file_system(path)
+        system, name = file_system(path)
         return cast(BinaryIO, _ask(path, lambda: system.open(name, "rb")))
     try:
         return open(path, "rb")
@@ -109,7 +109,7 @@ def open_file(path: str) -> BinaryIO:
 
 
 def _remote_files(url: str) -> list[str]:
-    system, name = _file_system(url)
+    system, name = file_system(url)
 
     def search() -> list[str]:
         if glob.has_magic(name):
@@ -124,7 +124,7 @@ def _remote_files(url: str) -> list[str]:
     return [str(system.unstrip_protocol(file)) for file in found]
 
 
-def _file_system(url: str) -> tuple[Any, str]:
+def file_system(url: str) -> tuple[Any, str]:
     """fsspec's object for the place that a URL names, and the name of the file there."""
     core = require("fsspec.core", f"reading {url.partition('://')[0]}:// URLs")
     system, name = _ask(url, lambda: core.url_to_fs(url))

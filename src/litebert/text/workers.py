@@ -6,6 +6,7 @@ the work. Results come back in order; only a few blocks per worker are in flight
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import multiprocessing
@@ -210,15 +211,26 @@ def _result(label: Label, item: Future[TokenizedBlock] | Other) -> tuple[Label, 
 
 
 def map_on_ray(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[tuple[int, Result]]:
-    """(index, result) for each item on a Ray cluster, one task per item, as they finish.
+    """(index, result) for each item on a Ray cluster, one task per item, as they finish."""
+    if not items:
+        require("ray", "engine='ray'")
+        return
+    with open_ray(workers) as (_, data):
+        rows = [{"index": index, "item": pickle.dumps(item)} for index, item in enumerate(items)]
+        dataset = data.from_items(rows, override_num_blocks=len(rows)).map(_apply, fn_args=(function,), num_cpus=1)
+        for row in dataset.iter_rows():
+            yield row["index"], pickle.loads(row["result"])
 
-    Runs on the cluster at RAY_ADDRESS or the one this process is connected to; otherwise on a local Ray with `workers`
-    cores (0: all) that is shut down at the end.
+
+@contextlib.contextmanager
+def open_ray(workers: int) -> Iterator[tuple[Any, Any]]:
+    """The modules `ray` and `ray.data`, connected and quiet.
+
+    To the cluster at RAY_ADDRESS or the one this process is connected to; otherwise to a local Ray with `workers` cores
+    (0: all) that is shut down at the end.
     """
     ray = require("ray", "engine='ray'")
     data = require("ray.data", "engine='ray'")
-    if not items:
-        return
     started = not ray.is_initialized()
     if started:
         address = os.environ.get("RAY_ADDRESS")
@@ -230,10 +242,7 @@ def map_on_ray(function: Callable[[Item], Result], items: Sequence[Item], worker
     level = chatter.level
     chatter.setLevel(logging.ERROR)
     try:
-        rows = [{"index": index, "item": pickle.dumps(item)} for index, item in enumerate(items)]
-        dataset = data.from_items(rows, override_num_blocks=len(rows)).map(_apply, fn_args=(function,), num_cpus=1)
-        for row in dataset.iter_rows():
-            yield row["index"], pickle.loads(row["result"])
+        yield ray, data
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[-1]
         raise LitebertError(f"Ray: {reason}. Finished parts are kept: run the same command again") from error

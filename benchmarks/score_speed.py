@@ -1,0 +1,187 @@
+"""`litebert score` from Parquet to Parquet, beside the bare model, a loop around Predictor and transformers' pipeline.
+
+On a CPU, with the int8 export of a model (the other sides: the same export in one process, and transformers in fp32):
+    python benchmarks/score_speed.py --device cpu --model MODEL-onnx --hub MODEL --rows 2000
+On a GPU, embedding 50-token texts in bf16 with random weights of ALBERT-base:
+    python benchmarks/score_speed.py --device cuda --preset albert-base --rows 1000000 --sides bare score
+A small setting that runs anywhere:
+    python benchmarks/score_speed.py --device cpu --preset albert-tiny --rows 500 --rounds 1
+
+Sides: `bare`, the runtime on token ids that are made already, as many at a time as `score` plans together (no text, no
+files); `loop`, Parquet in, `Predictor.embed` over 256 texts at a time, Parquet out; `score`; `pipeline`,
+transformers' feature-extraction, batches of 32, mean over the tokens. `score` is timed without loading the model, as
+the others are. The sides take turns; a figure is the best of the rounds, a ratio is of the same round, the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def make_model(folder: Path, preset_name: str) -> Path:
+    """Random weights with the default model's vocabulary."""
+    import dataclasses
+
+    import torch
+
+    from litebert.default import resolve_default
+    from litebert.model.config import preset
+    from litebert.model.heads import MODELS
+    from litebert.model.hub import save_model
+    from litebert.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(resolve_default("default"))
+    torch.manual_seed(0)
+    config = dataclasses.replace(preset(preset_name), vocab_size=tokenizer.vocab_size)
+    save_model(MODELS["encoder"](config), folder)
+    tokenizer.save(folder)
+    return folder
+
+
+def make_texts(tokenizer, rows: int, tokens: int) -> list[str]:
+    """Texts of about this many tokens with [CLS] and [SEP], from the vocabulary's own words, spread by a fifth."""
+    draw = np.random.default_rng(0)
+    words = [
+        piece[1:] for piece in tokenizer.pieces if piece.startswith("▁") and piece[1:].isascii() and piece[1:].isalpha()
+    ]
+    lengths = np.clip(draw.normal(tokens - 2, tokens / 5, rows).round().astype(int), 4, None)
+    picks = np.array(words)[draw.integers(0, len(words), lengths.sum())].tolist()
+    ends = np.cumsum(lengths).tolist()
+    return [" ".join(picks[end - size : end]) for end, size in zip(ends, lengths.tolist(), strict=True)]
+
+
+def run_bare(predictor, texts: list[str]) -> float:
+    """The runtime alone: sequences are ready, results stay in memory."""
+    from litebert.bulk.part import GROUP_ROWS
+
+    jobs = [predictor.job("embed", text=text) for text in texts]
+    requests = [request for job in jobs for request in job._requests]
+    begin = time.perf_counter()
+    for start in range(0, len(requests), GROUP_ROWS):
+        predictor.runtime.run(requests[start : start + GROUP_ROWS])
+    return time.perf_counter() - begin
+
+
+def run_loop(predictor, source: Path, out: Path) -> float:
+    """What people write: read, ask, write."""
+    begin = time.perf_counter()
+    writer = None
+    for batch in pq.ParquetFile(source).iter_batches(256):
+        vectors = predictor.embed(batch.column("text").to_pylist())
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+        table = pa.Table.from_batches([batch]).append_column("vector", column)
+        writer = writer or pq.ParquetWriter(out, table.schema)
+        writer.write_table(table)
+    writer.close()
+    return time.perf_counter() - begin
+
+
+def run_score(model: Path, source: Path, out: Path, options: argparse.Namespace) -> float:
+    """`litebert.score`, timed from its first part on: without loading models, but with starting workers."""
+    import litebert
+
+    shutil.rmtree(out, ignore_errors=True)
+    summary = litebert.score(
+        model,
+        source,
+        out,
+        ability="embed",
+        device=options.device,
+        runtime=options.runtime,
+        workers=options.workers,
+        part_rows=options.part_rows,
+        max_tokens=options.max_tokens,
+    )
+    assert summary.errors == 0, summary
+    return summary.seconds
+
+
+def open_pipeline(hub: str, options: argparse.Namespace):
+    """transformers' pipeline, on the same device."""
+    import torch
+    import transformers
+
+    dtype = torch.bfloat16 if options.device == "cuda" else torch.float32
+    return transformers.pipeline("feature-extraction", model=hub, tokenizer=hub, device=options.device, dtype=dtype)
+
+
+def run_pipeline(pipe, source: Path, out: Path) -> float:
+    """As its documentation says: a list in, with a batch size."""
+    begin = time.perf_counter()
+    table = pq.read_table(source)
+    texts = table["text"].to_pylist()
+    vectors = np.stack(
+        [np.mean(states[0], 0, dtype=np.float32) for states in pipe(texts, batch_size=32, truncation=True)]
+    )
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+    pq.write_table(table.append_column("vector", column), out)
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="a model or exported folder; without it, random weights of --preset")
+    parser.add_argument("--hub", help="the folder for transformers; by default the model")
+    parser.add_argument("--preset", default="albert-base")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--runtime", default="auto")
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--tokens", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--part-rows", type=int, default=8192)
+    parser.add_argument("--max-tokens", type=int, default=8192)
+    parser.add_argument("--sides", nargs="+", default=["bare", "loop", "score", "pipeline"])
+    options = parser.parse_args()
+    import torch
+
+    from litebert.predict.predictor import Predictor
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = options.model or make_model(folder / "model", options.preset)
+        runtime = "torch" if options.runtime == "auto" and list(model.glob("*.safetensors")) else options.runtime
+        predictor = Predictor(model, device=options.device, runtime=runtime, max_tokens=options.max_tokens)
+        texts = make_texts(predictor.tokenizer, options.rows, options.tokens)
+        pq.write_table(pa.table({"id": range(options.rows), "text": texts}), folder / "in.parquet")
+        tokens = sum(len(ids) + 2 for ids in predictor.tokenizer.encode_batch(texts))
+        name = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or platform.machine()
+        print(f"{name}; {predictor.runtime.name}; torch {torch.__version__}, pyarrow {pa.__version__}")
+        print(f"{options.rows:,} texts, {tokens / options.rows:.1f} tokens each", flush=True)
+        pipe = open_pipeline(options.hub or str(model), options) if "pipeline" in options.sides else None
+        sides = {
+            "bare": lambda: run_bare(predictor, texts),
+            "loop": lambda: run_loop(predictor, folder / "in.parquet", folder / "loop.parquet"),
+            "score": lambda: run_score(model, folder / "in.parquet", folder / "out", options),
+            "pipeline": lambda: run_pipeline(pipe, folder / "in.parquet", folder / "pipeline.parquet"),
+        }
+        predictor.embed(texts[:512])  # kernels and graphs are ready
+        seconds: dict[str, list[float]] = {side: [] for side in options.sides}
+        for _ in range(options.rounds):
+            for side in options.sides:
+                seconds[side].append(sides[side]())
+    for side, values in seconds.items():
+        best = min(values)
+        ratios = [first / second for first, second in zip(values, seconds["score"], strict=True)]
+        figures = {
+            "side": side,
+            "seconds": round(best, 2),
+            "texts/s": round(options.rows / best),
+            "tokens/s": round(tokens / best),
+        }
+        print(json.dumps({**figures, "score is faster by": round(statistics.median(ratios), 3)}))
+
+
+if __name__ == "__main__":
+    main()

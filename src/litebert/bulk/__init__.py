@@ -1,0 +1,1 @@
+"""One model over files of any size: parts in, parts out, resumable at any moment."""

@@ -1,0 +1,206 @@
+"""The model's side of workers that share a GPU: sequences of a whole group in, their vectors out.
+
+Thousands of sequences arrive as a few arrays. Where vectors are wanted (`embed`), no Python runs per sequence: every
+pass of a group is started without waiting for the one before, and one copy brings all vectors back. Anything else goes
+through `Runtime.run`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from litebert.errors import InputError, LitebertError
+from litebert.predict.runtime import Outputs, Request, Runtime, plan_packed
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from litebert.predict.fused import Table
+    from litebert.predict.torch_runtime import TorchRuntime
+
+VECTORS = frozenset({"mean", "first", "pooled"})  # one row for each sequence
+
+# By name: which requests have it (None: all), the shape of each (one: of all), and all numbers.
+Joined = dict[str, tuple[NDArray[np.int64] | None, list[tuple[int, ...]], NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Requests laid end to end: a few arrays cross between processes faster than thousands of objects."""
+
+    ids: NDArray[np.int32]  # [T]
+    segments: NDArray[np.int8]  # [T]
+    lengths: NDArray[np.int64]  # [B]
+    wants: list[frozenset[str]]  # of each, or one for all
+    positions: list[NDArray[np.int64] | None] | None
+    outside: list[NDArray[np.bool_] | None] | None
+
+    @classmethod
+    def of(cls, requests: Sequence[Request]) -> Sequences:
+        """Requests as arrays."""
+        wants = [request.want for request in requests]
+        positions = [request.positions for request in requests]
+        outside = [request.outside for request in requests]
+        return cls(
+            np.concatenate([request.ids for request in requests]),
+            np.concatenate([request.segments for request in requests]),
+            np.array([len(request) for request in requests]),
+            wants[:1] if len(set(wants)) == 1 else wants,
+            positions if any(each is not None for each in positions) else None,
+            outside if any(each is not None for each in outside) else None,
+        )
+
+    def requests(self) -> list[Request]:
+        """The requests again."""
+        ends = np.cumsum(self.lengths)
+        ids, segments = np.split(self.ids, ends[:-1]), np.split(self.segments, ends[:-1])
+        nothing: list[Any] = [None] * len(ids)
+        wants = self.wants * len(ids) if len(self.wants) == 1 else self.wants
+        return [
+            Request(*fields)
+            for fields in zip(ids, segments, wants, self.positions or nothing, self.outside or nothing, strict=True)
+        ]
+
+
+def serve_device(runtime: Runtime, connection: Connection) -> None:
+    """Run what one worker asks for until it ends."""
+    while True:
+        try:
+            sequences: Sequences = connection.recv()
+            try:
+                answer: Any = run_sequences(runtime, sequences)
+            except Exception as error:
+                answer = error if isinstance(error, LitebertError) else RuntimeError(f"{type(error).__name__}: {error}")
+            connection.send(answer)
+        except (EOFError, OSError):
+            return
+
+
+def run_sequences(runtime: Runtime, sequences: Sequences) -> Joined:
+    """The wanted outputs of all sequences."""
+    from litebert.predict.torch_runtime import TorchRuntime
+
+    if isinstance(runtime, TorchRuntime) and len(sequences.wants) == 1 and sequences.wants[0] <= VECTORS:
+        return run_vectors(runtime, sequences)
+    return join_outputs(runtime.run(sequences.requests()))
+
+
+def run_vectors(runtime: TorchRuntime, sequences: Sequences) -> Joined:
+    """Vectors of all sequences; the passes are those that `TorchRuntime.run` would make."""
+    import torch
+
+    from litebert.predict.torch_runtime import mean_states
+
+    _check(runtime, sequences)
+    wanted = sorted(sequences.wants[0])
+    count, width = len(sequences.lengths), runtime.config.hidden_size
+    device = runtime.device.device
+    begins = np.cumsum(sequences.lengths) - sequences.lengths
+    segments = np.minimum(sequences.segments, np.int8(min(127, runtime.config.type_vocab_size - 1)))
+    batches = plan_packed(sequences.lengths.tolist(), runtime.max_tokens)
+    order, done = np.concatenate(batches), 0
+    on_gpu = runtime.device.is_cuda
+    here = torch.cuda.device(device) if on_gpu else contextlib.nullcontext()
+    with torch.inference_mode(), here:
+        found = {name: torch.empty(count, width, dtype=torch.float32, device=device) for name in wanted}
+        with runtime._lock:  # everything in here only starts work: memory is pinned, so that nobody waits for a GPU
+            places = (torch.from_numpy(order).pin_memory() if on_gpu else torch.from_numpy(order)).to(
+                device, non_blocking=True
+            )
+            for batch in batches:
+                inputs = runtime.encoder.take(_lay_out(runtime, sequences, segments, begins, batch)).inputs()
+                if not on_gpu and sequences.wants[0] <= runtime._few_rows:
+                    inputs["only_asked"] = True
+                runtime.encoder(**inputs)
+                encoder = runtime.encoder
+                states = {"mean": encoder.hidden, "first": encoder.first, "pooled": encoder.pooled}
+                own = places[done : done + len(batch)]
+                done += len(batch)
+                for name in wanted:
+                    rows = states[name]
+                    assert rows is not None, name
+                    rows = mean_states(rows, inputs["starts"].long().diff()) if name == "mean" else rows.float()
+                    found[name].index_copy_(0, own, rows)
+            host = {name: torch.empty(values.shape, pin_memory=on_gpu) for name, values in found.items()}
+            for name, values in found.items():
+                host[name].copy_(values, non_blocking=True)
+            ended = torch.cuda.Event() if on_gpu else None
+            if ended is not None:
+                ended.record()
+        if ended is not None:  # the next group starts meanwhile
+            ended.synchronize()
+    return {name: (None, [(width,)], values.numpy()) for name, values in host.items()}
+
+
+def _check(runtime: TorchRuntime, sequences: Sequences) -> None:
+    """What `check_request` refuses, for all sequences at once."""
+    config, ids, lengths = runtime.config, sequences.ids, sequences.lengths
+    if lengths.min() < 1 or lengths.max() > config.max_position_embeddings:
+        most = config.max_position_embeddings
+        raise InputError(f"a sequence has {lengths.min()} to {lengths.max()} tokens, the model takes 1 to {most}")
+    if ids.min() < 0 or ids.max() >= config.vocab_size:
+        raise InputError(f"ids are {ids.min()} to {ids.max()}, the model takes 0 to {config.vocab_size - 1}")
+
+
+def _lay_out(
+    runtime: TorchRuntime,
+    sequences: Sequences,
+    segments: NDArray[np.int8],
+    begins: NDArray[np.int64],
+    batch: NDArray[np.int64],
+) -> Table:
+    """As `litebert.predict.fused.lay_out`, from arrays of the whole group."""
+    import torch
+
+    from litebert.predict.fused import Table
+
+    sizes = sequences.lengths[batch]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    total, longest = int(starts[-1]), int(sizes.max())
+    room = runtime.encoder.room(total, len(batch), longest)
+    whole = torch.zeros(3 * room[0] + room[1] + 1, dtype=torch.int32, pin_memory=runtime.device.is_cuda)
+    table = Table(whole, room, (total, len(batch)), longest)
+    positions = np.arange(total) - np.repeat(starts[:-1], sizes)
+    places = np.repeat(begins[batch], sizes) + positions
+    table.ids.numpy()[:total] = sequences.ids[places]
+    table.segments.numpy()[:total] = segments[places]
+    table.positions.numpy()[:total] = positions
+    table.starts.numpy()[: len(starts)] = starts
+    table.starts.numpy()[len(starts) :] = total
+    return table
+
+
+def join_outputs(outputs: Sequence[Outputs]) -> Joined:
+    """Outputs of many requests as one array for each name."""
+    joined: Joined = {}
+    for name in dict.fromkeys(name for output in outputs for name in output):
+        places = [number for number, output in enumerate(outputs) if name in output]
+        values = [outputs[number][name] for number in places]
+        shapes = [value.shape for value in values]
+        where = None if len(places) == len(outputs) else np.array(places)
+        if len(set(shapes)) == 1:
+            joined[name] = (where, shapes[:1], np.stack(values))
+        else:
+            joined[name] = (where, shapes, np.concatenate([value.reshape(-1) for value in values]))
+    return joined
+
+
+def split_outputs(joined: Joined, count: int) -> list[Outputs]:
+    """What `join_outputs` joined, by request."""
+    outputs: list[Outputs] = [{} for _ in range(count)]
+    for name, (where, shapes, numbers) in joined.items():
+        places = range(count) if where is None else where.tolist()
+        if len(shapes) == 1:
+            for number, value in zip(places, numbers.reshape(len(places), *shapes[0]), strict=True):
+                outputs[number][name] = np.asarray(value)
+            continue
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        for number, shape, value in zip(places, shapes, np.split(numbers, ends[:-1]), strict=True):
+            outputs[number][name] = value.reshape(shape)
+    return outputs

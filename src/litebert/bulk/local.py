@@ -1,0 +1,139 @@
+"""Parts scored on this machine: reading, tokenising, the model and writing at the same time, in several processes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from litebert.bulk.device import serve_device
+from litebert.bulk.folder import Folder, part_name
+from litebert.bulk.part import Scored, Work, score_part
+from litebert.bulk.reading import Part
+from litebert.text.sources import Source
+from litebert.bulk.worker import Device, Start, Worker
+from litebert.errors import LitebertError
+from litebert.predict.predictor import Predictor
+from litebert.predict.runtime import Runtime
+
+TRIES = 3  # of a part whose worker dies
+
+Done = Callable[[Source, Part, Scored], None]
+Feed = Iterator[tuple[Source, Part]]
+
+
+def run_here(work: Work, predictor: Predictor, out: str, feed: Feed, done: Done) -> None:
+    """All in this process, one part after another."""
+    folder = Folder(out)
+    for source, part in feed:
+        data, scored = score_part(work, predictor, source, part)
+        folder.write(part_name(part.source, part.number), data)
+        done(source, part, scored)
+
+
+def run_workers(work: Work, shared: Predictor | None, out: str, feed: Feed, num_workers: int, done: Done) -> None:
+    """In worker processes; `shared` runs the model for all of them, None: each loads it itself.
+
+    This process reads. At most one part waits for each worker, so memory does not grow with the input. A worker that
+    dies is replaced, and its part is scored again.
+    """
+    start = Start(work, out, None if shared is None else Device.of(shared))
+    device = None if shared is None else shared.runtime
+    waiting: queue.Queue[tuple[Source, Part] | None] = queue.Queue(num_workers)
+    finished: queue.Queue[tuple[Source, Part, Scored] | BaseException] = queue.Queue()
+    stopping = threading.Event()
+    threads = [
+        threading.Thread(target=_drive, args=(start, device, waiting, finished, stopping), daemon=True)
+        for _ in range(num_workers)
+    ]
+    for thread in threads:
+        thread.start()
+    under_way = 0
+
+    def report(block: bool) -> int:
+        """Take what is finished; how many parts that is."""
+        count = 0
+        while True:
+            try:
+                entry = finished.get(block and not count)
+            except queue.Empty:
+                return count
+            if isinstance(entry, BaseException):
+                raise entry
+            done(*entry)
+            count += 1
+
+    try:
+        for source, part in feed:
+            while True:
+                under_way -= report(block=False)
+                try:
+                    waiting.put((source, part), timeout=0.1)
+                    break
+                except queue.Full:
+                    continue
+            under_way += 1
+        while under_way:
+            under_way -= report(block=True)
+    finally:
+        stopping.set()
+        for _ in threads:
+            try:
+                waiting.put_nowait(None)
+            except queue.Full:
+                break
+        for thread in threads:
+            thread.join()
+
+
+def _drive(start: Start, device: Runtime | None, waiting: Any, finished: Any, stopping: threading.Event) -> None:
+    """One worker from its start to the end of the run."""
+    worker: Worker | None = None
+    try:
+        while not stopping.is_set():
+            try:
+                entry = waiting.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if entry is None:
+                return
+            source, part = entry
+            for attempt in range(TRIES):
+                worker = worker or _start(start, device)
+                try:
+                    scored = _score(worker, source, part, stopping)
+                    if scored is None:
+                        return
+                    # Without the rows, which are written and need not wait here.
+                    finished.put((source, part.without_rows(), scored))
+                    break
+                except EOFError:
+                    worker.close()
+                    worker = None
+                    if attempt == TRIES - 1:
+                        where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
+                        raise LitebertError(
+                            f"{where}: the worker process died {TRIES} times; is there enough memory? Fewer workers or "
+                            "smaller part_rows need less. What is finished is kept: run the same command again"
+                        ) from None
+    except BaseException as error:
+        finished.put(error)
+    finally:
+        if worker is not None:
+            worker.close()
+
+
+def _score(worker: Worker, source: Source, part: Part, stopping: threading.Event) -> Scored | None:
+    worker.send(source, part)
+    while not worker.answered(0.2):
+        if stopping.is_set():
+            return None
+    return worker.receive()
+
+
+def _start(start: Start, device: Runtime | None) -> Worker:
+    worker = Worker(start)
+    if device is not None:
+        threading.Thread(target=serve_device, args=(device, worker.device), daemon=True).start()
+    return worker

@@ -1,0 +1,155 @@
+"""One part scored: rows in, a Parquet file's bytes out; a pure function, whoever calls it and however often.
+
+The model's passes are planned inside of a part, so numbers do not depend on what else is scored, or on when.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from litebert.bulk.columns import ERROR, arguments_of, find_columns, place_columns, result_columns
+from litebert.bulk.reading import Part, missing_column
+from litebert.text.sources import Source
+from litebert.errors import DataError, LitebertError
+from litebert.predict.abilities import ABILITIES
+from litebert.predict.ability import Result
+
+if TYPE_CHECKING:
+    from litebert.predict.job import Job
+    from litebert.predict.predictor import Predictor
+
+# Rows whose passes are planned together: enough to fill passes, few enough for their outputs to fit into memory.
+GROUP_ROWS = 4096
+GROUP_CHARACTERS = 1 << 21
+NOTE = b"litebert"  # the key of what a part says about itself
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything that decides what a part's results are."""
+
+    model: str
+    ability: str
+    columns: Mapping[str, tuple[str, ...]]  # input -> columns, as named
+    options: Mapping[str, Any]  # of the ability
+    keep: tuple[str, ...] | None  # the columns to write beside the results; None: all
+    dedupe: bool
+    max_chars: int
+    runtime: str
+    device: str
+    threads: int
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A finished part."""
+
+    rows: int
+    errors: int
+    tokens: int
+    examples: tuple[str, ...] = field(default=())  # of errors
+
+
+def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> tuple[bytes, Scored]:
+    """The results of a part as a Parquet file."""
+    ability = ABILITIES[work.ability]
+    found = find_columns(ability, work.columns, part.table.schema, source)
+    rows = arguments_of(ability, found, part.table)
+    errors: list[str | None] = [part.problems.get(number) for number in range(len(rows))]
+    results: list[Result | None] = [None] * len(rows)
+    same = _first_of_equals(rows) if work.dedupe else list(range(len(rows)))
+    tokens = 0
+    for group in _groups(rows, [number for number, first in enumerate(same) if number == first]):
+        jobs: dict[int, Job] = {}
+        for number in group:
+            try:
+                _check_length(rows[number], work.max_chars)
+                jobs[number] = predictor.job(work.ability, **rows[number], **work.options)
+            except LitebertError as error:
+                errors[number] = errors[number] or str(error)
+        tokens += sum(job.tokens for job in jobs.values())
+        for number, result in zip(jobs, predictor.run(list(jobs.values())), strict=True):
+            if isinstance(result, LitebertError):
+                errors[number] = errors[number] or str(result)
+            elif isinstance(result, Exception):
+                raise result  # no row's fault
+            else:
+                results[number] = result
+    for number, first in enumerate(same):
+        if first != number:
+            results[number] = results[first]
+            errors[number] = errors[number] or (errors[first] if results[first] is None else None)
+    columns = result_columns(ability, results, predictor.runtime.config.hidden_size)
+    kept = part.table if work.keep is None else _select(part.table, work.keep, source)
+    table = place_columns(kept, {**columns, ERROR: pa.array(errors, pa.string())})
+    wrong = [number for number, error in enumerate(errors) if error is not None]
+    examples = tuple(f"{source.path}, row {part.begin + number + 1:,}: {errors[number]}" for number in wrong[:3])
+    scored = Scored(len(rows), len(wrong), tokens, examples)
+    note = {"source": source.path, "part": part.number, "last": part.last, "errors": len(wrong), "tokens": tokens}
+    return _parquet_bytes(table, note), scored
+
+
+def read_note(metadata: pq.FileMetaData, where: str) -> dict[str, Any]:
+    """What a part says about itself."""
+    try:
+        note: dict[str, Any] = json.loads((metadata.metadata or {})[NOTE])
+    except (KeyError, ValueError):
+        raise DataError(f"{where}: not a part of a scoring run") from None
+    return note
+
+
+def _first_of_equals(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """For each row the first one with the same arguments: [a, b, a] -> [0, 1, 0]."""
+    first: dict[str, int] = {}
+    return [first.setdefault(json.dumps(row), number) for number, row in enumerate(rows)]
+
+
+def _check_length(row: Mapping[str, Any], max_chars: int) -> None:
+    for name, value in row.items():
+        size = len(value) if isinstance(value, str) else sum(map(len, value or ()))
+        if size > max_chars:
+            raise DataError(f"{name}: {size:,} characters, more than max_chars ({max_chars:,})")
+
+
+def _groups(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int]) -> Iterator[list[int]]:
+    group: list[int] = []
+    characters = 0
+    for number in numbers:
+        size = sum(len(value) for value in rows[number].values() if isinstance(value, str))
+        if group and (len(group) == GROUP_ROWS or characters + size > GROUP_CHARACTERS):
+            yield group
+            group, characters = [], 0
+        group.append(number)
+        characters += size
+    if group:
+        yield group
+
+
+def _select(table: pa.Table, keep: Sequence[str], source: Source) -> pa.Table:
+    for name in keep:
+        if name not in table.column_names:
+            raise missing_column(source, name, table.column_names)
+    return table.select(list(keep))
+
+
+def _parquet_bytes(table: pa.Table, note: Mapping[str, Any]) -> bytes:
+    """A Parquet file; the same rows give the same bytes. Vectors are not compressed: nothing would be gained."""
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), NOTE: json.dumps(note).encode()})
+    vectors = tuple(f"{entry.name}." for entry in table.schema if pa.types.is_fixed_size_list(entry.type))
+    empty = io.BytesIO()
+    pq.write_table(table.slice(0, 0), empty)
+    schema = pq.ParquetFile(empty).schema
+    paths = [schema.column(number).path for number in range(len(schema))]
+    others = [path for path in paths if not path.startswith(vectors)] if vectors else paths
+    compression = {path: "zstd" if path in others else "none" for path in paths}
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression=compression, use_dictionary=others)
+    return buffer.getvalue()

@@ -1,0 +1,425 @@
+"""Input files as parts: tables of a fixed number of rows, read one after another.
+
+    for part in read_parts(source, 8192): part.number, part.table, part.problems
+
+Parquet, CSV, TSV, JSON lines and plain lines; compressed or not; local or at any address that fsspec opens. Where a
+part begins depends on the file and on `part_rows` alone, so a run can be cut and resumed anywhere. Memory holds two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import itertools
+import json
+import os
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from litebert.errors import DataError, did_you_mean
+from litebert.text.sources import STDIN, ByteReader, Source, find_sources, open_file
+
+Format = Literal["parquet", "csv", "tsv", "jsonl", "lines"]
+ENDINGS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
+MAX_ROW = 16 << 20  # bytes of a line, characters of a field
+HEAD_ROWS = 1000  # rows of a JSON-lines file that decide its columns
+SHOWN = 200  # characters kept of a line that is not read
+TEXT = "text"  # the column of a file of plain lines
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of one file: columns as they came, and the rows that could not be read."""
+
+    source: int  # number of the file among the inputs
+    number: int  # of this part in its file
+    begin: int  # number of its first row in the file, from 0
+    table: pa.Table
+    problems: dict[int, str] = field(default_factory=dict)  # row of this part -> what is wrong with it
+    last: bool = False  # no part of the file follows
+    position: int = 0  # about how many bytes of the file end here
+
+    def without_rows(self) -> Part:
+        """The same part, for who only needs to know which it is."""
+        return replace(self, table=self.table.slice(0, 0), problems={})
+
+
+def find_inputs(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:
+    """Files, folders, globs and URLs -> the files; of folders and globs without those that are named "_..."."""
+    given = [os.fspath(path) for path in paths]
+    if STDIN in given:
+        raise DataError("-: standard input cannot be read again by a run that resumes; write it to a file first")
+    found = [each for each in find_sources(given) if each.path in given or not _name(each.path).startswith("_")]
+    if not found:
+        raise DataError("no input files")
+    return found
+
+
+def format_of(path: str) -> Format:
+    """By the ending: "a.csv.gz" -> "csv"; any other file is plain lines."""
+    endings = [ending.lower() for ending in PurePosixPath(path).suffixes]
+    while endings and endings[-1] in COMPRESSED:
+        endings.pop()
+    return ENDINGS.get(endings[-1], "lines") if endings else "lines"
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
+def read_parts(
+    source: Source,
+    part_rows: int,
+    *,
+    index: int = 0,
+    encoding: str = "utf-8",
+    done: Container[int] = (),
+    first: int = 0,
+    stop: int | None = None,
+) -> Iterator[Part]:
+    """The parts of a file from number `first` to before `stop`, without those that are done.
+
+    A file without rows has one part, which is empty: it says which columns there are.
+    """
+    if format_of(source.path) == "parquet":
+        yield from _parquet_parts(source, part_rows, index, done, first, stop)
+        return
+    with contextlib.closing(ByteReader(source.path)) as reader:
+        rows = _rows(source, encoding, reader)
+        number, here = 0, rows.take(part_rows)
+        while stop is None or number < stop:
+            ahead = rows.take(part_rows) if len(here) == part_rows else []  # whether any follow
+            if number >= first and number not in done:
+                table, problems = rows.table(here)
+                yield Part(index, number, number * part_rows, table, problems, not ahead, rows.reader.position)
+            if not ahead:
+                return
+            number, here = number + 1, ahead
+
+
+def num_parts(source: Source, part_rows: int) -> int | None:
+    """How many parts a Parquet file has; None where only reading all of it would tell."""
+    if format_of(source.path) != "parquet":
+        return None
+    with open_file(source.path) as file:
+        return max(1, -(-_parquet(source, file).metadata.num_rows // part_rows))
+
+
+def _parquet(source: Source, file: BinaryIO) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{source.path}: not a whole Parquet file ({_first_line(error)})") from None
+
+
+def _parquet_parts(
+    source: Source, part_rows: int, index: int, done: Container[int], first: int, stop: int | None
+) -> Iterator[Part]:
+    with open_file(source.path) as file:
+        parquet = _parquet(source, file)
+        rows = parquet.metadata.num_rows
+        end = max(1, -(-rows // part_rows))
+        wanted = [number for number in range(first, min(end, end if stop is None else stop)) if number not in done]
+        if not wanted:
+            return
+        if len(set(parquet.schema_arrow.names)) < len(parquet.schema_arrow.names):
+            raise DataError(f"{source.path}: two columns have the same name; rename one")
+        for number in wanted if rows else ():
+            # A run of neighbours is read in one go; a gap is jumped over by row groups.
+            if number - 1 not in wanted:
+                stretch = _stretch(source, parquet, number * part_rows, part_rows)
+            table = next(stretch)
+            position = source.size * min(rows, (number + 1) * part_rows) // rows
+            yield Part(index, number, number * part_rows, table, last=number == end - 1, position=position)
+        if not rows:
+            yield Part(index, 0, 0, parquet.schema_arrow.empty_table(), last=True, position=source.size)
+
+
+def _stretch(source: Source, parquet: pq.ParquetFile, begin: int, part_rows: int) -> Iterator[pa.Table]:
+    """Tables of `part_rows` rows from row `begin` on; the last may be shorter."""
+    metadata, skip = parquet.metadata, begin
+    groups: list[int] = []
+    for number in range(metadata.num_row_groups):
+        size = metadata.row_group(number).num_rows
+        if not groups and skip >= size:
+            skip -= size
+        else:
+            groups.append(number)
+    held: list[pa.RecordBatch] = []
+    count = 0
+    try:
+        for batch in parquet.iter_batches(min(part_rows, 8192), row_groups=groups, use_threads=False):
+            if skip:
+                dropped = min(skip, len(batch))
+                batch, skip = batch.slice(dropped), skip - dropped
+            while len(batch):
+                piece = batch.slice(0, part_rows - count)
+                held.append(piece)
+                count += len(piece)
+                batch = batch.slice(len(piece))
+                if count == part_rows:
+                    yield pa.Table.from_batches(held).combine_chunks()
+                    held, count = [], 0
+    except (pa.ArrowException, OSError) as error:
+        where = f"near row {begin:,}"
+        raise DataError(f"{source.path}: damaged {where} ({_first_line(error)})") from None
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rows of text files
+
+
+def _rows(source: Source, encoding: str, reader: ByteReader) -> _Rows:
+    kinds: dict[str, type[_Rows]] = {"csv": _CsvRows, "tsv": _CsvRows, "jsonl": _JsonRows, "lines": _Rows}
+    return kinds[format_of(source.path)](source, encoding, reader)
+
+
+class _Rows:
+    """A file of plain lines: one column, one row per line, an empty one too."""
+
+    def __init__(self, source: Source, encoding: str, reader: ByteReader):
+        try:
+            blank = "\n".encode(encoding) != b"\n"
+        except LookupError:
+            raise DataError(f"encoding: {encoding!r} is not an encoding that Python knows") from None
+        if blank:
+            raise DataError(f"{source.path}: {encoding} text; convert it first: iconv -f {encoding} -t UTF-8")
+        self.path = source.path
+        self.encoding = "utf-8" if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig") else encoding
+        self.reader = reader
+        self.line = 0  # the last that was read
+        self._lines = self._cut()
+
+    def take(self, count: int) -> list[Any]:
+        """The next rows, as they are in the file."""
+        return list(itertools.islice(self._lines, count))
+
+    def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
+        """Rows as columns, with what is wrong with some of them."""
+        problems: dict[int, str] = {}
+        texts = [self._decode(number, line, problems) for number, (_, line) in enumerate(rows)]
+        return pa.table({TEXT: pa.array(texts, pa.string())}), problems
+
+    def _decode(self, number: int, line: bytes, problems: dict[int, str]) -> str:
+        if len(line) > MAX_ROW:
+            problems[number] = f"{TEXT}: the line has more than {MAX_ROW >> 20} MiB; only its beginning is kept"
+            return line[:SHOWN].decode(self.encoding, "replace")
+        try:
+            return line.decode(self.encoding)
+        except UnicodeDecodeError as error:
+            problems[number] = f"not {self.encoding.upper()}: byte {error.start} ({error.reason})"
+            return line.decode(self.encoding, "replace")
+
+    def _pieces(self) -> Iterator[bytes]:
+        try:
+            begins = True
+            while piece := self.reader.read():
+                if begins and piece.startswith((b"\xff\xfe", b"\xfe\xff")):
+                    raise DataError("UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
+                yield piece.removeprefix(b"\xef\xbb\xbf") if begins and self.encoding == "utf-8" else piece
+                begins = False
+        except DataError as error:
+            where = f", after line {self.line:,}" if self.line else ""
+            raise DataError(f"{self.path}{where}: {error}") from None
+
+    def _cut(self) -> Iterator[tuple[int, bytes]]:
+        """(line number, line) without line ends; of one that is too long, a little more than is allowed."""
+        rest = b""
+        for piece in self._pieces():
+            *whole, rest = (rest + piece).split(b"\n") if b"\n" in piece or len(rest) <= MAX_ROW else (rest,)
+            for line in whole:
+                self.line += 1
+                yield self.line, line.removesuffix(b"\r")
+        if rest:
+            self.line += 1
+            yield self.line, rest.removesuffix(b"\r")
+
+
+class _CsvRows(_Rows):
+    """A CSV or TSV file with a header; every column is text."""
+
+    def __init__(self, source: Source, encoding: str, reader: ByteReader):
+        super().__init__(source, encoding, reader)
+        csv.field_size_limit(MAX_ROW)
+        pieces = io.BufferedReader(_Pieces(self._pieces()))
+        text = io.TextIOWrapper(pieces, encoding=self.encoding, errors="surrogateescape", newline="")
+        start = text.readline(MAX_ROW)
+        if not start.strip():
+            raise DataError(f"{self.path}: empty, without even a header")
+        delimiter = "\t" if format_of(source.path) == "tsv" else max(",;\t|", key=start.count)  # a tie: the comma
+        quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+        self._csv = csv.reader(itertools.chain([start], text), delimiter=delimiter, quoting=quoting)
+        self.header = [_repair(name) or name for name in next(self._csv)]
+        if len(set(self.header)) < len(self.header):
+            twice = next(name for name in self.header if self.header.count(name) > 1)
+            raise DataError(f"{self.path}: two columns are called {twice!r}; rename one")
+        self._lines = self._read()
+
+    def _read(self) -> Iterator[Any]:
+        while True:
+            try:
+                row = next(self._csv, None)
+            except csv.Error as error:
+                raise DataError(
+                    f"{self.path}, near line {self._csv.line_num:,}: {error}; is a quote not closed?"
+                ) from None
+            self.line = self._csv.line_num
+            if row is None:
+                return
+            if row:
+                yield row
+
+    def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
+        """Rows as columns; too many or too few fields, and bytes that are not text, are problems of their rows."""
+        problems: dict[int, str] = {}
+        width, clean = len(self.header), []
+        for number, row in enumerate(rows):
+            if len(row) != width:
+                problems[number] = f"{len(row)} fields, but the header has {width}"
+                row = [*row[:width], *[None] * (width - len(row))]
+            clean.append(row)
+        columns = [list(values) for values in zip(*clean, strict=True)] or [[] for _ in self.header]
+        arrays = []
+        for values in columns:
+            try:
+                arrays.append(pa.array(values, pa.string()))
+            except UnicodeEncodeError:
+                for number, value in enumerate(values):
+                    if value is not None and (repaired := _repair(value)) is not None:
+                        problems.setdefault(number, f"not {self.encoding.upper()}")
+                        values[number] = repaired
+                arrays.append(pa.array(values, pa.string()))
+        return pa.Table.from_arrays(arrays, self.header), problems
+
+
+class _JsonRows(_Rows):
+    """JSON objects, one per line; the first rows decide which columns there are and of which type."""
+
+    def __init__(self, source: Source, encoding: str, reader: ByteReader):
+        super().__init__(source, encoding, reader)
+        self._lines = ((number, line) for number, line in self._cut() if line.strip())
+        head = super().take(HEAD_ROWS)
+        objects = [row for row, _ in (self._parse(line) for _, line in head) if row is not None]
+        names = dict.fromkeys(name for row in objects for name in row)
+        self.types = {name: _type_of([row.get(name) for row in objects]) for name in names}
+        self._lines = itertools.chain(head, self._lines)
+
+    def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
+        """Rows as columns; what does not fit its column is a problem of its row."""
+        problems: dict[int, str] = {}
+        columns: dict[str, list[Any]] = {name: [] for name in self.types}
+        for number, (line, data) in enumerate(rows):
+            row, problem = self._parse(data)
+            if problem:
+                problems[number] = f"line {line}: {problem}"
+            for name, values in columns.items():
+                value, fits = _fit((row or {}).get(name), self.types[name])
+                if not fits:
+                    problems.setdefault(number, f"{name}: {json.dumps(value)[:60]} is not {self.types[name]}")
+                    value = None
+                values.append(value)
+            if row and (unknown := [name for name in row if name not in columns]):
+                # The row is scored all the same.
+                problems.setdefault(
+                    number, f"{unknown[0]}: not a column of the first {HEAD_ROWS:,} rows; its value is not kept"
+                )
+        arrays = [pa.array(values, self.types[name]) for name, values in columns.items()]
+        return pa.Table.from_arrays(arrays, list(columns)), problems
+
+    def _parse(self, line: bytes) -> tuple[dict[str, Any] | None, str]:
+        if len(line) > MAX_ROW:
+            return None, f"more than {MAX_ROW >> 20} MiB"
+        try:
+            data = json.loads(line.decode(self.encoding))
+        except UnicodeDecodeError as error:
+            return None, f"not {self.encoding.upper()}: byte {error.start} ({error.reason})"
+        except (ValueError, RecursionError) as error:
+            return None, f"not JSON ({error})"
+        return (data, "") if isinstance(data, dict) else (None, "not a JSON object")
+
+
+def _type_of(values: Sequence[Any]) -> pa.DataType:
+    """The column type of JSON values: text, whole number, number, flag, list of texts; else JSON as text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int} and all(abs(value) < 1 << 63 for value in values if value is not None):
+        return pa.int64()
+    if kinds and kinds <= {int, float}:
+        return pa.float64()
+    if kinds == {list} and all(isinstance(each, str) for value in values if value for each in value):
+        return pa.list_(pa.string())
+    return pa.string()
+
+
+def _fit(value: Any, kind: pa.DataType) -> tuple[Any, bool]:
+    """A JSON value as its column has it, and whether it could be."""
+    if value is None:
+        return None, True
+    if pa.types.is_string(kind):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return _repair(text) or text, True
+    if pa.types.is_boolean(kind):
+        return value, isinstance(value, bool)
+    if pa.types.is_list(kind):
+        return value, isinstance(value, list) and all(isinstance(each, str) and _repair(each) is None for each in value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if pa.types.is_int64(kind):
+        return value, number and isinstance(value, int) and abs(value) < 1 << 63
+    fits = number and (isinstance(value, float) or abs(value) < 1 << 1023)
+    return float(value) if fits else value, fits
+
+
+def _repair(text: str) -> str | None:
+    """A text with a sign for each half character; None where nothing is wrong with it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return None
+
+
+class _Pieces(io.RawIOBase):
+    """Pieces of bytes as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]):
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """As files do."""
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+def missing_column(source: Source, name: str, columns: Sequence[str], advice: str = "") -> DataError:
+    """The error for a column that a file lacks."""
+    shown = ", ".join(map(repr, columns))
+    return DataError(f"{source.path}: no column {name!r}{did_you_mean(name, columns) or '.'} It has {shown}{advice}")

@@ -1,0 +1,169 @@
+"""`litebert score`: a model over many files, resumable."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from litebert.cli import app
+from litebert.cli.options import Device, Encoding, Json, Runtime, check_models
+from litebert.errors import InputError
+
+if TYPE_CHECKING:
+    from litebert.bulk.score import Progress
+
+SECONDS = 10.0  # between lines where there is no terminal
+
+
+@app.command()
+def score(
+    model: Annotated[str, typer.Argument(help="A model folder, a Hub name, or the package's default.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders, globs or addresses (s3://...): .parquet .csv .tsv .jsonl, else one text per line; "
+            "also .gz, .zst, .xz, .bz2."
+        ),
+    ],
+    out: Annotated[str, typer.Option(help="Folder to write the Parquet parts to, also an address.")],
+    ability: Annotated[
+        str | None, typer.Option(help="What to ask for: embed, classify, ...; default: what the model was trained for.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the text; short for --column text=NAME.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="INPUT=NAME: column of any other input, such as pair=second.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Option of the ability as key=value, such as pooling=cls.")
+    ] = None,
+    keep: Annotated[str | None, typer.Option(help="Columns of the input to write: a,b (all by default).")] = None,
+    dedupe: Annotated[bool, typer.Option("--dedupe", help="Compute equal rows of a part once.")] = False,
+    part_rows: Annotated[int, typer.Option(min=1, help="Rows of a part.")] = 8192,
+    max_chars: Annotated[int, typer.Option(min=1, help="A longer text gets an error instead of a result.")] = 1_000_000,
+    encoding: Encoding = "utf-8",
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="local, or ray: on a cluster.")] = "local",
+    workers: Annotated[
+        int, typer.Option(min=0, help="Worker processes; 0: one per core (on a GPU cluster four per GPU).")
+    ] = 0,
+    worker_threads: Annotated[int, typer.Option(min=1, help="CPU threads of each worker.")] = 1,
+    runtime: Runtime = "auto",
+    device: Device = "auto",
+    pass_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one pass through the model.")] = 8192,
+    as_json: Json = False,
+) -> None:
+    """Ask a model about every row of many files: the rows with its answers become Parquet parts in a folder.
+
+    Rerun the same command to resume after a kill: finished parts are kept. A row that is unreadable, empty or too long
+    gets a message in the column `error`.
+
+    Example: litebert score default texts.csv --ability embed --text body --out vectors
+    """
+    columns = _pairs(column or [], "--column", "text=review")
+    if text is not None:
+        if "text" in columns:
+            raise InputError(f"--text {text}: --column text={columns['text']} is given too; choose one")
+        columns["text"] = text
+    options = {name: _value(value) for name, value in _pairs(settings or [], "--set", "pooling=cls").items()}
+    check_models(model)
+    from litebert.bulk.score import score as run
+    from litebert.train.log import short_count, short_time
+
+    display = _Display()
+    try:
+        summary = run(
+            model,
+            inputs,
+            out,
+            ability=ability,
+            columns=columns,
+            options=options,
+            keep=None if keep is None else [name for name in keep.split(",") if name],
+            dedupe=dedupe,
+            part_rows=part_rows,
+            max_chars=max_chars,
+            encoding=encoding,
+            engine=engine,
+            workers=workers,
+            runtime=runtime,
+            device=device,
+            worker_threads=worker_threads,
+            max_tokens=pass_tokens,
+            progress=None if as_json else display.show,
+        )
+    finally:
+        display.close()
+    if as_json:
+        from dataclasses import asdict
+
+        print(json.dumps(asdict(summary), ensure_ascii=False))
+        return
+    before = summary.rows - summary.scored_rows
+    resumed = f" ({before:,} of them in earlier runs)" if before else ""
+    print(f"{summary.out}: {summary.rows:,} rows in {summary.parts:,} parts of {summary.inputs:,} files{resumed}")
+    if summary.scored_rows:
+        rates = f"{short_count(summary.scored_rows / summary.seconds)} rows/s"
+        tokens = f"{short_count(summary.scored_tokens / summary.seconds)} tokens/s"
+        print(f"{rates}, {tokens}, {short_time(summary.seconds)}")
+    if summary.errors:
+        print(f"{summary.errors:,} rows have an error instead of a result, see the column `error`")
+        for example in summary.examples:
+            print(f"  {example}")
+
+
+class _Display:
+    """One line on a terminal; elsewhere a line every few seconds."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._shown = time.monotonic()
+        self._width = 0
+
+    def show(self, progress: Progress) -> None:
+        """Show how far it is, if it is time."""
+        from litebert.train.log import short_count, short_time
+
+        now = time.monotonic()
+        if now - self._shown < (0.2 if self._live else SECONDS):
+            return
+        self._shown = now
+        left = "" if progress.seconds_left is None else f"  {short_time(progress.seconds_left)} left"
+        errors = f"  {progress.errors:,} errors" if progress.errors else ""
+        line = (
+            f"{progress.rows:,} rows  {progress.share:.1%}  {short_count(progress.rows_per_second)} rows/s  "
+            f"{short_count(progress.tokens_per_second)} tokens/s{left}{errors}"
+        )
+        if self._live:
+            print(f"\r{line:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leave the line."""
+        if self._width:
+            print(file=sys.stderr)
+
+
+def _pairs(settings: list[str], option: str, example: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name or not value:
+            raise InputError(f"{option} {setting}: expected NAME=VALUE, for example {option} {example}")
+        if name in pairs:
+            raise InputError(f"{option}: {name} is given twice")
+        pairs[name] = value
+    return pairs
+
+
+def _value(text: str) -> Any:
+    """A number or a flag where it reads as one, else the text: "3" -> 3, "true" -> True, "cls" -> "cls"."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float) else text

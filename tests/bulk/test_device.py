@@ -1,0 +1,65 @@
+"""Sequences of a whole group through the model at once: what `Runtime.run` gives for each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import predictor_of
+
+from litebert.bulk.device import Sequences, join_outputs, run_sequences, run_vectors, split_outputs
+from litebert.errors import InputError
+from litebert.predict.runtime import Request
+
+TEXTS = ["anna lives in oslo.", "rome", "it was may 2010, and the teacher walked to the café.", "a b c d e f g"] * 5
+
+
+def requests_of(predictor, want):
+    texts = [predictor.tokenizer.encode(text) for text in TEXTS]
+    return [
+        Request(np.array([2, *ids, 3], np.int32), np.array([0] * len(ids) + [1, 1], np.int8), frozenset(want))
+        for ids in texts
+    ]
+
+
+@pytest.mark.parametrize("want", [["mean"], ["first"], ["mean", "first", "pooled"]])
+@pytest.mark.parametrize("max_tokens", [16, 64, 8192])
+def test_vectors_of_a_group_are_those_of_single_requests(want, max_tokens):
+    runtime = predictor_of("pretraining", max_tokens=max_tokens).runtime
+    requests = requests_of(predictor_of("pretraining"), want)
+    found = split_outputs(run_vectors(runtime, Sequences.of(requests)), len(requests))
+    for one, other in zip(found, runtime.run(requests), strict=True):
+        assert one.keys() == set(want)
+        for name in want:
+            assert one[name].dtype == np.float32
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_other_outputs_go_through_the_runtime():
+    """Different wants, positions to predict, outputs of different shapes."""
+    predictor = predictor_of("pretraining")
+    requests = requests_of(predictor, ["hidden"])[:3] + requests_of(predictor, ["sentence"])[:2]
+    ids, segments = requests[0].ids, requests[0].segments
+    requests.append(Request(ids, segments, frozenset({"masked_lm"}), positions=np.array([1, 2])))
+    found = split_outputs(run_sequences(predictor.runtime, Sequences.of(requests)), len(requests))
+    for one, other in zip(found, predictor.runtime.run(requests), strict=True):
+        assert one.keys() == other.keys()
+        for name, value in other.items():
+            np.testing.assert_array_equal(one[name], value)
+
+
+def test_outputs_are_joined_and_split_again():
+    outputs = [{"a": np.ones((2, 3)), "b": np.array(1.0)}, {"a": np.zeros((1, 3))}, {"b": np.array(2.0)}]
+    for one, other in zip(split_outputs(join_outputs(outputs), 3), outputs, strict=True):
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[name], other[name]) for name in other)
+
+
+def test_what_the_model_cannot_take_is_refused():
+    predictor = predictor_of("pretraining")
+    (request, *_) = requests_of(predictor, ["mean"])
+    bad = Request(request.ids + 10_000, request.segments, request.want)
+    with pytest.raises(InputError, match="the model takes 0 to"):
+        run_vectors(predictor.runtime, Sequences.of([request, bad]))
+    long = Request(np.full(60, 5, np.int32), np.zeros(60, np.int8), request.want)
+    with pytest.raises(InputError, match="the model takes 1 to 48"):
+        run_vectors(predictor.runtime, Sequences.of([request, long]))
