@@ -145,3 +145,33 @@ def test_what_the_server_exposes():
     assert metrics["litebert_batch_requests"][0] == "histogram"
     assert metrics["litebert_queue_requests"][0] == metrics["litebert_queue_tokens"][0] == "gauge"
     assert "secret" not in answer.text
+
+
+def test_every_request_is_a_span_of_the_clients_trace(monkeypatch):
+    trace = pytest.importorskip("opentelemetry.trace")
+    spans = []
+
+    class Tracer(trace.NoOpTracer):
+        def start_span(self, name, context=None, kind=None, attributes=None, *, start_time, **rest):
+            parent = trace.get_current_span(context).get_span_context()
+            span = trace.NonRecordingSpan(parent)
+            span.set_status = lambda status: attributes.update(failed=status.status_code.name)
+            span.end = lambda ended: spans.append((name, kind, attributes, parent, ended - start_time))
+            return span
+
+    monkeypatch.setattr(trace, "get_tracer", lambda name: Tracer())
+    with running({"fake": FakePredictor()}) as client:
+        begun = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        answer = client.post("/embed", json={"text": "zanzibar"}, headers={"traceparent": begun})
+        client.post("/embed", json={"text": "explode-turnip"})
+        client.get("/marzipan", headers={"traceparent": "nonsense"})
+    (name, kind, attributes, parent, took), failed, unknown = spans
+    assert (name, kind) == ("POST /embed", trace.SpanKind.SERVER)
+    assert f"{parent.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+    assert attributes["http.response.status_code"] == 200
+    assert attributes["litebert.request_id"] == answer.headers["x-request-id"]
+    assert {"litebert.model", "litebert.inputs", "litebert.tokens"} <= attributes.keys()
+    assert 0 < took < 60e9
+    assert (failed[2]["http.response.status_code"], failed[2]["failed"]) == (503, "ERROR")
+    assert (unknown[0], unknown[3].is_valid) == ("GET other", False)
+    assert not any(secret in str(span) for span in spans for secret in SECRETS)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from litebert.serve.config import ServeConfig, host_name
 from litebert.serve.schemas import ClientGone, Refusal
-from litebert.serve.telemetry import Metrics, log_event
+from litebert.serve.telemetry import Metrics, Traces, log_event
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -72,6 +72,7 @@ class Gate:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._endpoints, self._open_paths = endpoints, open_paths
         self._key = settings.api_key.encode() if settings.api_key else None
+        self._traces = Traces()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -124,7 +125,7 @@ class Gate:
             message = f"internal error; see the server's log, id {number}"
             await Refusal(503, "failed", message).response()(scope, receive, answer)
         finally:
-            self._record(exchange, number)
+            self._record(exchange, number, dict(scope["headers"]).get(b"traceparent"))
 
     async def _pass(self, scope: Scope, receive: Receive, answer: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -201,11 +202,16 @@ class Gate:
         except TimeoutError:
             return
 
-    def _record(self, exchange: Exchange, number: str) -> None:
+    def _record(self, exchange: Exchange, number: str, parent: bytes | None) -> None:
         seconds = time.perf_counter() - exchange.began
         self._metrics.requests.labels(endpoint=exchange.endpoint, status=str(exchange.status)).inc()
         self._metrics.seconds.labels(endpoint=exchange.endpoint).observe(seconds)
-        known: dict[str, Any] = {"model": exchange.model, "inputs": exchange.inputs, "tokens": exchange.tokens}
+        counted = {"model": exchange.model, "inputs": exchange.inputs, "tokens": exchange.tokens}
+        known: dict[str, Any] = {name: value for name, value in counted.items() if value is not None}
+        facts = {"http.request.method": exchange.method, "http.route": exchange.endpoint, "litebert.request_id": number}
+        facts |= {f"litebert.{name}": value for name, value in known.items()}
+        name = f"{exchange.method} {exchange.endpoint}"
+        self._traces.record(name, seconds, exchange.status, None if parent is None else parent.decode("latin-1"), facts)
         log_event(
             "request",
             id=number,
@@ -213,7 +219,7 @@ class Gate:
             endpoint=exchange.endpoint,
             status=exchange.status,  # 0: the client disconnected before the answer
             ms=round(seconds * 1000, 2),
-            **{name: value for name, value in known.items() if value is not None},
+            **known,
         )
 
 

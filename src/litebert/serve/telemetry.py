@@ -1,4 +1,4 @@
-"""What operators see: logs as JSON lines on stderr, and metrics for Prometheus. Neither contains text of a user.
+"""What operators see: logs as JSON lines on stderr, metrics for Prometheus, traces. None contains text of a user.
 
 log_event("request", ability="embed", status=200, ms=3.1) -> {"time": "...", "level": "info", "event": "request", ...}
 
@@ -8,6 +8,7 @@ out, because it may quote what a user sent. The labels of metrics come from fixe
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import re
@@ -70,6 +71,38 @@ def log_to_stderr() -> None:
         logger.handlers = [handler] if name != "uvicorn.error" else []
         logger.propagate = name == "uvicorn.error"  # to uvicorn's
         logger.setLevel(logging.INFO)
+
+
+class Traces:
+    """A span of OpenTelemetry for each request, where that package is installed and set up; else nothing.
+
+    Where spans go is said by its SDK: `opentelemetry-instrument litebert serve ...` with OTEL_EXPORTER_OTLP_ENDPOINT.
+    """
+
+    def __init__(self) -> None:
+        self._trace: Any = None
+        if importlib.util.find_spec("opentelemetry") is not None:
+            from opentelemetry import propagate, trace
+
+            self._trace, self._propagate = trace, propagate
+            self._tracer = trace.get_tracer("litebert.serve")
+
+    def record(self, name: str, seconds: float, status: int, parent: str | None, attributes: dict[str, Any]) -> None:
+        """A request that has just ended; `parent` is the client's header `traceparent`."""
+        if self._trace is None:
+            return
+        ended = time.time_ns()
+        context = self._propagate.extract({"traceparent": parent} if parent else {})
+        span = self._tracer.start_span(
+            name,
+            context,
+            self._trace.SpanKind.SERVER,
+            {**attributes, "http.response.status_code": status},
+            start_time=ended - int(seconds * 1e9),
+        )
+        if status >= 500 or not status:
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
+        span.end(ended)
 
 
 class Metrics:
