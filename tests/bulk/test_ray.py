@@ -12,8 +12,8 @@ from small_runs import embed, parts, texts
 
 from litebert.bulk import ray_engine
 from litebert.bulk.part import Work
-from litebert.text.sources import Source, find_sources
 from litebert.errors import DataError
+from litebert.text.sources import Source, find_sources
 
 
 def test_ray_writes_the_same_bytes_though_an_actor_dies(model, tmp_path, monkeypatch):
@@ -52,7 +52,7 @@ def test_a_mistake_in_the_data_is_an_answer_and_no_failure(model, tmp_path):
     work = Work(str(model("pretraining")), "embed", {"text": ("body",)}, {}, None, False, 100, "torch", "cpu", 1, 8192)
     (source,) = find_sources([tmp_path / "bad.csv"])
     span = ray_engine.Span(1, source, 0, None, 10, "utf-8")
-    actor = ray_engine.SpanScorer(work, str(tmp_path / "out"))
+    actor = ray_engine.SpanScorer(work, str(tmp_path / "out"), os.getcwd())
     ((_, _, error),) = pickle.loads(actor({"span": [pickle.dumps(span)]})["scored"][0])
     assert isinstance(error, DataError)
     assert "bad.csv: no column 'body'" in str(error)

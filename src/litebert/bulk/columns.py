@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from litebert.bulk.reading import missing_column
-from litebert.text.sources import Source
 from litebert.errors import DataError, InputError, did_you_mean
 from litebert.predict.ability import Ability, Array, Parameter, Result, split_annotated, without_none
+from litebert.text.sources import Source
 
 ERROR = "error"
 TAKEN = "predicted_"  # before a result's column whose name the input has already

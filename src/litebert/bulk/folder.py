@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from litebert.bulk.part import read_note
-from litebert.text.sources import file_system, is_url
 from litebert.errors import DataError
 from litebert.files import hold_lock, sweep, write_atomic
 from litebert.parse import parse_json
+from litebert.text.sources import file_system, is_url
 
 PLAN, SUMMARY, LOCK = "_plan.json", "_summary.json", ".lock"
 _PART = re.compile(r"part-(\d{5,})-(\d{6,})\.parquet")
@@ -109,6 +109,11 @@ class Folder:
                 raise DataError(f"{self.name}: {_difference(key, before.get(key), value)}; {_ADVICE}")
         if before != plan:  # an input that has no results yet was replaced
             self.write(PLAN, (json.dumps(plan, indent=2, ensure_ascii=False) + "\n").encode())
+
+    def part_rows(self) -> int | None:
+        """How many rows the parts of what was started here have."""
+        rows = self.plan().get("part_rows") if self.has(PLAN) else None
+        return rows if isinstance(rows, int) else None
 
     def plan(self) -> dict[str, Any]:
         """What was started here."""

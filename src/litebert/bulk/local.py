@@ -11,11 +11,11 @@ from litebert.bulk.device import serve_device
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part
-from litebert.text.sources import Source
 from litebert.bulk.worker import Device, Start, Worker
 from litebert.errors import LitebertError
 from litebert.predict.predictor import Predictor
 from litebert.predict.runtime import Runtime
+from litebert.text.sources import Source
 
 TRIES = 3  # of a part whose worker dies
 

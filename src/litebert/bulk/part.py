@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from litebert.bulk.columns import ERROR, arguments_of, find_columns, place_columns, result_columns
 from litebert.bulk.reading import Part, missing_column
-from litebert.text.sources import Source
 from litebert.errors import DataError, LitebertError
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Result
+from litebert.text.sources import Source
 
 if TYPE_CHECKING:
     from litebert.predict.job import Job

@@ -6,6 +6,8 @@ is missing of the stretch: parts that are there are not computed again.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +18,9 @@ import pyarrow as pa
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part, num_parts, read_parts
-from litebert.text.sources import Source
 from litebert.bulk.worker import open_predictor
 from litebert.errors import LitebertError
+from litebert.text.sources import Source
 from litebert.text.workers import open_ray
 
 SPAN = 16  # parts of a Parquet file that go to an actor together
@@ -68,7 +70,7 @@ def run_ray(work: Work, out: str, spans: Sequence[Span], workers: int, done: Don
         rows = [{"span": pickle.dumps(span)} for span in spans]
         scored = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             SpanScorer,
-            fn_constructor_kwargs={"work": work, "out": out},
+            fn_constructor_kwargs={"work": work, "out": out, "place": os.getcwd()},
             batch_size=1,
             compute=data.ActorPoolStrategy(size=count),
             num_cpus=1,
@@ -84,7 +86,9 @@ def run_ray(work: Work, out: str, spans: Sequence[Span], workers: int, done: Don
 class SpanScorer:
     """An actor: a model, and stretches one after another."""
 
-    def __init__(self, work: Work, out: str):
+    def __init__(self, work: Work, out: str, place: str):
+        with contextlib.suppress(OSError):  # where paths that are not absolute begin, if this machine has it
+            os.chdir(place)
         self.work, self.folder = work, Folder(out)
         self.predictor = open_predictor(work)
 

@@ -24,9 +24,9 @@ from litebert.bulk.device import Sequences, split_outputs
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part
-from litebert.text.sources import Source
 from litebert.errors import LitebertError
 from litebert.predict.runtime import Outputs, Request
+from litebert.text.sources import Source
 
 if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
