@@ -346,7 +346,7 @@ def test_mistakes(model, tmp_path):
     with pytest.raises(DataError, match=r"not empty \(notes.txt, ...\)"):
         embed(model, source, tmp_path / "full")
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"id,body\n" + b"1,anna\n" * 3000)[:-12])
-    with pytest.raises(DataError, match=r"cut\.csv\.gz.*damaged or cut short gzip"):
+    with pytest.raises(DataError, match=r"cut\.csv\.gz.*damaged or truncated gzip"):
         embed(model, tmp_path / "cut.csv.gz", tmp_path / "cut", part_rows=1000)
 
 
