@@ -33,13 +33,13 @@ def make_model(folder: Path) -> Path:
     """A random ALBERT of two small layers, with the default model's vocabulary."""
     import torch
 
-    from litebert.default import resolve_default
     from litebert.model.config import ModelConfig
     from litebert.model.heads import MODELS
     from litebert.model.hub import save_model
+    from litebert.remote import find_folder
     from litebert.text.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(resolve_default("default"))
+    tokenizer = Tokenizer.load(find_folder("default"))
     torch.manual_seed(0)
     config = ModelConfig(
         vocab_size=tokenizer.vocab_size,

@@ -36,13 +36,13 @@ def make_model(folder: Path, preset_name: str) -> Path:
 
     import torch
 
-    from litebert.default import resolve_default
     from litebert.model.config import preset
     from litebert.model.heads import MODELS
     from litebert.model.hub import save_model
+    from litebert.remote import find_folder
     from litebert.text.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(resolve_default("default"))
+    tokenizer = Tokenizer.load(find_folder("default"))
     torch.manual_seed(0)
     config = dataclasses.replace(preset(preset_name), vocab_size=tokenizer.vocab_size)
     save_model(MODELS["encoder"](config), folder)
