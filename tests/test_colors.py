@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import litebert
+from litebert.page import read_page
 from litebert.report.html import assemble_page, draw_header
-from litebert.serve.page import read_page
 
 ROOT = Path(litebert.__file__).parent
 COLORS = (ROOT / "colors.css").read_text(encoding="utf-8")
@@ -36,5 +36,5 @@ def test_no_page_sets_a_shared_colour_again(path):
 def test_reports_and_the_server_begin_with_it():
     report = assemble_page("title", draw_header("", "title", ""), [], None)
     assert f"<style>{COLORS}" in report
-    assert read_page("page.css").decode() == COLORS + (ROOT / "serve/page/page.css").read_text(encoding="utf-8")
-    assert b"--paper" not in read_page("page.js") + read_page("index.html")
+    assert read_page("page.css", "server").decode() == COLORS + (ROOT / "page/page.css").read_text(encoding="utf-8")
+    assert b"--paper" not in read_page("page.js", "server") + read_page("index.html", "server")

@@ -1,7 +1,7 @@
 """Choose the first English examples of the page: those of our own candidates on which the default model does best.
 
     python tools/page_examples.py            # every candidate with its score, best first
-    python tools/page_examples.py --write    # and put the best into serve/page/examples.js
+    python tools/page_examples.py --write    # and put the best into page/examples.js
 
 A visitor's first click should show what the model can do. What is measured, per ability:
     fill_mask        the probability of the accepted words at the weakest mask; the best word must be one of them
@@ -24,7 +24,7 @@ import numpy as np
 
 from litebert.predict.predictor import Predictor
 
-EXAMPLES = Path(__file__).parent.parent / "src" / "litebert" / "serve" / "page" / "examples.js"
+EXAMPLES = Path(__file__).parent.parent / "src" / "litebert" / "page" / "examples.js"
 PREFIX = "export const EXAMPLES = "
 SHOWN = {"fill_mask": 3, "sentence_order": 1, "coherence": 1, "embed": 1}
 

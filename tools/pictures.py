@@ -2,22 +2,28 @@
 
 python tools/pictures.py                (needs the serve extra, playwright and a Chromium)
 python tools/pictures.py --curves       only the curves: those of the Korean run, and Figure 1
+python tools/pictures.py --browser      only the page without a server (needs npm, or tests/export/web/node_modules)
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from litebert.export.web import export_web
 from litebert.report import write_report
+from litebert.serve.static import Handler
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -30,8 +36,14 @@ ADDRESS = "http://127.0.0.1:8765"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--curves", action="store_true", help="only the curves")
-    only_curves = parser.parse_args().curves
+    parser.add_argument("--browser", action="store_true", help="only the page without a server")
+    options = parser.parse_args()
+    only_curves = options.curves
     IMAGES.mkdir(exist_ok=True)
+    if options.browser or not only_curves:
+        take_browser()
+    if options.browser:
+        return
     take_curves()
     if only_curves:
         return
@@ -57,6 +69,23 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait()
+
+
+def take_browser(folder: Path | None = None) -> None:
+    """The states of a sentence, computed in the tab; `folder`: an exported page that is there already."""
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as scratch:
+        if folder is None:
+            folder, modules = Path(scratch, "page"), ROOT / "tests/export/web/node_modules"
+            export_web("default", folder, page=True, runtime=modules if modules.is_dir() else None)
+        server = ThreadingHTTPServer(("127.0.0.1", 8766), functools.partial(Handler, directory=str(folder)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1100, "height": 1150})
+        page.goto("http://127.0.0.1:8766/#states")
+        page.wait_for_selector("#states .meta", timeout=120_000)
+        page.screenshot(path=IMAGES / "page-states.png")
+        browser.close()
+        server.shutdown()
 
 
 def take_curves() -> None:

@@ -45,7 +45,7 @@ def test_export_as_json(cli, folder, tmp_path):
     ("arguments", "message"),
     [
         (("--to", "onx"), "did you mean 'onnx'?"),
-        (("--to", "torch-export", "--int8"), "--int8: is for --to onnx only"),
+        (("--to", "torch-export", "--int8"), "--int8: goes with --to onnx only"),
         (("--to", "onnx", "--check-data", "nowhere.txt"), "nowhere.txt: no such file"),
     ],
 )

@@ -18,8 +18,9 @@ from small_vocabularies import english
 
 import litebert.export.onnx_file as onnx_file
 from litebert.errors import CheckpointError, DataError, MissingExtraError
-from litebert.export.graph import Graph, quantize
+from litebert.export.graph import Graph
 from litebert.export.onnx_file import export_onnx
+from litebert.export.quantize import quantize
 from litebert.model.heads import MODELS
 from litebert.model.hub import save_model
 from litebert.predict.exported import read_manifest
@@ -217,13 +218,17 @@ def test_int8_weights_are_int8_and_stored_once():
     assert collections.Counter(node.op_type for node in proto.graph.node)["MatMul"] == 2 * 6
 
 
-def test_onnx_runtime_fuses_every_int8_product(tmp_path):
+def test_onnx_runtime_keeps_int8_products_and_packs_each_weight_once(tmp_path):
     _, folder, _ = exported("pretraining")
     path = tmp_path / "optimized.onnx"
     session(folder, "model.int8.onnx", optimized_model_filepath=str(path))
-    kinds = collections.Counter(node.op_type for node in onnx.load(path).graph.node)
-    assert kinds["DynamicQuantizeMatMul"] == 1 + 4 * 6 + 1 + 3
-    assert kinds["MatMulInteger"] == kinds["DynamicQuantizeLinear"] == 0
+    graph = onnx.load(path).graph
+    kinds = collections.Counter(node.op_type for node in graph.node)
+    assert kinds["MatMulInteger"] == 1 + 4 * 6 + 1 + 3
+    assert kinds["QuantizeLinear"] == kinds["MatMulInteger"]
+    weights = [node.input[1] for node in graph.node if node.op_type == "MatMulInteger"]
+    assert set(weights) <= {tensor.name for tensor in graph.initializer}  # the word table is turned when it is loaded
+    assert len(set(weights)) == 1 + 4 + 1 + 3
 
 
 def test_int8_is_near_torch_and_the_report_says_how_near():

@@ -16,8 +16,8 @@ from small_vocabularies import english, mixed, wordpiece
 from tokenizers import Tokenizer as FastTokenizer
 
 from litebert.errors import CheckpointError
-from litebert.export.reference import Reference
-from litebert.export.web import export_web, fit_tokenizer
+from litebert.export.check import Reference
+from litebert.export.web import FILES, export_web, fit_tokenizer
 from litebert.model.hub import save_model
 from litebert.predict.inputs import Inputs
 
@@ -76,7 +76,7 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize("head", HEADS)
 def test_files_and_names_are_transformers_js(folders, head):
     folder = folders / head
-    for name in ("onnx/model.onnx", "onnx/model_quantized.onnx"):
+    for name in FILES.values():
         graph = onnx.load(folder / name).graph
         assert {entry.name for entry in graph.input} == {"input_ids", "attention_mask", "token_type_ids"}
         assert {entry.name for entry in graph.output} == OUTPUTS[head]
@@ -84,7 +84,7 @@ def test_files_and_names_are_transformers_js(folders, head):
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config["model_type"] == ("bert" if head == "token-classification" else "albert")
     manifest = json.loads((folder / "export.json").read_text(encoding="utf-8"))
-    assert set(manifest["files"]) == {"onnx/model.onnx", "onnx/model_quantized.onnx"}
+    assert set(manifest["files"]) == set(FILES.values())
     for row in manifest["checks"]["onnx/model.onnx"]["check"]["differences"]:
         assert row["difference"] < 1e-4
 
@@ -188,13 +188,14 @@ def test_pipelines_in_node_answer_as_we_do(folders, tmp_path):
     assert vector[0] == pytest.approx(reference("encoder", TEXT)["mean"].tolist(), abs=1e-4)
 
 
-def test_int8_answers_in_node_are_onnx_runtimes(folders, tmp_path):
+@pytest.mark.parametrize(("dtype", "form"), [("q8", "int8"), ("q4", "q4")])
+def test_small_files_in_node_answer_as_in_python(folders, tmp_path, dtype, form):
     """The same file in Python: transformers.js adds nothing of its own."""
     import onnxruntime
 
-    case = {"raw": "classification", "dtype": "q8", "text": TEXT, "output": "logits"}
+    case = {"raw": "classification", "dtype": dtype, "text": TEXT, "output": "logits"}
     found = ask_node(folders, [case], tmp_path)[0]
-    session = onnxruntime.InferenceSession(str(folders / "classification" / "onnx" / "model_quantized.onnx"))
+    session = onnxruntime.InferenceSession(str(folders / "classification" / FILES[form]))
     tokenizer = english()
     ids = np.array([[tokenizer.cls_id, *tokenizer.encode(TEXT), tokenizer.sep_id]])
     feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
@@ -208,4 +209,4 @@ def test_command(cli, folders, tmp_path):
     assert "transformers.js" in shown.out
     refused = cli("export", folders / "source-span", "--to", "web", "--int8")
     assert refused.code == 2
-    assert "--int8: is for --to onnx only (web has both files)" in refused.err
+    assert "--int8: goes with --to onnx only (web has every precision)" in refused.err

@@ -17,7 +17,7 @@ from toy_tasks import make_files, make_model, mixed_choices, tiny_config, write_
 
 from litebert.config import write_yaml
 from litebert.errors import ConfigError, DataError
-from litebert.export.check_data import read_check_data
+from litebert.export.check import read_check_data
 from litebert.finetuning import run as run_module
 from litebert.finetuning.batches import Order
 from litebert.finetuning.data import open_tokenizer, read_data

@@ -15,7 +15,7 @@ import transformers
 from small_vocabularies import WORDPIECES, wordpiece
 
 from litebert.errors import CheckpointError, ConfigError
-from litebert.export.head_graph import build_onnx
+from litebert.export.model_graph import build_onnx
 from litebert.model.config import ModelConfig, vary
 from litebert.model.count import count_parameters
 from litebert.model.fast.layers import FastLayers

@@ -108,7 +108,7 @@ def test_it_opens_in_transformers_with_the_same_answers(default):
 
 def test_the_first_examples_of_the_page_show_what_the_model_can():
     """Chosen by tools/page_examples.py; a new default model needs a new choice."""
-    text = resources.files("litebert").joinpath("serve", "page", "examples.js").read_text(encoding="utf-8")
+    text = resources.files("litebert").joinpath("page", "examples.js").read_text(encoding="utf-8")
     examples = json.loads(text.partition("EXAMPLES = ")[2].rstrip().rstrip(";"))["en"]
     predictor = Predictor(threads=1)
     for example in examples["fill_mask"]:

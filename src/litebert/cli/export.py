@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +33,14 @@ def export(
     ] = False,
     check_data: Annotated[
         Path | None,
-        typer.Option(help="ONNX: also compare on this file: the task's data, or one text per line (pairs with a tab)."),
+        typer.Option(help="Also compare on this file: the task's data, or one text per line (pairs with a tab)."),
+    ] = None,
+    page: Annotated[
+        bool, typer.Option("--page", help="Web: add a page that runs the model in the browser, without a server.")
+    ] = False,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(help="Web, with --page: a node_modules folder with onnxruntime-web, instead of npm's download."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing export.")] = False,
     as_json: Json = False,
@@ -43,25 +51,41 @@ def export(
     check_files(check_data)
     target = out or _beside(model, to)
     check_out_folder(target)
+    _check_options(
+        to,
+        {"--int8": ("onnx", int8), "--attentions": ("onnx", attentions)}
+        | {"--page": ("web", page), "--runtime": ("web", runtime)},
+    )
+    if check_data is not None and to == "torch-export":
+        raise ConfigError("--check-data: goes with --to onnx or web only")
+    if runtime is not None and not page:
+        raise ConfigError("--runtime: goes with --page only")
     if to == "onnx":
         from litebert.export.onnx_file import export_onnx
 
         report = export_onnx(
             model, target, int8=int8, attentions=attentions, check_data=check_data, overwrite=overwrite
         )
+    elif to == "web":
+        from litebert.export.web import export_web
+
+        report = export_web(model, target, page=page, runtime=runtime, check_data=check_data, overwrite=overwrite)
     else:
-        for name, given in (("--int8", int8), ("--attentions", attentions), ("--check-data", check_data)):
-            if given:
-                raise ConfigError(f"{name}: goes with --to onnx only" + (" (web has both)" if to == "web" else ""))
-        if to == "web":
-            from litebert.export.web import export_web as run_export
-        else:
-            from litebert.export.torch_package import export_torch as run_export
-        report = run_export(model, target, overwrite=overwrite)
+        from litebert.export.torch_package import export_torch
+
+        report = export_torch(model, target, overwrite=overwrite)
     if as_json:
         print(json.dumps(report.as_dict(), indent=2))
     else:
         _print(model, report)
+
+
+def _check_options(to: str, options: Mapping[str, tuple[str, object]]) -> None:
+    """Refuse options that this kind of export does not have."""
+    for name, (kind, given) in options.items():
+        if given and to != kind:
+            hint = " (web has every precision)" if (name, to) == ("--int8", "web") else ""
+            raise ConfigError(f"{name}: goes with --to {kind} only{hint}")
 
 
 def _beside(model: str, to: str) -> Path:
@@ -86,10 +110,14 @@ def _print(model: str, report: ExportReport) -> None:
             line += f" (values up to {worst.magnitude:.2g})"
             if check.agreement is not None:
                 line += f", {check.agreement:.1%} of decisions equal"
+            if check.divergence is not None and check.agreement is not None:
+                line += f", KL divergence {check.divergence:.1e}"
             console.print(line)
             for name, (torch, exported) in check.scores.items():
                 console.print(f"      {name}: {torch:.4f} in torch, {exported:.4f} in the file")
-    if any(file.name.startswith("onnx/") for file in report.files):
+    if report.page:
+        console.print(f"next: litebert serve --static {report.folder}   (or any other web server)")
+    elif any(file.name.startswith("onnx/") for file in report.files):
         console.print(f"next: open {report.folder} with transformers.js (docs/howto/browser.md)")
     elif any(file.name.endswith(".onnx") for file in report.files):
         int8 = any(file.int8_arrays for file in report.files)
@@ -98,7 +126,7 @@ def _print(model: str, report: ExportReport) -> None:
 
 
 def _weights(file: ExportedFile) -> str:
-    if not file.int8_arrays:
-        return f"{file.parameters:,} numbers, fp32"
-    share = file.int8_parameters / file.parameters
-    return f"{file.parameters:,} numbers, {share:.1%} of them int8 in {file.int8_arrays} matrices"
+    small = [f"{numbers / file.parameters:.1%} of them {kind}" for kind, numbers in file.packed.items()]
+    if file.int8_arrays:
+        small.append(f"{file.int8_parameters / file.parameters:.1%} of them int8 in {file.int8_arrays} matrices")
+    return f"{file.parameters:,} numbers, {', '.join(small) or 'fp32'}"

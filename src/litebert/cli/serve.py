@@ -36,11 +36,22 @@ def serve(
     runtime: Runtime = "auto",
     device: Device = "auto",
     threads: Threads = 0,
+    static: Annotated[
+        Path | None,
+        typer.Option(help="Serve only the files of an export with a page: the model runs in browsers."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value in the server's settings, such as batch_tokens=8192.")
     ] = None,
 ) -> None:
     """Serve models over HTTP: a page at /, one endpoint per ability, OpenAPI at /docs."""
+    if static is not None:
+        from litebert.serve.static import serve_static
+
+        if models:
+            raise ConfigError("--static: serves files only; leave the models out")
+        serve_static(static, host, port, lambda address: _announce(str(static), address))
+        return
     from litebert.config import build, override
     from litebert.extras import EXTRAS, require
 
@@ -60,10 +71,11 @@ def serve(
 
         return {name: Predictor(path, runtime=runtime, device=device, threads=threads) for name, path in named.items()}
 
-    def announce(address: str) -> None:
-        print(f"{', '.join(named)} at {address}   (Ctrl-C to stop)", flush=True)
+    run(load, config, lambda address: _announce(", ".join(named), address))
 
-    run(load, config, announce)
+
+def _announce(what: str, address: str) -> None:
+    print(f"{what} at {address}   (Ctrl-C to stop)", flush=True)
 
 
 def name_models(models: list[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from litebert.errors import CheckpointError
 from litebert.export.check import Check
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
+from litebert.page import page_files
 from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, TORCH_FILE
 from litebert.remote import CONFIG_FILE, find_folder, is_google
 from litebert.tasks.task import TASK_FILE
-from litebert.text.tokenizer_files import FILES
+from litebert.text.tokenizer import Tokenizer
+from litebert.text.tokenizer_files import CONFIG, FILES
 
 # Beyond this, fp32 files of the same arithmetic are not the same model.
 TOLERANCE = 1e-4
@@ -35,12 +38,13 @@ class ExportedFile:
     int8_parameters: int
     check: Check
     data_check: Check | None = None
+    packed: Mapping[str, int] = field(default_factory=dict)  # numbers that lie in the file in fewer bits: int4, int6
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        values = {key: getattr(self, key) for key in ("name", "bytes", "parameters", "int8_arrays", "int8_parameters")}
+        numbers = {key: value for key, value in vars(self).items() if key not in ("check", "data_check")}
         data = None if self.data_check is None else self.data_check.as_dict()
-        return {**values, "check": self.check.as_dict(), "data_check": data}
+        return {**numbers, "check": self.check.as_dict(), "data_check": data}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class ExportReport:
     head: str
     model_parameters: int
     files: list[ExportedFile] = field(default_factory=list)
+    page: bool = False  # whether the folder is a web page, too
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -59,6 +64,7 @@ class ExportReport:
             "head": self.head,
             "model_parameters": self.model_parameters,
             "files": [file.as_dict() for file in self.files],
+            "page": self.page,
         }
 
 
@@ -80,6 +86,11 @@ def open_source(source: Path | str, target: Path, overwrite: bool) -> tuple[Path
     return folder, load_model(folder)
 
 
+def find_tokenizer(folder: Path) -> Tokenizer | None:
+    """The tokenizer of a model folder; None where there is none."""
+    return Tokenizer.load(folder) if any((folder / name).is_file() for name in FILES if name != CONFIG) else None
+
+
 def copy_companions(source: Path, target: Path) -> None:
     """Copy config, tokenizer and task."""
     for name in (CONFIG_FILE, TASK_FILE, *FILES, "special_tokens_map.json"):
@@ -89,8 +100,9 @@ def copy_companions(source: Path, target: Path) -> None:
 
 def is_foreign(name: str) -> bool:
     """Whether a file of the target folder is none of an export's: such files stay when an export is written there."""
-    ours = (CONFIG_FILE, TASK_FILE, MANIFEST_FILE, TORCH_FILE, *FILES, "special_tokens_map.json")
-    return name not in ours and not name.startswith(tuple(ONNX_FILES.values()))
+    ours = {CONFIG_FILE, TASK_FILE, MANIFEST_FILE, TORCH_FILE, *FILES, "special_tokens_map.json", "onnx"}
+    page = {"page.json", "runtime", *(each.partition("/")[0] for each in page_files("browser"))}
+    return name not in ours | page and not name.startswith(tuple(ONNX_FILES.values()))
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -8,20 +8,19 @@ from typing import Any, Literal
 import numpy as np
 
 from litebert.errors import CheckpointError
-from litebert.export.check import Check, compare, random_requests
-from litebert.export.check_data import read_check_data
+from litebert.export.check import Check, Reference, compare, random_requests, read_check_data
 from litebert.export.folder import (
     TOLERANCE,
     ExportedFile,
     ExportReport,
     copy_companions,
+    find_tokenizer,
     is_foreign,
     open_source,
     versions,
 )
-from litebert.export.head_graph import build_onnx
-from litebert.export.reference import Reference
-from litebert.export.smooth import input_peaks
+from litebert.export.model_graph import build_onnx
+from litebert.export.quantize import likely_requests, measure
 from litebert.extras import require
 from litebert.files import file_sha256, staged_folder
 from litebert.predict.exported import ONNX_FILES, Manifest, source_checksums
@@ -47,7 +46,8 @@ def export_onnx(
     folder, model = open_source(source, target, overwrite)
     reference = Reference(model)
     want = reference.outputs if attentions else reference.outputs - {"attentions"}
-    requests = random_requests(model.config, want)
+    tokenizer = find_tokenizer(folder)
+    requests = random_requests(model.config, want, tokenizer=tokenizer)
     expected = reference.run(requests)
     data = None if check_data is None else read_check_data(check_data, folder)
     files: list[ExportedFile] = []
@@ -55,7 +55,8 @@ def export_onnx(
         copy_companions(folder, staging)
         protos: dict[Literal["fp32", "int8"], Any] = {"fp32": build_onnx(model, attentions=attentions)}
         if int8:
-            protos["int8"] = build_onnx(model, True, attentions, input_peaks(reference, requests))
+            statistics = measure(reference, likely_requests(model.config, tokenizer, reference.outputs))
+            protos["int8"] = build_onnx(model, "int8", statistics, attentions=attentions)
         for precision, proto in protos.items():
             save_onnx(proto, staging / ONNX_FILES[precision])
         graph = protos["fp32"].graph
@@ -96,14 +97,18 @@ def save_onnx(proto: Any, path: Path) -> None:
 
 def describe_file(proto: Any, folder: Path, name: str, check: Check, data_check: Check | None = None) -> ExportedFile:
     """What the report says of a file."""
-    sizes = {tensor.name: (tensor.data_type, int(np.prod(tensor.dims))) for tensor in proto.graph.initializer}
-    int8 = [size for kind, size in sizes.values() if kind == require("onnx", "ONNX export").TensorProto.INT8]
+    kinds = require("onnx", "ONNX export").TensorProto
+    arrays = {tensor.name: (tensor.data_type, int(np.prod(tensor.dims))) for tensor in proto.graph.initializer}
+    int8 = [size for kind, size in arrays.values() if kind == kinds.INT8]
+    halves = {bits: sum(n for name, (_, n) in arrays.items() if name.endswith(bits)) for bits in ("int4", "int6")}
+    highs = sum(n for name, (_, n) in arrays.items() if name.endswith(".high"))  # the other 2 of 6 bits
     return ExportedFile(
         name=name,
         bytes=sum(path.stat().st_size for path in folder.glob(f"{name}*")),
-        parameters=sum(size for _, size in sizes.values()),
+        parameters=sum(size for _, size in arrays.values()) + sum(halves.values()) - highs,
         int8_arrays=len(int8),
         int8_parameters=sum(int8),
         check=check,
         data_check=data_check,
+        packed={bits: 2 * size for bits, size in halves.items() if size},
     )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from litebert.errors import CheckpointError
-from litebert.export.check import Check
+from litebert.export.check import INPUTS, OWN_INPUT, Check, NamedModel
 from litebert.export.folder import (
     TOLERANCE,
     ExportedFile,
@@ -19,8 +19,7 @@ from litebert.export.folder import (
     open_source,
     versions,
 )
-from litebert.export.head_graph import BEAM
-from litebert.export.reference import INPUTS, OWN_INPUT, NamedModel
+from litebert.export.model_graph import BEAM
 from litebert.files import file_sha256, staged_folder
 from litebert.model.convert import Difference
 from litebert.model.heads import Model

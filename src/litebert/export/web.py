@@ -1,8 +1,11 @@
 """A model folder -> a folder that transformers.js opens: in a browser, in Node, from any static host.
 
 onnx/model.onnx             fp32, with the input and output names that transformers.js expects
-onnx/model_quantized.onnx   the same with int8 weights (dtype: "q8")
+onnx/model_quantized.onnx   the same in int8 (dtype: "q8")
+onnx/model_q4.onnx          4 bits for the repeated layers, multiplied in floats: for WebGPU (dtype: "q4")
+onnx/model_q4i8.onnx        the same 4 bits, multiplied in int8: what the page loads on a CPU
 config.json, tokenizer.json, tokenizer_config.json, and export.json with checksums and how far each file is from torch
+index.html, ...             with `page`: a page that runs the model (litebert/export/web_page.py)
 
     const fill = await pipeline("fill-mask", "my-folder", { dtype: "q8" });
     await fill("paris is the capital of [MASK].");
@@ -13,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import tempfile
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from litebert.errors import CheckpointError
-from litebert.export.check import compare, random_requests
+from litebert.export.check import Reference, compare, random_requests, read_check_data
 from litebert.export.folder import (
     TOLERANCE,
     ExportedFile,
@@ -31,10 +35,11 @@ from litebert.export.folder import (
     open_source,
     versions,
 )
-from litebert.export.head_graph import build_onnx
+from litebert.export.graph import Form, Rounded
+from litebert.export.model_graph import build_onnx
 from litebert.export.onnx_file import describe_file, save_onnx
-from litebert.export.reference import Reference
-from litebert.export.smooth import input_peaks
+from litebert.export.quantize import likely_requests, measure
+from litebert.export.web_page import SHOWN, collect_runtime, write_page
 from litebert.extras import require
 from litebert.files import file_sha256, staged_folder
 from litebert.model.config import ModelConfig
@@ -47,7 +52,13 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.text.tokenizer_files import CONFIG as TOKENIZER_CONFIG
 from litebert.text.tokenizer_files import TOKENIZER
 
-FILES = {"fp32": "onnx/model.onnx", "int8": "onnx/model_quantized.onnx"}
+FILES: dict[Form, str] = {
+    "fp32": "onnx/model.onnx",
+    "int8": "onnx/model_quantized.onnx",
+    "q4": "onnx/model_q4.onnx",
+    "q4i8": "onnx/model_q4i8.onnx",
+}
+DEVICES: dict[str, Form] = {"wasm": "q4i8", "webgpu": "q4"}  # what the page runs where
 # Our names in a graph -> transformers.js's.
 NAMES = {
     "segment_ids": "token_type_ids",
@@ -72,8 +83,20 @@ ARCHITECTURES = {
 }
 
 
-def export_web(source: Path | str, target: Path | str, *, overwrite: bool = False) -> ExportReport:
-    """Write both files of a model folder; nothing is kept unless fp32 equals torch within 1e-4."""
+def export_web(
+    source: Path | str,
+    target: Path | str,
+    *,
+    page: bool = False,
+    runtime: Path | None = None,
+    check_data: Path | None = None,
+    overwrite: bool = False,
+) -> ExportReport:
+    """Write the files of a model folder; nothing is kept unless fp32 equals torch within 1e-4.
+
+    With `page`, the folder is also a web page that runs the model, with onnxruntime-web from npm or from the folder
+    `runtime` (a node_modules).
+    """
     require("onnxruntime", "web export")
     target = Path(target)
     folder, model = open_source(source, target, overwrite)
@@ -83,24 +106,36 @@ def export_web(source: Path | str, target: Path | str, *, overwrite: bool = Fals
             "fine-tune with task.answerable_head=false"
         )
     reference = Reference(model)
-    requests = random_requests(model.config, reference.outputs - {"attentions", "first", "mean"})
+    tokenizer = Tokenizer.load(folder)
+    requests = random_requests(model.config, reference.outputs - {"attentions", "first", "mean"}, tokenizer=tokenizer)
     expected = reference.run(requests)
+    data = None if check_data is None else read_check_data(check_data, folder)
     files: list[ExportedFile] = []
-    with staged_folder(target, keep=is_foreign) as staging:
+    with staged_folder(target, keep=is_foreign) as staging, tempfile.TemporaryDirectory() as scratch:
+        if page:
+            collect_runtime(Path(scratch) / "runtime", runtime)  # first: what is missing is said at once
         (staging / "onnx").mkdir()
         copy_companions(folder, staging)
         if not (staging / TOKENIZER).is_file():
-            Tokenizer.load(folder).save(staging)
+            tokenizer.save(staging)
         fit_tokenizer(staging / TOKENIZER)
         _write_classes(model, staging)
-        for precision, name in FILES.items():
-            peaks = input_peaks(reference, requests) if precision == "int8" else None
-            proto = rename(build_onnx(model, precision == "int8", peaks=peaks, every_position=True))
+        likely = likely_requests(model.config, tokenizer, reference.outputs)
+        statistics = measure(reference, likely, grams=True)
+        rounded: Rounded = {}
+        for form, name in FILES.items():
+            proto = rename(
+                build_onnx(model, form, statistics, rounded, every_position=True, shown=SHOWN if page else 0)
+            )
             save_onnx(proto, staging / name)
-            check, _ = compare(expected, WebFile(staging / name, model), requests)
-            if precision == "fp32" and not check.within(TOLERANCE):
+            exported = WebFile(staging / name, model)
+            check, _ = compare(expected, exported, requests)
+            if form == "fp32" and not check.within(TOLERANCE):
                 raise CheckpointError(f"{folder}: {check.worst.output} of the exported file differs from torch's")
-            files.append(describe_file(proto, staging, name, check))
+            files.append(describe_file(proto, staging, name, check, None if data is None else data.check(exported)))
+        if page:
+            name = Path(source).resolve().name if Path(source).is_dir() else str(source)
+            write_page(staging, name, model, FILES, DEVICES, Path(scratch) / "runtime")
         Manifest(
             head=model.head,
             inputs=tuple(entry.name for entry in proto.graph.input),
@@ -110,7 +145,7 @@ def export_web(source: Path | str, target: Path | str, *, overwrite: bool = Fals
             checks={file.name: file.as_dict() for file in files},
             source=source_checksums(folder),
         ).write(staging)
-    return ExportReport(str(target), model.head, model.num_parameters, files)
+    return ExportReport(str(target), model.head, model.num_parameters, files, page)
 
 
 def rename(proto: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The files of the page, and the page that documents the endpoints."""
+"""The files of the page over HTTP, and the page that documents the endpoints."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from fastapi import Request as HttpRequest
 from fastapi.responses import Response
 
-PAGE = files("litebert").joinpath("serve", "page")
-SCRIPTS = [each.name for each in PAGE.iterdir() if each.name.endswith(".js")]
-PANELS = [f"panels/{each.name}" for each in PAGE.joinpath("panels").iterdir() if each.name.endswith(".js")]
-PAGE_FILES = {"/": "index.html"} | {f"/{name}": name for name in sorted(["page.css", *SCRIPTS, *PANELS])}
+from litebert.page import page_files, read_page
+
+PAGE_FILES = {"/" if name == "index.html" else f"/{name}": name for name in page_files("server")}
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 def page_response(name: str, content: str | None = None) -> Callable[[HttpRequest], Awaitable[Response]]:
     """A handler that serves one file of the package, or content made by code, with an ETag."""
-    data = read_page(name) if content is None else content.encode()
+    data = read_page(name, "server") if content is None else content.encode()
     tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}  # revalidated each time, sent only when changed
 
@@ -31,12 +29,6 @@ def page_response(name: str, content: str | None = None) -> Callable[[HttpReques
         return Response(data, media_type=KINDS[name.rsplit(".", 1)[1]], headers=headers)
 
     return respond
-
-
-def read_page(name: str) -> bytes:
-    """One file of the page; the stylesheet starts with the colours that it shares with the reports."""
-    colors = files("litebert").joinpath("colors.css").read_bytes() if name.endswith(".css") else b""
-    return colors + PAGE.joinpath(name).read_bytes()
 
 
 def docs_page(openapi: dict[str, Any], origin: str, wants_key: bool = False) -> str:

@@ -1,6 +1,6 @@
 // One tab: its form with an example, the request, and the drawing of the result. A panel has
 //   body(form)            the request                     draw(results, body, lang)  the nodes of the result
-//   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, fields, wide, repaint.
+//   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, like, fields, wide, repaint.
 import { $, h, languageOf, say } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { Trouble, problem } from "./trouble.js";
@@ -14,7 +14,7 @@ function exampleFiller(ability, panel, form) {
     write(text) { element.value = text; panel.forget?.(); },
   });
   // By where they stand at first: the two sentences of an order change their names when they change places.
-  const known = Object.values(EXAMPLES).flatMap((language) => [...language[ability], ...(panel.examples ? language.pair : [])]);
+  const known = Object.values(EXAMPLES).flatMap((language) => [...language[panel.like ?? ability], ...(panel.examples ? language.pair : [])]);
   const names = [...new Set(known.flatMap(Object.keys))];
   const fields = Object.fromEntries(names.map((name) => [name, panel.fields?.[name] || plain(form.elements[name])]));
   const ours = new Set(known.flatMap(Object.values).map(String));
@@ -45,7 +45,7 @@ export function setUpPanel(ability, panel, models, backend) {
   actions.append(h("span", { class: "hint keys" }, "or Ctrl + Enter"));
   form.append(actions);
   const links = h("div", { class: "examples" });
-  if (EXAMPLES.en[ability].length > 1) form.append(links);
+  if (EXAMPLES.en[panel.like ?? ability].length > 1) form.append(links);
   let running = null;
   let waiting = null;
 
@@ -58,7 +58,7 @@ export function setUpPanel(ability, panel, models, backend) {
   const fill = exampleFiller(ability, panel, form);
   const followModel = () => {
     const { language } = model();
-    const examples = EXAMPLES[language][panel.examples ? panel.examples(model()) : ability];
+    const examples = EXAMPLES[language][panel.examples ? panel.examples(model()) : panel.like ?? ability];
     panel.follow?.(model());
     fill(examples);
     links.replaceChildren(h("h3", {}, "Examples"), ...examples.map(({ text }, i) =>

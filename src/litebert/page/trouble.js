@@ -20,6 +20,8 @@ const ADVICE = {
   invalid_input: "This input does not work.",
   failed: "The server failed on this input.",
   unreachable: "No connection.",
+  no_file: "A file is missing.",
+  no_runtime: "The runtime did not start.",
 };
 
 export function problem(trouble, again) {

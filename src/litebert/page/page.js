@@ -1,5 +1,6 @@
 // The page: for each ability a form, one request, and a drawing of its result. `showPage` gets a backend that answers, so
-// nothing here or in the panels knows where the answers come from; server.js is the backend of `litebert serve`.
+// nothing here or in the panels knows where the answers come from: server.js asks `litebert serve`, browser.js a worker in
+// this tab.
 import { $, h } from "./dom.js";
 import { setUpPanel } from "./panel.js";
 import { answer } from "./panels/answer.js";
@@ -10,10 +11,13 @@ import { coherence } from "./panels/coherence.js";
 import { embed } from "./panels/embed.js";
 import { fillMask } from "./panels/fill_mask.js";
 import { sentenceOrder } from "./panels/sentence_order.js";
+import { states } from "./panels/states.js";
 import { tag } from "./panels/tag.js";
 import { problem } from "./trouble.js";
 
-const PANELS = { fill_mask: fillMask, sentence_order: sentenceOrder, coherence, embed, attention, classify, tag, answer, choose };
+const PANELS = { fill_mask: fillMask, sentence_order: sentenceOrder, coherence, embed, attention, states, classify, tag, answer, choose };
+
+const TRAINED = ["fill_mask", "classify", "tag", "answer", "choose"];
 
 /** Show a tab for every ability of the backend's models. */
 export async function showPage(backend) {
@@ -28,7 +32,8 @@ export async function showPage(backend) {
     return;
   }
   const { models, version } = loaded;
-  $("about").textContent = `${version} · ${models.map((model) => model.name).join(", ")}`;
+  const where = backend.where?.(models[0]);
+  $("about").textContent = [version, models.map((model) => model.name).join(", "), where].filter(Boolean).join(" · ");
   const abilities = Object.keys(PANELS).filter((ability) => models.some((model) => model.abilities.includes(ability)));
   const panels = Object.fromEntries(abilities.map((ability) => [ability, setUpPanel(ability, PANELS[ability], models, backend)]));
   const tabs = abilities.map((ability) => {
@@ -62,5 +67,6 @@ export async function showPage(backend) {
   });
   const named = () => (abilities.includes(location.hash.slice(1)) ? location.hash.slice(1) : null);
   addEventListener("hashchange", () => { if (named()) open(named()); });
-  open(named() || abilities[0]);
+  // What a model was trained for comes first: similarity and attention are there for every model.
+  open(named() || TRAINED.find((ability) => abilities.includes(ability)) || abilities[0]);
 }

@@ -1,18 +1,20 @@
-"""The heads of model/heads.py as ONNX graphs, on top of the encoder's.
+"""The models of model/ as ONNX graphs: the same arithmetic in the same order, every block stored once.
 
 Shapes: B batch, S sequence, P positions to predict, K best starts, Q best ends of each, E embedding, H hidden,
-V vocabulary, L applications, A heads.
+V vocabulary, L applications, A heads, D = H / A.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import nn
 
-from litebert.export.encoder_graph import Encoded, add_encoder, first_token, word_table
-from litebert.export.graph import Graph, to_numpy
-from litebert.export.smooth import Peaks
+from litebert.export.graph import Form, Graph, Rounded, to_numpy
+from litebert.export.quantize import Statistics
+from litebert.model.encoder import Attention, Embeddings, Encoder, FeedForward
 from litebert.model.heads import (
     AnswerModel,
     ClassificationModel,
@@ -23,21 +25,27 @@ from litebert.model.heads import (
     TokenClassificationModel,
 )
 
+WORD = "encoder.embeddings.word"
 BEAM = 5  # starts, and ends of each start, as AnswerModel searches
 
 
 def build_onnx(
     model: Model,
-    int8: bool = False,
+    form: Form = "fp32",
+    statistics: Statistics | None = None,
+    rounded: Rounded | None = None,
+    *,
     attentions: bool = False,
-    peaks: Peaks | None = None,
     every_position: bool = False,
+    shown: int = 0,
 ) -> Any:
     """The ONNX model of any head; every output that the encoder and the head can give is one of the graph's.
 
     With `every_position`, masked words are predicted at all tokens [B, S, V] instead of those of a further input.
+    With `shown`, the graph also gives the attention maps and the states between applications of that many tokens, for
+    pictures: so few that they cost no time, however long the text.
     """
-    graph = Graph(int8, peaks)
+    graph = Graph(form, statistics, rounded)
     encoded = add_encoder(graph, model.encoder)
     if isinstance(model, PretrainingModel):
         _pretraining(graph, model, encoded, every_position)
@@ -56,11 +64,128 @@ def build_onnx(
     if encoded.pooled is not None:
         graph.output("pooled", encoded.pooled, "batch", model.config.hidden_size)
     if attentions:
-        layers = [graph.op("Unsqueeze", layer, graph.integers(1)) for layer in encoded.attentions]
-        stacked = graph.op("Concat", *layers, axis=1)
-        shape = ("batch", len(layers), model.config.num_attention_heads, "sequence", "sequence")
-        graph.output("attentions", stacked, *shape)
+        shape = (model.config.num_attention_heads, "sequence", "sequence")
+        graph.output("attentions", _stack(graph, encoded.attentions), "batch", len(encoded.attentions), *shape)
+    elif shown:
+        maps = _first_tokens(graph, _first_tokens(graph, _stack(graph, encoded.attentions), 3, shown), 4, shown)
+        shape = (model.config.num_attention_heads, "shown", "shown")
+        graph.output("attentions", maps, "batch", len(encoded.attentions), *shape)
+        states = _stack(graph, [_first_tokens(graph, state, 1, shown) for state in encoded.states])
+        graph.output("states", states, "batch", len(encoded.states), "shown", model.config.hidden_size)
     return graph.model(f"{model.config.model_type}-{model.head}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The encoder
+
+
+class Encoded(NamedTuple):
+    """The names of the encoder's values in the graph."""
+
+    hidden: str  # [B, S, H]
+    pooled: str | None  # [B, H]
+    attentions: list[str]  # per application [B, A, S, S]
+    states: list[str]  # input of the first application, then each output [B, S, H]
+
+
+def add_encoder(graph: Graph, encoder: Encoder) -> Encoded:
+    """Inputs, embeddings, every application of the plan, and the pooler where there is one."""
+    for name in ("input_ids", "attention_mask", "segment_ids"):
+        graph.input(name, "batch", "sequence")
+    hidden = _embeddings(graph, encoder.embeddings)
+    if encoder.projection is not None:
+        hidden = graph.linear(hidden, "encoder.projection", encoder.projection.weight, encoder.projection.bias)
+    # As in attend_padded: -10000 is added to the logits of padding, so that nothing becomes NaN.
+    padding = graph.op("Sub", graph.number(1.0), graph.cast_float("attention_mask"))
+    bias = graph.op("Unsqueeze", graph.op("Mul", padding, graph.number(-10000.0)), graph.integers(1, 2))  # [B, 1, 1, S]
+    maps, states = [], [hidden]
+    for step in encoder.plan:
+        attention, ffn = encoder.attention[step.attention], encoder.ffn[step.ffn]
+        assert isinstance(attention, Attention)
+        assert isinstance(ffn, FeedForward)
+        hidden, probabilities = _attention(graph, f"encoder.attention.{step.attention}", attention, hidden, bias)
+        hidden = _feed_forward(graph, f"encoder.ffn.{step.ffn}", ffn, encoder.config.hidden_act, hidden)
+        maps.append(probabilities)
+        states.append(hidden)
+    pooled = None
+    if encoder.pooler is not None:
+        pooled = graph.op(
+            "Tanh",
+            graph.linear(first_token(graph, hidden), "encoder.pooler", encoder.pooler.weight, encoder.pooler.bias),
+        )
+    return Encoded(hidden, pooled, maps, states)
+
+
+def _stack(graph: Graph, values: list[str]) -> str:
+    """[B, ...] each -> [B, N, ...]."""
+    return graph.op("Concat", *(graph.op("Unsqueeze", value, graph.integers(1)) for value in values), axis=1)
+
+
+def _first_tokens(graph: Graph, x: str, axis: int, count: int) -> str:
+    return graph.op("Slice", x, graph.integers(0), graph.integers(count), graph.integers(axis))
+
+
+def first_token(graph: Graph, hidden: str) -> str:
+    """The states of [CLS]: [B, S, H] -> [B, H]."""
+    return graph.op("Gather", hidden, graph.array("first", np.array(0, np.int64)), axis=1)
+
+
+def word_table(graph: Graph, embeddings: Embeddings) -> tuple[str, str | None]:
+    """The word embeddings [V, E], once for looking up and predicting; where they are rounded also their scales [V]."""
+    return graph.table(WORD, to_numpy(embeddings.word.weight), words=True)
+
+
+def _look_up(graph: Graph, table: str, scale: str | None, numbers: str) -> str:
+    rows = graph.op("Gather", table, numbers)
+    if scale is None:
+        return rows
+    of_each = graph.op("Unsqueeze", graph.op("Gather", scale, numbers), graph.integers(-1))
+    return graph.op("Mul", graph.cast_float(rows), of_each)
+
+
+def _embeddings(graph: Graph, embeddings: Embeddings) -> str:
+    words = _look_up(graph, *word_table(graph, embeddings), "input_ids")  # [B, S, E]
+    prefix = "encoder.embeddings"
+    if embeddings.projection is not None:
+        words = graph.linear(words, f"{prefix}.projection", embeddings.projection.weight)  # [B, S, H]
+    table, scale = graph.table(f"{prefix}.position", to_numpy(embeddings.position.weight))
+    if scale is not None:
+        table = graph.op("Mul", graph.cast_float(table), graph.op("Unsqueeze", scale, graph.integers(-1)))
+    positions = graph.op("Slice", table, graph.integers(0), graph.size("input_ids", 1), graph.integers(0))  # [S, E]
+    segments = graph.op(
+        "Gather", graph.array(f"{prefix}.segment.weight", to_numpy(embeddings.segment.weight)), "segment_ids"
+    )
+    return graph.norm(graph.op("Add", graph.op("Add", words, positions), segments), f"{prefix}.norm", embeddings.norm)
+
+
+def _attention(graph: Graph, name: str, block: Attention, hidden: str, bias: str) -> tuple[str, str]:
+    heads, width = block.num_heads, block.output.in_features
+    scale = (width // heads) ** -0.5
+    # One product for all three; the logits' scale lies in the queries.
+    weight = torch.cat([block.query.weight * scale, block.key.weight, block.value.weight])
+    bias_all = torch.cat([block.query.bias * scale, block.key.bias, block.value.bias])
+    joined = graph.linear(hidden, f"{name}.qkv", weight, bias_all)  # [B, S, 3 * H]
+    parts = graph.ops("Split", 3, joined, axis=-1, num_outputs=3)
+    by_head = graph.integers(0, 0, heads, width // heads)
+    query, key, value = (graph.op("Reshape", part, by_head) for part in parts)  # [B, S, A, D]
+    logits = graph.op(
+        "MatMul", graph.op("Transpose", query, perm=[0, 2, 1, 3]), graph.op("Transpose", key, perm=[0, 2, 3, 1])
+    )
+    probabilities = graph.op("Softmax", graph.op("Add", logits, bias), axis=-1)  # [B, A, S, S]
+    context = graph.op("MatMul", probabilities, graph.op("Transpose", value, perm=[0, 2, 1, 3]))
+    context = graph.op("Reshape", graph.op("Transpose", context, perm=[0, 2, 1, 3]), graph.integers(0, 0, width))
+    output = graph.linear(context, f"{name}.output", block.output.weight, block.output.bias)
+    return graph.norm(graph.op("Add", hidden, output), f"{name}.norm", block.norm), probabilities
+
+
+def _feed_forward(graph: Graph, name: str, block: FeedForward, hidden_act: str, hidden: str) -> str:
+    inner = graph.activation(graph.linear(hidden, f"{name}.input", block.input.weight, block.input.bias), hidden_act)
+    output = graph.linear(inner, f"{name}.output", block.output.weight, block.output.bias)
+    return graph.norm(graph.op("Add", hidden, output), f"{name}.norm", block.norm)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The heads
 
 
 def _linear(graph: Graph, x: str, name: str, layer: nn.Linear) -> str:
@@ -101,7 +226,7 @@ def _words(graph: Graph, model: PretrainingModel, narrow: str) -> str:
         return graph.op("Gemm", narrow, table, bias, transB=1)
     # The runtime turns the table round when it loads the file; the file holds it once.
     matrix = graph.op("Transpose", table, perm=[1, 0])
-    return graph.op("Add", graph.int8_product(narrow, matrix, scale), bias)
+    return graph.op("Add", graph.product(narrow, matrix, scale), bias)
 
 
 def _pooled_classifier(graph: Graph, model: ClassificationModel | MultipleChoiceModel, encoded: Encoded) -> None:
