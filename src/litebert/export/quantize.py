@@ -240,11 +240,12 @@ def pack_six(values: NDArray[np.int8]) -> tuple[NDArray[np.uint8], NDArray[np.ui
     """Values of -32 to 31 [V, E]: their low 4 bits, two to a byte [V, E / 2], and their high 2, four to a byte."""
     whole = (values.astype(np.int16) + 32).astype(np.uint8)
     low, high = np.split(whole & 15, 2, axis=1), np.split(whole >> 4, 4, axis=1)
-    return low[0] | (low[1] << 4), high[0] | (high[1] << 2) | (high[2] << 4) | (high[3] << 6)
+    four, two = low[0] | (low[1] << 4), high[0] | (high[1] << 2) | (high[2] << 4) | (high[3] << 6)
+    return four.astype(np.uint8), two.astype(np.uint8)
 
 
 def pack(values: NDArray[np.int8]) -> NDArray[np.uint8]:
     """Values of -8 to 7 [K, N], two to a byte: the first half of the channels in the low bits [K / 2, N]."""
     low, high = np.split((values.astype(np.int16) + 8).astype(np.uint8), 2)
-    packed: NDArray[np.uint8] = low | (high << 4)
+    packed: NDArray[np.uint8] = (low | (high << 4)).astype(np.uint8)
     return packed
