@@ -49,7 +49,12 @@ ADAMW = {"optim": {"name": "adamw", "lr": 1e-3, "beta2": 0.98, "bias_correction"
 MUON = {"optim": {"name": "muon", "lr": 2e-3, "beta2": 0.98, "bias_correction": True}}
 SIDES: dict[str, dict[str, Any]] = {
     "muon": MUON,
-    "muon, growing depth": {**MUON, **GROWING},
+    "muon, growing depth": {
+        **MUON,
+        **GROWING,
+        # An update of fixed size is felt at every application, so the rate falls with the depth.
+        "lr_factor": [{"until": 0.25, "value": 1.0}, {"until": 0.5, "value": 0.6}, {"until": 1.0, "value": 0.35}],
+    },
     "adamw, growing depth": {**ADAMW, **GROWING},
     "adamw": ADAMW,
     "lamb, growing depth": {"optim": {"name": "lamb", "lr": 2.5e-3}, **GROWING},

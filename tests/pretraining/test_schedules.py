@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import signal
 import subprocess
@@ -52,6 +53,8 @@ ALL = {
     "mask_rate": halves(0.3, 0.15),
     "batch_ramp": halves(256, 512),
     "lr_factor": halves(1.0, 0.5),
+    "position_init": "sinusoidal",
+    "position_offset": "random",
 }
 
 
@@ -162,6 +165,63 @@ def test_new_positions(corpus, choice):
     assert torch.equal(table, again)
 
 
+def test_sinusoidal_positions(corpus):
+    config = tiny_config(corpus, position_init="sinusoidal")
+    learner = learner_of(config)
+    table = learner.model.encoder.embeddings.position.weight.detach()
+    width = table.shape[1]
+    scale = 2**0.5 * config.model.initializer_range
+    for position in (0, 1, 17):  # the closed formula of Vaswani et al., scaled to the noise that it replaces
+        angles = [position / 10_000 ** (2 * i / width) for i in range(width // 2)]
+        wanted = [scale * f(angle) for angle in angles for f in (math.sin, math.cos)]
+        torch.testing.assert_close(table[position], torch.tensor(wanted))
+    noise = learner_of(tiny_config(corpus)).model.encoder.embeddings.position.weight.detach()
+    assert 0.5 < float(table.std() / noise.std()) < 2
+
+
+def positions_of(learner: Pretraining, step: int, length: int) -> torch.Tensor:
+    """[N, 2]: first position and length of each sequence in a step's micro-batches."""
+    found = []
+    for inputs in next(learner.batches(step)).inputs:
+        starts, positions = inputs.starts, inputs.positions
+        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            if end > begin:
+                own = positions[begin:end]
+                assert torch.equal(own, own[0] + torch.arange(end - begin))
+                found.append((int(own[0]), end - begin))
+    return torch.tensor(found)
+
+
+def test_random_offsets_reach_every_position(corpus):
+    stages = [{"until": 0.5, "value": 24}, {"until": 1, "value": 64}]
+    learner = learner_of(tiny_config(corpus, length=stages, position_offset="random"))
+    drawn = torch.cat([positions_of(learner, step, 24) for step in range(30)])
+    offsets = drawn[:, 0]
+    assert set(offsets.tolist()) == set(range(64 - 24 + 1))
+    assert (drawn.sum(1) <= 64).all()
+    before = learner.model.encoder.embeddings.position.weight.detach().clone()
+    learner.enter(0.5)
+    assert torch.equal(learner.model.encoder.embeddings.position.weight, before)  # nothing is cold, nothing is copied
+    assert (positions_of(learner, 30, 64)[:, 0] == 0).all()  # the whole table is needed
+
+
+def test_random_offsets_are_the_same_for_any_division_of_a_batch(corpus):
+    config = {"recipe": {"max_length": 24}, "position_offset": "random"}
+    whole = learner_of(tiny_config(corpus, **config, micro_batch_tokens=512))
+    parts = learner_of(tiny_config(corpus, **config, micro_batch_tokens=128))
+    for step in (0, 3):
+        texts = []
+        for learner in (whole, parts):
+            inputs = next(learner.batches(step)).inputs
+            tokens = torch.cat([batch.tokens[: int(batch.starts[-1])] for batch in inputs])
+            positions = torch.cat([batch.positions[: int(batch.starts[-1])] for batch in inputs])
+            real = tokens != learner.data.tokenizer.pad_id
+            texts.append((tokens[real], positions[real]))
+        assert torch.equal(texts[0][0], texts[1][0])
+        assert torch.equal(texts[0][1], texts[1][1])
+        assert len(set(texts[0][1].tolist())) > 24
+
+
 def test_rates_follow_their_factors(corpus, tmp_path):
     plain = {"optim": {"name": "adamw", "lr": 1e-3, "warmup_steps": 0, "shape": "constant"}}
     pretrain(tiny_config(corpus, **plain, lr_factor=halves(1.0, 0.25)), tmp_path, quiet=True)
@@ -236,6 +296,8 @@ def test_the_average_is_what_is_evaluated_and_saved(corpus, tmp_path, monkeypatc
         ({"lr_factor": halves(0.0, 1.0)}, "value: must be > 0"),
         ({"max_tokens": 0}, "max_tokens: must be >= 1"),
         ({"new_positions": "cold"}, "not one of: copy, random"),
+        ({"position_init": "zero"}, "not one of: normal, sinusoidal"),
+        ({"position_offset": "all"}, "not one of: none, random"),
     ],
 )
 def test_mistakes_are_named(corpus, changes, message):

@@ -14,6 +14,7 @@ Legend: B batch, S sequence, T tokens, N sequences at most, P predictions at mos
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ import numpy.typing as npt
 
 from litebert.errors import ConfigError, DataError, InputError
 from litebert.pretraining.chapters import Calibration, Source, Split, Store, name_store
-from litebert.pretraining.draws import Bits, Integers
+from litebert.pretraining.draws import Bits, Integers, below, draw
 from litebert.pretraining.examples import NO_ORDER, Examples
 from litebert.pretraining.masking import Ids, Masks, Symbols, Vocabulary, join_ranges, mask_text
 from litebert.pretraining.recipes import Recipe
@@ -280,6 +281,18 @@ def assemble_packed(
         labels=labels,
         order=order,
     )
+
+
+def shift_positions(batch: Batch, room: int, key: int) -> Batch:
+    """The same sequences, each up to `room` positions further on.
+
+    How far depends on the key and a sequence's own tokens, so that any division of a global batch gives the same.
+    """
+    bounds = batch.starts[: batch.num_sequences + 1]
+    sums = np.add.reduceat(batch.tokens[: bounds[-1]].astype(np.int64), bounds[:-1])
+    positions = batch.positions.copy()
+    positions[: bounds[-1]] += np.repeat(below(draw(key, sums), room + 1), np.diff(bounds)).astype(np.int16)
+    return dataclasses.replace(batch, positions=positions)
 
 
 def assemble_padded(

@@ -81,6 +81,11 @@ class RunConfig:
     #: What positions that a longer stage brings start as: a `copy` of the learned ones (p as p mod the old length, so
     #: that they know their neighbours), or `random`, as they were made, which costs a run most of what it has learned.
     new_positions: Literal["copy", "random"] = "copy"
+    #: How the position table starts: `normal` noise, as in the paper, or `sinusoidal`, scaled like it: positions then
+    #: know their neighbours from the first step, so that long sequences begin to learn sooner. Learned either way.
+    position_init: Literal["normal", "sinusoidal"] = "normal"
+    #: `random`: sequences shorter than the table begin anywhere in it, so that a longer stage meets no new positions.
+    position_offset: Literal["none", "random"] = "none"
     #: Share of tokens to predict over the run; empty = recipe.mask_rate throughout. More masks teach more per pass at
     #: first, fewer leave more to read at the end (30 to 15 % in GPT-BERT).
     mask_rate: tuple[RateStage, ...] = ()

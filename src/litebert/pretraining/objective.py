@@ -6,6 +6,7 @@ Shapes: T packed tokens, N sequences, P positions to predict, V vocabulary."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, 
     cls = MaskedLMModel if config.recipe.objective == "none" else PretrainingModel
     model = cls(config.model)
     if config.init_from is None or not load:
+        if config.position_init == "sinusoidal":
+            table = model.encoder.embeddings.position.weight
+            with torch.no_grad():
+                table.copy_(sinusoids(*table.shape) * (math.sqrt(2) * config.model.initializer_range))
         return model, []
     source, report = load_model_and_report(config.init_from, cls.head, new_head=True)
     if source.config.vocab_size != config.model.vocab_size:
@@ -48,6 +53,13 @@ def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, 
         raise ConfigError(f"init_from: {config.init_from} does not fit the model of this config: {reason}") from None
     notes = [f"{config.init_from} has no {', '.join(report.missing)}: begun anew"] if report.missing else []
     return model, notes
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """sin and cos of each position at wavelengths from 2 pi to 20,000 pi: [length, width], of root mean square 0.71."""
+    rates = 10_000 ** (-torch.arange(0, width, 2) / width)
+    angles = torch.arange(length)[:, None] * rates  # [length, width / 2]
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :width]
 
 
 # What must agree with the model to start from: everything that decides what its weights compute.

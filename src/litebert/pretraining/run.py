@@ -7,6 +7,7 @@ RUN/
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from litebert.files import write_atomic
 from litebert.model.count import count_parameters, forward_flops
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
-from litebert.pretraining.batches import Batch, Batches
+from litebert.pretraining.batches import Batch, Batches, shift_positions
 from litebert.pretraining.card import fill_samples, write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig, choose_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
+from litebert.pretraining.draws import make_key
 from litebert.pretraining.evaluate import PlateauWatch, Scores, commonest_share, evaluate_batches
 from litebert.pretraining.objective import Inputs, make_model, run_model, scorer, to_device, weigh
 from litebert.train.checkpoint import Checkpoint
@@ -160,9 +162,14 @@ class Pretraining(Learner):
             workers=self.config.data.workers,
             prefetch=max(4, 2 * count),
         )
+        room = self.config.model.max_position_embeddings - length
+        shift = self.config.position_offset == "random" and room > 0
         with stream:
-            while True:
+            for number in itertools.count(step):
                 batches = [cast(Batch, next(stream)) for _ in range(count)]
+                if shift:
+                    key = make_key(self.config.seed, number)
+                    batches = [shift_positions(batch, room, key) for batch in batches]
                 masked = sum(int((batch.labels >= 0).sum()) for batch in batches)
                 pairs = sum(int((batch.order >= 0).sum()) for batch in batches)
                 tokens = sum(int(batch.starts[batch.num_sequences]) for batch in batches)
@@ -188,7 +195,8 @@ class Pretraining(Learner):
         stage, before = self._stage(share), self.stage
         if stage == before:
             return None
-        if stage.length > before.length and self.config.new_positions == "copy":
+        cold = self.config.position_offset == "none"  # otherwise every position has been trained
+        if stage.length > before.length and self.config.new_positions == "copy" and cold:
             self._copy_positions(before.length, stage.length)
         self._set_stage(stage)
         return Change(stage.describe(before), batches=stage[1:] != before[1:])
