@@ -9,13 +9,20 @@ from litebert.predict.masks import fill_mask
 from litebert.predict.order import coherence, sentence_order
 from litebert.predict.questions import answer, choose
 from litebert.predict.runtime import Runtime
+from litebert.predict.similarity import search, similarity
 from litebert.predict.tags import tag
 from litebert.predict.texts import attention, classify, embed
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.task import Task
 
 ABILITIES: dict[str, Ability] = {
-    each.name: each for each in (fill_mask, sentence_order, coherence, embed, classify, tag, answer, choose, attention)
+    each.name: each
+    for each in (
+        *(fill_mask, sentence_order, coherence),
+        *(embed, similarity, search),
+        *(classify, tag, answer, choose),
+        attention,
+    )
 }
 
 

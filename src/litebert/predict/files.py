@@ -55,7 +55,8 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
 
     `given` are the arguments. Without any, a file or a pipe is read: a table by its ending; JSON objects if it is a
     .jsonl or .ndjson file, if several inputs are needed, or if the first line is such an object; else a text per line.
-    Where the arguments lack the last input, the file or pipe is that text: `answer "Who?" --file page.txt`.
+    Where the arguments lack the last input, the file or pipe is that text, `answer "Who?" --file page.txt`, or these
+    texts, one per line: `search "a warm day" --file lines.txt`.
     """
     try:
         codecs.lookup(source.encoding)
@@ -69,7 +70,8 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
         text = _read_whole(source)
         if not text.strip():
             raise InputError(f"{missing[0]}: missing; give {', '.join(required)}, in this order")
-        fields = {**given[0], missing[0]: text}
+        several = ability.parameters[missing[0]].kind == "texts"
+        fields = {**given[0], missing[0]: [line for line in text.splitlines() if line.strip()] if several else text}
         return iter([Row(fields, f"{source.file or 'stdin'}: ", fields)])
     if given:
         if source.file is not None:

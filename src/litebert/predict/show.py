@@ -18,6 +18,7 @@ from litebert.predict.ability import Result
 from litebert.predict.masks import FilledMasks
 from litebert.predict.order import Coherence, SentenceOrder
 from litebert.predict.questions import Answer, Choice
+from litebert.predict.similarity import Found, Similarity
 from litebert.predict.tags import Tagging
 from litebert.predict.texts import Attention, Classification, Embedding
 
@@ -82,6 +83,17 @@ def show_embeddings(found: list[tuple[dict[str, Any], Embedding]]) -> Renderable
         cells += [f"{unit[number] @ unit[other]:+.2f}" for other in columns]
         table.add_row(str(number + 1), Text(str(row["text"])), "  ".join(cells))
     return Group(table, Text(f"{vectors.shape[1]} numbers each; JSON has them all", style="dim"))
+
+
+def show_similarity(row: dict[str, Any], result: Similarity) -> RenderableType:
+    """The score as a bar."""
+    return _bars([(f"{_short(str(row['a']), 20)}  /  {_short(str(row['b']), 20)}", result.score)])
+
+
+def show_found(row: dict[str, Any], result: Found) -> RenderableType:
+    """The hits with their scores."""
+    hits = _bars([(hit.text, hit.score) for hit in result.hits])
+    return Group(Text(_short(str(row["query"])), style="bold"), hits)
 
 
 def show_labels(row: dict[str, Any], result: Classification) -> RenderableType:
@@ -168,6 +180,8 @@ _EACH: dict[str, Callable[..., RenderableType]] = {
     "fill_mask": show_masks,
     "sentence_order": show_order,
     "coherence": show_coherence,
+    "similarity": show_similarity,
+    "search": show_found,
     "classify": show_labels,
     "tag": show_tags,
     "answer": show_answer,

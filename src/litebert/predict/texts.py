@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from litebert.errors import InputError
 from litebert.predict.ability import Array, Limits, Probability, Result, ability
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
-from litebert.predict.runtime import Request
+from litebert.predict.runtime import Outputs, Request
 from litebert.tasks.features import cut_pair
 from litebert.tasks.kinds.multi_label import MultiLabel
 from litebert.tasks.kinds.texts import TextKind
@@ -74,7 +74,7 @@ class Attention(Result):
 @ability(
     outputs=["mean", "first"],
     examples=[{"text": ["a cat sleeps.", "a dog barks."]}],
-    also=["similarity", "encode", "vectors"],
+    also=["encode", "vectors", "embedding"],
     array="vector",
 )
 def embed(
@@ -86,7 +86,7 @@ def embed(
     ] = None,
     normalize: Annotated[bool | None, "Scale vectors to length 1; by default as trained, or not."] = None,
     size: Annotated[
-        int | None, "Keep the first so many numbers, for models trained with such sizes.", Limits(1)
+        int | None, "Keep only the first numbers of each vector, for models trained with several sizes.", Limits(1)
     ] = None,
 ) -> Steps[Embedding]:
     """Turn texts into vectors.
@@ -94,22 +94,37 @@ def embed(
     A text longer than the model's limit is split into windows of even size; its vector is their mean.
     """
     similar = task if task is not None and kind_of(task).compares else None
-    if pooling is None:
-        pooling = "cls" if similar is not None and similar.pooling == "first" else "mean"
+    pooling = pooling or trained_pooling(task)
     if normalize is None:
         normalize = similar is not None and similar.normalize
     name = POOLINGS[pooling]
     ids = inputs.encode(text)
     requests = [inputs.request(window, want=(name,)) for window in inputs.windows(ids)]
     outputs = yield requests
-    vector = np.stack([output[name] for output in outputs]).mean(0, dtype=np.float64)
+    vector = mean_vector(outputs, name)
     if size is not None:
         if size > len(vector):
             raise InputError(f"size: must be <= {len(vector)}, the length of this model's vectors, not {size}")
         vector = vector[:size]
     if normalize:
-        vector /= max(float(np.linalg.norm(vector)), 1e-12)
+        vector = unit_vector(vector)
     return Embedding(vector.astype(np.float32), pooling, len(ids), len(requests))
+
+
+def trained_pooling(task: Task | None) -> Literal["mean", "cls"]:
+    """The pooling that a model was trained with; "mean" where none was."""
+    return "cls" if task is not None and kind_of(task).compares and task.pooling == "first" else "mean"
+
+
+def mean_vector(outputs: Sequence[Outputs], name: str) -> NDArray[np.float64]:
+    """The vector of a text: the mean over its windows."""
+    vector: NDArray[np.float64] = np.stack([output[name] for output in outputs]).mean(0, dtype=np.float64)
+    return vector
+
+
+def unit_vector(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A vector scaled to length 1."""
+    return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
 @ability(

@@ -1,0 +1,69 @@
+"""similarity and search: cosines of what embed gives, in Python, on the command line and over HTTP."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from small_models import runtime_of
+from small_vocabularies import english
+
+from litebert.errors import InputError
+from litebert.predict.predictor import Predictor
+
+TEXTS = ["good morning anna", "the train leaves at noon", "anna lives in oslo", "good morning anna", "word " * 200]
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return Predictor.of(runtime_of("pretraining"), english())
+
+
+def cosines(predictor, query, texts, **options):
+    vectors = predictor.embed([query, *texts], normalize=True, **options).astype(np.float64)
+    return vectors[1:] @ vectors[0]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_similarity_is_the_cosine_of_the_embeddings(predictor, pooling):
+    expected = cosines(predictor, "anna sings", TEXTS, pooling=pooling)
+    found = predictor.similarity(["anna sings"] * len(TEXTS), TEXTS, pooling=pooling)
+    np.testing.assert_allclose([each.score for each in found], expected, atol=1e-6)
+    assert predictor.similarity("anna", "anna").score == pytest.approx(1, abs=1e-7)
+    assert predictor.similarity("anna", "oslo").score == pytest.approx(predictor.similarity("oslo", "anna").score)
+
+
+def test_search_orders_by_similarity_and_keeps_the_order_of_equal_texts(predictor):
+    expected = cosines(predictor, "good morning", TEXTS)
+    found = predictor.search("good morning", TEXTS)
+    assert sorted(hit.index for hit in found.hits) == list(range(len(TEXTS)))
+    assert [hit.index for hit in found.hits] == list(np.argsort(-expected.round(9), kind="stable"))
+    np.testing.assert_allclose([hit.score for hit in found.hits], np.sort(expected)[::-1], atol=1e-6)
+    assert all(hit.text == TEXTS[hit.index] for hit in found.hits)
+    assert predictor.search("good morning", TEXTS, top=2).hits == found.hits[:2]
+    assert found.as_row() == {"index": found.hits[0].index, "text": found.hits[0].text, "score": found.hits[0].score}
+    both = predictor.search(["good morning", "oslo"], TEXTS, top=1)
+    assert [each.hits for each in both] == [found.hits[:1], predictor.search("oslo", TEXTS, top=1).hits]
+
+
+def test_mistakes_name_the_text(predictor):
+    with pytest.raises(InputError, match=r"texts\[1\]: is empty"):
+        predictor.search("anna", ["a", " "])
+    with pytest.raises(InputError, match=r"texts\[1\]: has no text that the vocabulary covers"):
+        predictor.search("anna", ["a", "\x01"])
+    with pytest.raises(InputError, match="texts: expected a list of 1 or more texts"):
+        predictor.search("anna", [])
+    with pytest.raises(InputError, match="top: must be a whole number >= 1"):
+        predictor.search("anna", ["a"], top=0)
+    with pytest.raises(InputError, match="b: is empty"):
+        predictor.similarity("anna", "")
+
+
+def test_on_the_command_line(cli, tmp_path):
+    (tmp_path / "lines.txt").write_text("the train leaves at noon\n\na warm day\n", encoding="utf-8")
+    done = cli("predict", "search", "a warm day", "--file", tmp_path / "lines.txt", "--top", 1, "--json")
+    assert json.loads(done.out)["hits"][0] | {"score": 1} == {"index": 1, "text": "a warm day", "score": 1}
+    done = cli("predict", "similarity", "a warm day", "a warm day")
+    assert "100.0%" in done.out
+    assert "a warm day" in cli("predict", "search", "a warm day", "the train", "a warm day").out
