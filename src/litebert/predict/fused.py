@@ -33,6 +33,7 @@ from litebert.model.encoder import (
 )
 from litebert.model.fast.layers import HEAD_WIDTHS
 from litebert.model.fast.plain_ops import Packing
+from litebert.predict.adapters import Mix
 
 # The number of rows that MKL is told when it packs a weight. It may be any other when it multiplies; it decides only
 # how fast that is. Packed for 128 it is slower with more, packed for 2048 with fewer (benchmarks/cpu_products.py).
@@ -67,7 +68,8 @@ def pack(weight: Tensor) -> Tensor:
 class Product:
     """x W^T + b, and the activation that follows it where there is one."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, hidden_act: str | None = None):
+    def __init__(self, weight: Tensor, bias: Tensor, hidden_act: str | None = None, key: str = ""):
+        self.key = key  # as adapters name it
         self.weight, self.bias = weight, bias
         self.activation = None if hidden_act is None else activation(hidden_act)
         by_tanh = hidden_act in ("gelu_new", "gelu_pytorch_tanh")
@@ -77,13 +79,16 @@ class Product:
             self.activation = gelu_tanh
         self.packed = pack(weight) if on_cpu and can_pack() else None
 
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.epilogue:
+    def __call__(self, x: Tensor, mix: Mix | None = None) -> Tensor:
+        """The product; with the adapters of a mix, their parts are added before the activation."""
+        if self.epilogue and mix is None:
             return torch._addmm_activation(self.bias, x, self.weight.t(), use_gelu=True)  # cuBLAS's
         if self.packed is None:
             product = F.linear(x, self.weight, self.bias)
         else:
             product = torch.ops.mkl._mkl_linear(x, self.packed, self.weight, self.bias, len(x))
+        if mix is not None:
+            product = mix.add(self.key, x, product)
         return product if self.activation is None else self.activation(product)
 
 
@@ -197,9 +202,11 @@ class FusedEncoder(nn.Module):
         self.hidden: Tensor | None = None  # [T, H]
         self.first: Tensor | None = None  # [N, H]
         self.pooled: Tensor | None = None  # [N, H]
+        self.mix: Mix | None = None  # the adapters of the next pass
         self._kernels = _triton_ops() if triton else None
-        self._blocks = [_fuse_attention(cast(Attention, block)) for block in encoder.attention]
-        self._ffns = [_fuse_ffn(cast(FeedForward, block), encoder.config.hidden_act) for block in encoder.ffn]
+        self._blocks = [_fuse_attention(i, cast(Attention, block)) for i, block in enumerate(encoder.attention)]
+        act = encoder.config.hidden_act
+        self._ffns = [_fuse_ffn(i, cast(FeedForward, block), act) for i, block in enumerate(encoder.ffn)]
 
     def forward(
         self,
@@ -239,7 +246,10 @@ class FusedEncoder(nn.Module):
         return Encoded(hidden, first, self._pool(first))
 
     def _pool(self, first: Tensor) -> Tensor | None:
-        return None if self.plain.pooler is None else torch.tanh(self.plain.pooler(first))
+        if self.plain.pooler is None:
+            return None
+        product = self.plain.pooler(first)
+        return torch.tanh(product if self.mix is None else self.mix.of_first().add("pooler", first, product))
 
     def states(
         self,
@@ -256,15 +266,16 @@ class FusedEncoder(nn.Module):
         """
         eps = self.config.layer_norm_eps
         hidden = self._embed(ids, segments, positions)
-        attend = self._attention(hidden, starts, max_length)
+        attend, mix = self._attention(hidden, starts, max_length), self.mix
         for number, step in enumerate(self.plain.plan, 1):
             block = self._blocks[step.attention]
             context, bias = attend(block, hidden)
             if rows is not None and number == len(self.plain.plan):
                 context, hidden = context[rows], hidden[rows]
-            hidden = self._sum(block.merge, bias, block.norm, context, hidden, eps)
+                mix = None if mix is None else mix.of_rows(rows)
+            hidden = self._sum(block.merge, bias, block.norm, context, hidden, eps, mix)
             ffn = self._ffns[step.ffn]
-            hidden = self._sum(ffn.narrow, ffn.narrow.bias, ffn.norm, ffn.widen(hidden), hidden, eps)
+            hidden = self._sum(ffn.narrow, ffn.narrow.bias, ffn.norm, ffn.widen(hidden, mix), hidden, eps, mix)
         return hidden
 
     def _embed(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
@@ -280,7 +291,7 @@ class FusedEncoder(nn.Module):
     def _attention(self, hidden: Tensor, starts: Tensor, max_length: int) -> Attend:
         """A block's context [T, H], and the bias that its output projection is to add."""
         half, heads = hidden.dtype in HALF, self.config.num_attention_heads
-        kernels = self._kernels
+        kernels = self._kernels if self.mix is None else None  # an adapter of the output has to see the values' bias
         # Triton's products of float32 are rounded on a GPU.
         if kernels is not None and self.config.hidden_size // heads in HEAD_WIDTHS and (half or not hidden.is_cuda):
             packing = Packing(starts, starts, max_length, max_length)
@@ -293,17 +304,27 @@ class FusedEncoder(nn.Module):
         attend = _attend_varlen(starts, max_length) if half and hidden.is_cuda else _attend_groups(starts)
 
         def plainly(block: FusedAttention, hidden: Tensor) -> tuple[Tensor, Tensor]:
-            return attend(block.project(hidden).unflatten(-1, (3, heads, -1))).flatten(-2), block.merge.bias
+            product = block.project(hidden, self.mix)
+            return attend(product.unflatten(-1, (3, heads, -1))).flatten(-2), block.merge.bias
 
         return plainly
 
     def _sum(
-        self, product: Product, bias: Tensor, norm: nn.LayerNorm, x: Tensor, residual: Tensor, eps: float
+        self,
+        product: Product,
+        bias: Tensor,
+        norm: nn.LayerNorm,
+        x: Tensor,
+        residual: Tensor,
+        eps: float,
+        mix: Mix | None,
     ) -> Tensor:
         """LayerNorm of a product's sum with its bias and the residual."""
         if self._kernels is None:  # then `bias` is the product's own
-            return F.layer_norm(product(x) + residual, norm.weight.shape, norm.weight, norm.bias, eps)
+            return F.layer_norm(product(x, mix) + residual, norm.weight.shape, norm.weight, norm.bias, eps)
         branch = F.linear(x, product.weight)
+        if mix is not None:
+            branch = mix.add(product.key, x, branch)
         summed: Tensor = self._kernels.add_norm_only(residual, branch, bias, norm.weight, norm.bias, eps)
         return summed
 
@@ -340,21 +361,23 @@ def _triton_ops() -> Any:
     return triton_ops
 
 
-def _fuse_attention(block: Attention) -> FusedAttention:
+def _fuse_attention(number: int, block: Attention) -> FusedAttention:
     """The products of an attention block; its three projections become views of the one that is used."""
     parts = (block.query, block.key, block.value)
     weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
     for part, rows, numbers in zip(parts, weight.chunk(3), bias.chunk(3), strict=True):
         part.weight = nn.Parameter(rows, requires_grad=False)
         part.bias = nn.Parameter(numbers, requires_grad=False)
-    merge = Product(block.output.weight, block.output.bias)
+    merge = Product(block.output.weight, block.output.bias, key=f"attention.{number}.output")
     late = merge.bias.detach().float() + merge.weight.detach().float() @ block.value.bias.detach().float()
-    return FusedAttention(Product(weight, bias), merge, block.norm, block.query.bias.detach(), late)
+    project = Product(weight, bias, key=f"attention.{number}.qkv")
+    return FusedAttention(project, merge, block.norm, block.query.bias.detach(), late)
 
 
-def _fuse_ffn(block: FeedForward, hidden_act: str) -> FusedFeedForward:
-    widen = Product(block.input.weight, block.input.bias, hidden_act)
-    return FusedFeedForward(widen, Product(block.output.weight, block.output.bias), block.norm)
+def _fuse_ffn(number: int, block: FeedForward, hidden_act: str) -> FusedFeedForward:
+    widen = Product(block.input.weight, block.input.bias, hidden_act, key=f"ffn.{number}.input")
+    narrow = Product(block.output.weight, block.output.bias, key=f"ffn.{number}.output")
+    return FusedFeedForward(widen, narrow, block.norm)
 
 
 def _attend_varlen(starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor]:

@@ -11,6 +11,7 @@ Mistakes of the user show while a job is made (the code before the first yield),
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from litebert.predict.runtime import Outputs, Request, Runtime
@@ -18,6 +19,7 @@ from litebert.predict.runtime import Outputs, Request, Runtime
 if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
     from litebert.predict.ability import Result
+    from litebert.predict.adapters import Adapter
 
 MOST_NUMBERS = 64_000_000  # of outputs held at once, four bytes each
 
@@ -31,11 +33,12 @@ class Job:
     `masks` is how many tokens it wants predicted.
     """
 
-    def __init__(self, ability: str, steps: Steps[Result], config: ModelConfig):
+    def __init__(self, ability: str, steps: Steps[Result], config: ModelConfig, adapter: Adapter | None = None):
         self.ability = ability
         self._steps = steps
         self._config = config
-        self._requests: list[Request] = next(steps)
+        self._adapter = adapter
+        self._requests = self._adapted(next(steps))
         self._outputs: list[Outputs] = []  # of the first so many requests
         self.tokens = sum(len(each) * (1 + each.later) for each in self._requests)
         self.masks = sum(len(each.positions) for each in self._requests if each.positions is not None)
@@ -54,6 +57,11 @@ class Job:
         """About how many numbers it holds when it has all outputs that it waits for."""
         return sum(_output_size(self._config, request) for request in self._requests)
 
+    def _adapted(self, requests: list[Request]) -> list[Request]:
+        if self._adapter is None:
+            return requests
+        return [replace(request, adapter=self._adapter) for request in requests]
+
     def _next(self, count: int) -> list[Request]:
         done = len(self._outputs)
         return self._requests[done : done + count]
@@ -69,7 +77,7 @@ class Job:
             return
         outputs, self._outputs = [*self._outputs, *outputs], []
         try:
-            self._requests = self._steps.send(outputs)
+            self._requests = self._adapted(self._steps.send(outputs))
         except StopIteration as stop:
             self.result = stop.value
             self._requests = []

@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from litebert.errors import CheckpointError, check_choice
+from litebert.errors import CheckpointError, ConfigError, LitebertError, check_choice
 from litebert.model.adapter import CONFIG_FILE, load_adapter, merge_adapter, read_adapter_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model, save_model
+from litebert.predict.adapters import Adapter, make_adapter
 from litebert.predict.exported import (
     MANIFEST_FILE,
     ONNX_FILES,
     check_exported,
     check_weights,
     read_manifest,
+    source_checksums,
     weight_files,
 )
-from litebert.predict.runtime import Runtime
+from litebert.predict.runtime import Runtime, outputs_of
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import find_folder
 from litebert.tasks.sentence_folder import transformer_folder
@@ -82,21 +84,63 @@ def is_adapter(folder: Path) -> bool:
 
 def load_adapted(folder: Path, base: str | None = None) -> tuple[Model, Task, Path]:
     """The merged model of an adapter folder, its task, and the folder of its base (by default as the adapter says)."""
+    task = _adapter_task(folder)
+    named = base or read_adapter_config(folder)["base"]
+    if not named:
+        raise CheckpointError(f"{folder}: does not name its base model; give one as `base`")
+    source = find_folder(named)
+    model = _with_head(source, task)
+    load_adapter(model, folder)
+    merge_adapter(model)
+    return model.eval(), task, source
+
+
+def open_adapter(folder: Path | str, name: str, runtime: Runtime, base: str) -> Adapter:
+    """An adapter folder for shared passes of a runtime that runs its base model, given by name or folder."""
+    if not isinstance(runtime, TorchRuntime):
+        raise ConfigError(f"adapters run in torch, and this model in {runtime.name}; choose the runtime torch")
+    folder, source = Path(folder), find_folder(base)
+    task = _adapter_task(folder)
+    _check_base(folder, base, source)
+    model = _with_head(source, task)
+    if model.encoder.pooler is not None and runtime.encoder.plain.pooler is None:
+        raise CheckpointError(f"{folder}: its head needs a pooler, and {base} has none; merge the adapter")
+    before = {path: tensor.clone() for path, tensor in model.encoder.state_dict().items()}
+    load_adapter(model, folder)
+    outputs = outputs_of(model) - {"attentions"}  # the plain encoder, which gives them, knows no adapters
+    return make_adapter(name, model, task, before, runtime.encoder.embeddings.word.weight, outputs)
+
+
+def _check_base(folder: Path, base: str, source: Path) -> None:
+    """An adapter belongs to the very weights that it was trained on."""
+    named = read_adapter_config(folder)["base"]
+    if not named or named == base:
+        return
+    try:
+        same = find_folder(named)
+    except LitebertError:
+        raise CheckpointError(
+            f"{folder}: its base model {named} is not found, so it cannot be compared with {base}; correct "
+            f"base_model_name_or_path in {CONFIG_FILE}"
+        ) from None
+    if same.resolve() != source.resolve() and source_checksums(same) != source_checksums(source):
+        raise CheckpointError(f"{folder}: an adapter of another base model: {named}, not {base}")
+
+
+def _adapter_task(folder: Path) -> Task:
     task = load_task(folder)
     if task is None:
         raise CheckpointError(
             f"{folder}: has no task.json, so its head has no meaning here; open it with load_adapter(model, folder)"
         )
-    named = base or read_adapter_config(folder)["base"]
-    if not named:
-        raise CheckpointError(f"{folder}: does not name its base model; give one as `base`")
-    source = find_folder(named)
+    return task
+
+
+def _with_head(source: Path, task: Task) -> Model:
+    """The base model with a new head for a task."""
     kind = kind_of(task)
     changes = {"labels": task.labels, "problem_type": kind.problem_type}
-    model = load_model(source, kind.head(task), new_head=True, **changes)
-    load_adapter(model, folder)
-    merge_adapter(model)
-    return model.eval(), task, source
+    return load_model(source, kind.head(task), new_head=True, **changes)
 
 
 def merge_folder(folder: Path | str, out: Path | str, base: str | None = None) -> Path:

@@ -24,12 +24,13 @@ from litebert.predict.abilities import ABILITIES, abilities_of, infer_task, refu
 from litebert.predict.ability import Ability, Parameter, Result
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Job, run_jobs, run_pass
-from litebert.predict.load import load_parts
-from litebert.predict.runtime import Runtime
+from litebert.predict.load import load_parts, open_adapter
+from litebert.predict.runtime import AdaptedRuntime, Runtime
 from litebert.tasks.task import Task, check_outputs, kind_of
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from litebert.predict.adapters import Adapter
     from litebert.predict.methods import AbilityMethods
 else:
     AbilityMethods = object
@@ -70,6 +71,8 @@ class Predictor(AbilityMethods):
         if task is not None:
             check_outputs(task, runtime.head, config.num_labels, name)
         self.name = name
+        self.adapters: dict[str, Predictor] = {}  # by name; see `add_adapter`
+        self._adapter: Adapter | None = None  # the one that this Predictor answers with
         self.runtime = runtime
         self.tokenizer = tokenizer
         self.task = task or infer_task(config, runtime.head)
@@ -92,7 +95,7 @@ class Predictor(AbilityMethods):
         entry = ABILITIES[ability]
         trained = entry.takes_task or (entry.reads_task and self.task is not None and kind_of(self.task).compares)
         inputs = self._task_inputs if trained else self._inputs
-        return Job(ability, entry.begin(inputs, self.task, arguments), self.runtime.config)
+        return Job(ability, entry.begin(inputs, self.task, arguments), self.runtime.config, self._adapter)
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:
         """Run jobs together, whatever their abilities; each gets its result, or the error that is its own."""
@@ -101,6 +104,29 @@ class Predictor(AbilityMethods):
     def run_pass(self, parts: Sequence[tuple[Job, int]]) -> None:
         """Run the next so many sequences of each job (of its `lengths`) together; a finished job has its `result`."""
         run_pass(self.runtime, parts)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Adapters that share passes with this model
+
+    def add_adapter(self, name: str, folder: Path | str) -> Predictor:
+        """Load an adapter of this model: a Predictor with the adapter's abilities, which is also in `adapters`.
+
+        Jobs of the model and of all its adapters may run together, in any Predictor of them; they share passes.
+        """
+        if not name or ":" in name or name in self.adapters:
+            raise ConfigError(f"adapter {name!r}: must be a new name without ':'; loaded: {', '.join(self.adapters)}")
+        adapter = open_adapter(folder, name, self.runtime, self.name)
+        adapted = Predictor.of(AdaptedRuntime(self.runtime, adapter), self.tokenizer, adapter.task)
+        adapted.name, adapted._adapter = f"{self.name}:{name}", adapter
+        self.adapters = {**self.adapters, name: adapted}  # a new one: other threads may be reading it
+        return adapted
+
+    def remove_adapter(self, name: str) -> None:
+        """Unload an adapter; jobs that it has made can still run."""
+        if name not in self.adapters:
+            loaded = ", ".join(self.adapters) or "none"
+            raise ConfigError(f"no adapter {name!r}{did_you_mean(name, self.adapters)}; loaded: {loaded}")
+        self.adapters = {each: predictor for each, predictor in self.adapters.items() if each != name}
 
     # -----------------------------------------------------------------------------------------------------------------
     # One method per ability of the table, made below; `methods.pyi` has their types.

@@ -22,6 +22,7 @@ from litebert.errors import InputError
 if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
     from litebert.model.heads import Model
+    from litebert.predict.adapters import Adapter
 
 Outputs = dict[str, NDArray[Any]]
 
@@ -56,6 +57,7 @@ class Request:
     positions: NDArray[np.int64] | None = None  # of the tokens to predict, for "masked_lm"
     outside: NDArray[np.bool_] | None = None  # where no answer can lie, for the answer head
     later: int = 0  # sequences of its length that may be asked for once its outputs are known
+    adapter: Adapter | None = None  # what changes the base model for this sequence (predict/adapters.py)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -72,6 +74,18 @@ class Runtime(Protocol):
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order."""
         ...
+
+
+class AdaptedRuntime:
+    """The runtime of a base model as one of its adapters sees it."""
+
+    def __init__(self, base: Runtime, adapter: Adapter):
+        self.name, self.config, self.head, self.outputs = base.name, adapter.config, adapter.model.head, adapter.outputs
+        self.base = base
+
+    def run(self, requests: Sequence[Request]) -> list[Outputs]:
+        """As the base: requests carry their adapter themselves."""
+        return self.base.run(requests)
 
 
 def check_request(config: ModelConfig, request: Request) -> None:

@@ -66,7 +66,7 @@ def similarity(
     How much the score means depends on the model: only one that was trained for similarity spreads texts well.
     """
     first, second = yield from _vectors(inputs, {"a": a, "b": b}, pooling or trained_pooling(task))
-    return Similarity(_cosine(first @ second))
+    return Similarity(_cosine(float(first @ second)))
 
 
 @ability(

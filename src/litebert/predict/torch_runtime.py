@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from litebert.model.encoder import Encoder
+from litebert.model.encoder import Encoder, EncoderOutput
 from litebert.model.heads import Model, named_outputs
+from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
 from litebert.predict.runtime import (
@@ -45,10 +47,7 @@ class TorchRuntime:
         with torch.inference_mode():
             self.encoder = _fuse(self.model.encoder, device)
         self.model.encoder = self.encoder  # type: ignore[assignment]
-        # Outputs that need the states of few tokens: [CLS], and those to predict.
-        self._few_rows = {"masked_lm", "sentence", "pooled", "first"}
-        if self.head in ("classification", "multiple-choice"):
-            self._few_rows.add("logits")
+        self._base = with_given(self.model)  # its head alone, for batches with adapters
         self._lock = threading.Lock()  # one pass at a time: recorded graphs have one place for their input
 
     @torch.inference_mode()
@@ -63,6 +62,7 @@ class TorchRuntime:
         with self._lock, here:
             for batch in plan_packed([len(requests[i]) for i in packed], self.max_tokens):
                 numbers = [packed[i] for i in batch]
+                numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter lie next to each other
                 for number, output in zip(numbers, self._run_packed([requests[i] for i in numbers]), strict=True):
                     results[number] |= output
             for request, result in zip(requests, results, strict=True):
@@ -74,19 +74,70 @@ class TorchRuntime:
         """One pass over sequences laid end to end."""
         lengths = np.array([len(request) for request in requests])
         starts = np.concatenate([[0], np.cumsum(lengths)])
+        self.encoder.mix = mix_of([request.adapter for request in requests], starts)
         room = self.encoder.room(int(starts[-1]), len(requests), int(lengths.max()))
         ids, segments = [r.ids for r in requests], [fit_segments(self.config, r) for r in requests]
         table = lay_out(ids, segments, room, pinned=self.device.is_cuda)
         inputs = self.encoder.take(table).inputs()  # one transfer for everything
-        wanted = frozenset().union(*(request.want for request in requests)) - {"attentions"}
-        if not self.device.is_cuda and wanted <= self._few_rows:  # choosing rows would wait for a GPU
+        few = all(request.want - {"attentions"} <= _few_rows(self._model_of(request)) for request in requests)
+        if few and not self.device.is_cuda:  # choosing rows would wait for a GPU
             inputs["only_asked"] = True
+        if self.encoder.mix is not None:
+            return self._run_mixed(requests, starts, inputs)
+        wanted = _wanted(requests)
         named: dict[str, Tensor] = {}
         if wanted <= ENCODER_OUTPUTS | {"pooled"}:
             self.encoder(**inputs)
         else:
-            named = named_outputs(self.head, self.model(**inputs, **self._head_inputs(requests, starts)))
-        hidden, first, pooled = self.encoder.hidden, self.encoder.first, self.encoder.pooled
+            named = named_outputs(self.head, self.model(**inputs, **self._head_inputs(self.head, requests, starts)))
+        states = (self.encoder.hidden, self.encoder.first, self.encoder.pooled)
+        return self._results(self.head, requests, starts, named, *states)
+
+    def _run_mixed(
+        self, requests: Sequence[Request], starts: NDArray[np.int64], inputs: dict[str, Any]
+    ) -> list[Outputs]:
+        """One pass for several adapters, then the head of each over its own sequences."""
+        predicted = [0 if request.positions is None else len(request.positions) for request in requests]
+        few = inputs.get("only_asked", False)
+        positions = self._head_inputs("masked-lm", requests, starts)["positions"] if few else None
+        states = self.encoder(**inputs, positions=positions).hidden  # of all tokens, or of those to predict
+        results: list[Outputs] = []
+        for adapter, begin, end in group_adapters([request.adapter for request in requests]):
+            part, own = requests[begin:end], starts[begin : end + 1] - starts[begin]
+            tokens = slice(int(starts[begin]), int(starts[end]))
+            chosen = slice(sum(predicted[:begin]), sum(predicted[:end])) if few else tokens
+            first, pooled = self.encoder.first, self.encoder.pooled
+            assert first is not None
+            group = (states[chosen], first[begin:end], None if pooled is None else pooled[begin:end])
+            model = self._base if adapter is None else adapter.model
+            named: dict[str, Tensor] = {}
+            if not _wanted(part) <= ENCODER_OUTPUTS | {"pooled"}:
+                given = typing.cast(Given, model.encoder)
+                given.output, given.chosen = EncoderOutput(group[0], group[2]), few
+                packed = {name: inputs[name][tokens] for name in ("input_ids", "segment_ids", "position_ids")}
+                packed["starts"] = inputs["starts"][begin : end + 1] - tokens.start
+                more = self._head_inputs(model.head, part, own)
+                named = named_outputs(model.head, model(**packed, max_length=inputs["max_length"], **more))
+                given.output = EncoderOutput(torch.empty(0), None)
+            results += self._results(model.head, part, own, named, *group)
+        return results
+
+    def _model_of(self, request: Request) -> Model:
+        """The model with the head of a request."""
+        return self.model if request.adapter is None else request.adapter.model
+
+    def _results(
+        self,
+        head: str,
+        requests: Sequence[Request],
+        starts: NDArray[np.int64],
+        named: dict[str, Tensor],
+        hidden: Tensor | None,  # None where only some rows were asked for
+        first: Tensor | None,
+        pooled: Tensor | None,
+    ) -> list[Outputs]:
+        """What each request wanted, from the outputs of the head and the states of the encoder."""
+        wanted = _wanted(requests)
         if "pooled" in wanted and pooled is not None:
             named["pooled"] = pooled
         if "first" in wanted and first is not None:
@@ -94,19 +145,19 @@ class TorchRuntime:
         if "hidden" in wanted and hidden is not None:
             named["hidden"] = hidden
         if "mean" in wanted and hidden is not None:
-            named["mean"] = mean_states(hidden, self._tensor(lengths))
+            named["mean"] = mean_states(hidden, self._tensor(np.diff(starts)))
         arrays = {name: fetch(named[name]) for name in wanted}
-        return _split(arrays, requests, starts, by_token=self.head == "token-classification")
+        return _split(arrays, requests, starts, by_token=head == "token-classification")
 
-    def _head_inputs(self, requests: Sequence[Request], starts: NDArray[np.int64]) -> dict[str, Tensor | int]:
+    def _head_inputs(self, head: str, requests: Sequence[Request], starts: NDArray[np.int64]) -> dict[str, Any]:
         """What a head takes beside the encoder's input."""
-        if self.head in ("pretraining", "masked-lm"):
+        if head in ("pretraining", "masked-lm"):
             found = [starts[row] + r.positions for row, r in enumerate(requests) if r.positions is not None]
             return {"positions": self._tensor(np.concatenate([np.zeros(0, np.int64), *found]))}
-        if self.head == "answer":
+        if head == "answer":
             outside = [np.zeros(len(r), np.bool_) if r.outside is None else r.outside for r in requests]
             return {"outside": self._tensor(np.concatenate(outside))}
-        return {"num_choices": 1} if self.head == "multiple-choice" else {}
+        return {"num_choices": 1} if head == "multiple-choice" else {}
 
     def _attentions(self, request: Request) -> NDArray[np.float32]:
         """The maps of one sequence, by the plain encoder: the fast kernels never write them down."""
@@ -132,6 +183,17 @@ def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
     if device.is_cuda and device.precision == "bf16":
         return GraphedEncoder(encoder, triton=device.compile)  # true if Triton and a C compiler are installed
     return FusedEncoder(encoder)
+
+
+def _wanted(requests: Sequence[Request]) -> frozenset[str]:
+    return frozenset().union(*(request.want for request in requests)) - {"attentions"}
+
+
+def _few_rows(model: Model) -> frozenset[str]:
+    """Outputs that need the states of few tokens: [CLS], and those to predict."""
+    few = {"masked_lm", "sentence", "pooled", "first"}
+    summary = model.head in ("classification", "multiple-choice") and model.config.pooling == "first"
+    return frozenset(few | {"logits"} if summary else few)
 
 
 def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:
