@@ -24,6 +24,10 @@ def serve(
             help="Model folders, or NAME=FOLDER; the first is the default. Without any: the built-in model."
         ),
     ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FOLDER of an adapter of the first model, or MODEL:NAME=FOLDER. Repeatable."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 allows other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 8000,
     api_key: Annotated[
@@ -63,19 +67,43 @@ def serve(
     named = name_models(models or [])
     flags = {"host": host, "port": port, "api_key": api_key, "allowed_hosts": allowed_host or []}
     config = build(ServeConfig, override(flags, settings or []))
+    adapters = name_adapters(adapter or [], named)
     if models:
         check_models(*named.values())
 
     def load() -> Mapping[str, Predictor]:
         from litebert.predict.predictor import Predictor
 
-        return {name: Predictor(path, runtime=runtime, device=device, threads=threads) for name, path in named.items()}
+        loaded = {
+            name: Predictor(path, runtime=runtime, device=device, threads=threads) for name, path in named.items()
+        }
+        for (model, name), folder in adapters.items():
+            loaded[model].add_adapter(name, folder)
+        return loaded
 
-    run(load, config, lambda address: _announce(", ".join(named), address))
+    names = [*named, *(f"{model}:{name}" for model, name in adapters)]
+    run(load, config, lambda address: _announce(", ".join(names), address))
 
 
 def _announce(what: str, address: str) -> None:
     print(f"{what} at {address}   (Ctrl-C to stop)", flush=True)
+
+
+def name_adapters(adapters: list[str], models: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Adapters by model and name: ["mood=runs/mood", "qa:dates=runs/dates"] -> {("default", "mood"): ..., ...}."""
+    found: dict[tuple[str, str], str] = {}
+    for text in adapters:
+        left, _, folder = text.partition("=")
+        model, _, name = left.rpartition(":")
+        model = model or next(iter(models))
+        if not (name and folder):
+            raise ConfigError(f"--adapter {text}: expected NAME=FOLDER or MODEL:NAME=FOLDER")
+        if model not in models:
+            raise ConfigError(f"--adapter {text}: no model {model!r}; there is: {', '.join(models)}")
+        if (model, name) in found:
+            raise ConfigError(f"--adapter {text}: the name {name!r} is given twice")
+        found[model, name] = folder
+    return found
 
 
 def name_models(models: list[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability
 from litebert.serve import schemas
 from litebert.serve.batcher import Predictor, language_of_model, runtime_of
+from litebert.serve.compat import compat_routes
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Gate
 from litebert.serve.page import PAGE_FILES, docs_page, page_response
@@ -45,6 +46,9 @@ REFUSALS: dict[int | str, dict[str, object]] = {
     504: {"description": "The model did not finish in time.", "model": MistakeResponse},
 }
 
+FORBIDDEN: dict[str, object] = {"description": "The server has no API key.", "model": MistakeResponse}
+ADMIN = {number: REFUSALS[number] for number in (400, 401, 404, 408, 413, 415, 422)} | {403: FORBIDDEN}
+
 operations = APIRouter(tags=["operations"])
 
 
@@ -52,6 +56,8 @@ def ability_routes() -> APIRouter:
     """One endpoint per ability of the table."""
     router = APIRouter(tags=["abilities"], responses=REFUSALS)
     for ability in ABILITIES.values():
+        if ability.name == "similarity":  # one endpoint for two forms of requests: compat.py
+            continue
         router.add_api_route(
             path_of(ability),
             _endpoint(ability),
@@ -77,16 +83,16 @@ def _endpoint(ability: Ability) -> Callable[..., Awaitable[Response]]:
 @operations.get("/models", response_model=schemas.Models, responses={401: REFUSALS[401]})
 async def models(request: HttpRequest) -> schemas.Models:
     """The loaded models with their abilities and languages; the first is the default."""
-    batchers = request.app.state.service.batchers
+    service: Service = request.app.state.service
     loaded = [
         schemas.Loaded(
             name=name,
-            abilities=list(each.predictor.abilities),
-            runtime=runtime_of(each.predictor),
-            language=language_of_model(each.predictor),
-            task=_task_of(each.predictor),
+            abilities=list(predictor.abilities),
+            runtime=runtime_of(predictor),
+            language=language_of_model(predictor),
+            task=_task_of(predictor),
         )
-        for name, each in batchers.items()
+        for name, (_, predictor) in service.models().items()
     ]
     return schemas.Models(models=loaded, version=litebert.__version__)
 
@@ -98,6 +104,22 @@ def _task_of(predictor: Predictor) -> schemas.LoadedTask | None:
     return schemas.LoadedTask(
         name=task.name, kind=task.kind, labels=list(task.labels), pair=task.pair, scale=task.scale
     )
+
+
+@operations.post("/adapters/load", response_model=schemas.Status, responses=ADMIN)
+async def load_adapter(request: HttpRequest, body: schemas.NewAdapter) -> schemas.Status:
+    """Load an adapter of a model while the server runs; the status is the name that requests give as `model`.
+
+    Only on a server with an API key.
+    """
+    name = await request.app.state.service.load_adapter(body.name, body.folder, body.model)
+    return schemas.Status(status=name)
+
+
+@operations.post("/adapters/unload", response_model=schemas.Status, responses=ADMIN)
+async def unload_adapter(request: HttpRequest, body: schemas.OldAdapter) -> schemas.Status:
+    """Unload an adapter; requests that were accepted still get their answers. Only on a server with an API key."""
+    return schemas.Status(status=request.app.state.service.unload_adapter(body.name, body.model))
 
 
 @operations.get("/health", response_model=schemas.Status)
@@ -142,6 +164,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
     )
     app.state.service = service
     app.include_router(ability_routes())
+    app.include_router(compat_routes(REFUSALS))
     app.include_router(operations)
 
     async def docs(request: HttpRequest) -> Response:
@@ -156,24 +179,25 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
     app.add_exception_handler(HTTPException, _refuse_http)
     paths = {path_of(ability) for ability in ABILITIES.values()}
     public = {*PAGE_FILES, "/docs", "/openapi.json", "/health", "/ready"}
-    endpoints = {*paths, *public, "/models", "/metrics"}
+    others = {"/models", "/metrics", "/adapters/load", "/adapters/unload", "/v1/embeddings", "/v1/models", "/rerank"}
+    endpoints = {*paths, *public, *others}
     app.add_middleware(Gate, settings=settings, metrics=service.metrics, endpoints=endpoints, open_paths=public)
     return app
 
 
 async def _refuse(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    return error.response()
+    return error.response(request.url.path)
 
 
 async def _refuse_fields(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    mistakes = error.errors()
+    mistakes, path = error.errors(), request.url.path
     if mistakes and mistakes[0]["type"] == "json_invalid":
         where = mistakes[0]["loc"][-1]
         reason = mistakes[0].get("ctx", {}).get("error", "")
-        return Refusal(400, "invalid_json", f"the body is not valid JSON at character {where}: {reason}").response()
-    return Refusal(422, "invalid_input", describe_mistakes(mistakes)).response()
+        return Refusal(400, "invalid_json", f"the body is not valid JSON at character {where}: {reason}").response(path)
+    return Refusal(422, "invalid_input", describe_mistakes(mistakes)).response(path)
 
 
 async def _refuse_http(request: HttpRequest, error: Exception) -> Response:
@@ -185,4 +209,4 @@ async def _refuse_http(request: HttpRequest, error: Exception) -> Response:
         405: "this path does not allow that method; GET /docs lists the endpoints",
     }
     code, message = codes.get(error.status_code, "refused"), messages.get(error.status_code, str(error.detail))
-    return Refusal(error.status_code, code, message, error.headers).response()
+    return Refusal(error.status_code, code, message, error.headers).response(request.url.path)

@@ -109,7 +109,7 @@ class Gate:
                 raise Refusal(503, "too_many_connections", message, {"Retry-After": "1"})
             await self._pass(scope, receive, answer)
         except Refusal as refusal:
-            await refusal.response()(scope, receive, answer)
+            await refusal.response(scope["path"])(scope, receive, answer)
         except ClientGone:
             return
         except asyncio.CancelledError:

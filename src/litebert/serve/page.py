@@ -57,7 +57,8 @@ def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[s
     about = "".join(f"<p>{_code(part)}</p>" for part in operation.get("description", "").split("\n\n"))
     parts = [f"<h2><small>{method}</small> {escape(path)}</h2>{about}"]
     if "requestBody" in operation:
-        reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        reference = (schema.get("oneOf") or [schema])[0]["$ref"]  # of two forms the first, which is ours
         schema = schemas[reference.rsplit("/", 1)[1]]
         example = json.dumps(schema["examples"][0])
         parts.append(

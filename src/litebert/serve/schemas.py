@@ -190,6 +190,27 @@ class Models(BaseModel):
     version: str
 
 
+class NewAdapter(BaseModel):
+    """An adapter to load."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "sentiment", "folder": "runs/sst2/adapter"}]},
+    )
+    name: Annotated[Text, Field(description="What requests call it: `MODEL:NAME`.", min_length=1, max_length=80)]
+    folder: Annotated[Text, Field(description="The adapter's folder on the server.")]
+    model: Annotated[Text | None, Field(description="Its base model; by default the first one.")] = None
+
+
+class OldAdapter(BaseModel):
+    """An adapter to unload."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra={"examples": [{"name": "sentiment"}]})
+    name: Annotated[Text, Field(description="Its name, without that of the model.")]
+    model: Annotated[Text | None, Field(description="Its base model; by default the first one.")] = None
+
+
 class Status(BaseModel):
     """One word about the server."""
 
@@ -213,6 +234,10 @@ class MistakeResponse(BaseModel):
     error: Mistake
 
 
+OPENAI = "/v1/"  # paths with OpenAI's form of requests, answers and errors
+OPENAI_ERRORS = {401: "authentication_error", 429: "rate_limit_error"}
+
+
 class Refusal(Exception):
     """Why a request is refused."""
 
@@ -220,11 +245,16 @@ class Refusal(Exception):
         super().__init__(message)
         self.status, self.code, self.message, self.headers = status, code, message, dict(headers or {})
 
-    def response(self) -> Response:
-        """The refusal as a response."""
-        body = {"error": {"code": self.code, "message": self.message}}
+    def response(self, path: str = "") -> Response:
+        """The refusal as a response; under /v1 in OpenAI's form."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        status = self.status
+        if path.startswith(OPENAI):
+            status = 400 if status == 422 else status
+            kind = OPENAI_ERRORS.get(status, "invalid_request_error" if status < 500 else "server_error")
+            error |= {"type": kind, "param": None}
         # ASCII, because a message may quote a field name that contains a lone surrogate.
-        return Response(json.dumps(body), self.status, headers=self.headers, media_type="application/json")
+        return Response(json.dumps({"error": error}), status, headers=self.headers, media_type="application/json")
 
 
 class ClientGone(Exception):
@@ -252,5 +282,5 @@ def describe_mistakes(errors: Sequence[Mapping[str, Any]], limit: int = 3) -> st
 
 def _is_branch(part: str | int) -> bool:
     return isinstance(part, str) and (
-        part in ("str", "list") or part.startswith(("list[", "constrained-", "function-"))
+        part in ("str", "list", "own", "tei") or part.startswith(("list[", "constrained-", "function-"))
     )

@@ -11,18 +11,19 @@ import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from litebert.errors import ConfigError, InputError, did_you_mean
+from litebert.errors import ConfigError, InputError, LitebertError, did_you_mean
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability, Array, split_annotated
 from litebert.serve.batcher import Batcher, FailedJob, Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Exchange
 from litebert.serve.queue import Job
-from litebert.serve.schemas import Refusal, Request, request_of
+from litebert.serve.schemas import Refusal, request_of
 from litebert.serve.telemetry import Metrics, log_event
 
 T = TypeVar("T")
@@ -31,6 +32,18 @@ T = TypeVar("T")
 INLINE_CHARACTERS = 4096
 # Answers with more values than this are serialised in another thread.
 INLINE_VALUES = 2048
+
+
+Encode = Callable[[str, Sequence[Any]], bytes]
+
+
+class Ask(Protocol):
+    """A request, whoever's form it has."""
+
+    ability: ClassVar[Ability]
+    model: str | None
+
+    def inputs(self) -> list[dict[str, Any]]: ...
 
 
 class NotFinite(Exception):
@@ -71,15 +84,25 @@ class Service:
             found = "; ".join(f"{model}: {', '.join(failed)}" for model, failed in sorted(self._unusable.items()))
             raise Refusal(503, "unusable", f"failed in the warm-up: {found}; see the server's log")
 
-    async def answer(self, body: Request, exchange: Exchange) -> bytes:
+    def models(self) -> dict[str, tuple[Batcher, Predictor]]:
+        """All models by the name that requests give: "default", and with an adapter "default:sentiment"."""
+        found: dict[str, tuple[Batcher, Predictor]] = {}
+        for name, batcher in self.batchers.items():
+            found[name] = (batcher, batcher.predictor)
+            for adapter, predictor in getattr(batcher.predictor, "adapters", {}).items():
+                found[f"{name}:{adapter}"] = (batcher, predictor)
+        return found
+
+    async def answer(self, body: Ask, exchange: Exchange, encode: Encode | None = None) -> bytes:
         """The JSON answer to a request."""
+        encode = encode or encode_results
         ability = body.ability.name
-        batcher = self._pick(body.model, ability)
-        exchange.model = batcher.name
+        name, batcher, predictor = self._pick(body.model, ability)
+        exchange.model = name
         inputs = self._inputs(body)
         exchange.inputs = len(inputs)
         with batcher.place():
-            jobs = await self._make_jobs(batcher, ability, inputs, self._time_left(exchange))
+            jobs = await self._make_jobs(name, predictor, ability, inputs, self._time_left(exchange))
             exchange.tokens = sum(job.tokens for job in jobs)
             limit = self.settings.request_tokens
             if exchange.tokens > limit:
@@ -92,34 +115,33 @@ class Service:
         try:
             results = await batcher.wait(ticket, self._time_left(exchange))
         except FailedJob:
-            message = f"model {batcher.name!r} failed on this input; see the server's log"
+            message = f"model {name!r} failed on this input; see the server's log"
             raise Refusal(503, "failed", message) from None
         for index, result in enumerate(results):
             if isinstance(result, InputError):
                 raise self._mistake(result, index, len(results))
         try:
             if is_large(results):
-                return await self._aside(lambda: encode(batcher.name, results))
-            return encode(batcher.name, results)
+                return await self._aside(lambda: encode(name, results))
+            return encode(name, results)
         except NotFinite as error:
-            log_event("failed", logging.ERROR, error, model=batcher.name, ability=ability)
-            message = (
-                f"model {batcher.name!r} computes NaN or infinite numbers for this input; its weights may be damaged"
-            )
+            log_event("failed", logging.ERROR, error, model=name, ability=ability)
+            message = f"model {name!r} computes NaN or infinite numbers for this input; its weights may be damaged"
             raise Refusal(503, "failed", message) from None
 
-    def _pick(self, name: str | None, ability: str) -> Batcher:
+    def _pick(self, name: str | None, ability: str) -> tuple[str, Batcher, Predictor]:
+        models = self.models()
         if name is None:
-            able = [batcher for batcher in self.batchers.values() if ability in batcher.predictor.abilities]
-            if not able and len(self.batchers) > 1:
+            able = [each for each, (_, predictor) in models.items() if ability in predictor.abilities]
+            if not able and len(models) > 1:
                 raise Refusal(400, "no_such_ability", f"no loaded model can {ability.replace('_', ' ')}")
-            return (able or list(self.batchers.values()))[0]
-        if name not in self.batchers:
-            hint = did_you_mean(name, self.batchers) or "."
-            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(self.batchers)}")
-        return self.batchers[name]
+            name = (able or list(models))[0]
+        if name not in models:
+            hint = did_you_mean(name, models) or "."
+            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(models)}")
+        return name, *models[name]
 
-    def _inputs(self, body: Request) -> list[dict[str, Any]]:
+    def _inputs(self, body: Ask) -> list[dict[str, Any]]:
         try:
             inputs = body.inputs()
         except ValueError as error:
@@ -132,18 +154,18 @@ class Service:
         return inputs
 
     async def _make_jobs(
-        self, batcher: Batcher, ability: str, inputs: list[dict[str, Any]], seconds: float
+        self, name: str, predictor: Predictor, ability: str, inputs: list[dict[str, Any]], seconds: float
     ) -> Sequence[Job]:
         def make() -> list[Job]:
             jobs = []
             for index, arguments in enumerate(inputs):
                 try:
-                    jobs.append(batcher.predictor.job(ability, **arguments))
+                    jobs.append(predictor.job(ability, **arguments))
                 except InputError as error:
-                    if ability not in batcher.predictor.abilities:
+                    if ability not in predictor.abilities:
                         # Clients know the model by its served name, not by its folder.
-                        reason = str(error).removeprefix(f"{batcher.predictor.name}: ")
-                        raise Refusal(400, "no_such_ability", f"{batcher.name}: {reason}") from None
+                        reason = str(error).removeprefix(f"{predictor.name}: ")
+                        raise Refusal(400, "no_such_ability", f"{name}: {reason}") from None
                     raise self._mistake(error, index, len(inputs)) from None
             return jobs
 
@@ -154,7 +176,7 @@ class Service:
         except TimeoutError:
             raise Refusal(503, "overloaded", "the server is overloaded; try again later") from None
 
-    def _check_candidates(self, jobs: Sequence[Job], body: Request) -> None:
+    def _check_candidates(self, jobs: Sequence[Job], body: Ask) -> None:
         """Refuse requests of a few bytes that would need megabytes of candidates."""
         masks, top, limit = sum(job.masks for job in jobs), getattr(body, "top", 1), self.settings.request_candidates
         if masks * top > limit:
@@ -173,25 +195,72 @@ class Service:
         """Run slow work in another thread, so as not to block the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._helpers, work)
 
+    async def load_adapter(self, name: str, folder: str, model: str | None) -> str:
+        """Load an adapter while the server runs, try it, and return the name that requests give."""
+        batcher = self._base_of(model)
+        if not Path(folder).is_dir():
+            raise Refusal(422, "invalid_input", f"folder: no folder {folder[:200]!r} on the server")
+
+        def load() -> None:
+            adapted = batcher.predictor.add_adapter(name, folder)  # type: ignore[attr-defined]
+            if failed := self._try_out(f"{batcher.name}:{name}", adapted):
+                batcher.predictor.remove_adapter(name)  # type: ignore[attr-defined]
+                raise Refusal(422, "unusable", f"{name}: failed in the warm-up: {', '.join(failed)}")
+
+        try:
+            await self._aside(load)
+        except LitebertError as error:
+            raise Refusal(422, "invalid_input", str(error)) from None
+        log_event("adapter_loaded", model=f"{batcher.name}:{name}")
+        return f"{batcher.name}:{name}"
+
+    def unload_adapter(self, name: str, model: str | None) -> str:
+        """Unload an adapter; requests that were accepted still get their answers."""
+        batcher = self._base_of(model)
+        try:
+            batcher.predictor.remove_adapter(name)  # type: ignore[attr-defined]
+        except LitebertError as error:
+            raise Refusal(404, "unknown_model", str(error)) from None
+        log_event("adapter_unloaded", model=f"{batcher.name}:{name}")
+        return f"{batcher.name}:{name}"
+
+    def _base_of(self, model: str | None) -> Batcher:
+        """The queue of a base model, for those who may change what it serves."""
+        if not self.settings.api_key:
+            message = "adapters can be loaded and unloaded only on a server with an API key; start it with --api-key"
+            raise Refusal(403, "key_needed", message)
+        name = next(iter(self.batchers)) if model is None else model
+        if name not in self.batchers:
+            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}; loaded: {', '.join(self.batchers)}")
+        if not hasattr(self.batchers[name].predictor, "add_adapter"):
+            raise Refusal(400, "no_such_ability", f"model {name!r} takes no adapters")
+        return self.batchers[name]
+
     def _warm_up(self, batcher: Batcher) -> None:
         began = time.perf_counter()
+        for name, (queue, predictor) in self.models().items():
+            if queue is batcher and (failed := self._try_out(name, predictor)):
+                self._unusable[name] = failed
+        self._cold.discard(batcher.name)
+        log_event("warm", model=batcher.name, ms=round((time.perf_counter() - began) * 1000))
+
+    @staticmethod
+    def _try_out(name: str, predictor: Predictor) -> list[str]:
+        """Run an example of each ability; the names of those that fail."""
         failed = []
-        for ability in batcher.predictor.abilities:
+        for ability in predictor.abilities:
             try:
-                results = batcher.predictor.run(_example_jobs(batcher.predictor, ABILITIES[ability]))
+                results = predictor.run(_example_jobs(predictor, ABILITIES[ability]))
                 for result in results:
                     if isinstance(result, Exception):
                         raise result
-                encode(batcher.name, results)
+                encode_results(name, results)
             except InputError as error:  # the example does not fit the model's vocabulary or length
-                log_event("warm_up_skipped", logging.WARNING, error, model=batcher.name, ability=ability)
+                log_event("warm_up_skipped", logging.WARNING, error, model=name, ability=ability)
             except Exception as error:
-                log_event("warm_up_failed", logging.ERROR, error, model=batcher.name, ability=ability)
+                log_event("warm_up_failed", logging.ERROR, error, model=name, ability=ability)
                 failed.append(ability)
-        if failed:
-            self._unusable[batcher.name] = failed
-        self._cold.discard(batcher.name)
-        log_event("warm", model=batcher.name, ms=round((time.perf_counter() - began) * 1000))
+        return failed
 
 
 def _example_jobs(predictor: Predictor, ability: Ability) -> list[Any]:
@@ -235,9 +304,13 @@ def is_large(results: Sequence[Any]) -> bool:
     return room <= 0
 
 
-def encode(model: str, results: Sequence[Any]) -> bytes:
+def encode_results(model: str, results: Sequence[Any]) -> bytes:
     """Results as JSON."""
-    answer = {"model": model, "results": [_rounded(result).as_dict() for result in results]}
+    return dump({"model": model, "results": [_rounded(result).as_dict() for result in results]})
+
+
+def dump(answer: Any) -> bytes:
+    """An answer as JSON, which knows neither NaN nor infinity."""
     try:
         return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
