@@ -18,6 +18,7 @@ EXTRAS = {
     "baselines": ("gensim",),
     "onnx": ("onnx", "onnxruntime"),
     "serve": ("fastapi", "prometheus_client", "uvicorn"),
+    "search": ("lancedb",),
 }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import litebert
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, MissingExtraError
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -109,6 +109,23 @@ def test_score_coherence(run, pretrained):
     assert len(boundaries) == 9
     assert min(boundaries)[1], "the mark stands at the worst boundary"
     assert sum(marked for _, marked in boundaries) == 1
+
+
+def test_semantic_search(run, pretrained, tmp_path, monkeypatch):
+    query = "The night train to the coast leaves from platform four."
+    printed = run("semantic_search", query, "--model", pretrained / "model", "--store", tmp_path / "store")
+    lines = printed.splitlines()
+    assert lines[0].startswith("8 texts, vectors of ")
+    assert lines[1] == f"1.000  {query}"
+    assert len(lines) == 4
+    expected = litebert.Predictor(pretrained / "model", threads=1).search(query, load("semantic_search").LINES, top=3)
+    assert [line[7:] for line in lines[1:]] == [hit.text for hit in expected.hits]
+    (tmp_path / "mine.txt").write_text("one text\n\nanother\n", encoding="utf-8")
+    printed = run("semantic_search", "another", "--texts", tmp_path / "mine.txt", "--model", pretrained / "model")
+    assert printed.splitlines()[:2] == [lines[0].replace("8 texts", "2 texts"), "1.000  another"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install \"litebert\[search\]\""):
+        run("semantic_search", query)
 
 
 def test_finetune_from_csv(run, pretrained, tmp_path):

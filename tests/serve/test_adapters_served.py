@@ -1,14 +1,10 @@
-"""Adapters by request: named as `model`, loaded and unloaded while the server runs, and equal to what each says alone."""
+"""Adapters by request: named as `model`, loaded and unloaded while the server runs, equal to each of them alone."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import httpx
 import pytest
 from running import at_once, process, running, wait_until
-
-sys.path.append(str(Path(__file__).parents[1] / "predict"))
 from small_adapters import TASKS, make_adapter_folder, make_base
 
 from litebert.cli.serve import name_adapters
@@ -91,8 +87,6 @@ def test_without_a_key_nobody_changes_what_is_served(folders):
 def test_by_the_command(folders):
     pair = (f"tiny={folders['base']}", "--adapter", f"mood={folders['sentiment']}")
     with process("-m", "litebert", "serve", *pair, "--device", "cpu", "--port", 0) as (_, address):
-        import httpx
-
         answer = httpx.post(f"{address}/classify", json={"text": "a warm day", "model": "tiny:mood"}, timeout=60)
         assert answer.json()["results"][0]["label"] in ("bad", "good")
 
