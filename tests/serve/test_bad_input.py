@@ -146,6 +146,8 @@ def odd_requests(text):
         "sentence_order": {"a": text, "b": text},
         "coherence": {"text": text + " Anna slept. " + text},
         "embed": {"text": text},
+        "similarity": {"a": text, "b": text},
+        "search": {"query": text, "texts": [text, "b"]},
         "classify": {"text": text, "pair": text},
         "tag": {"text": text},
         "answer": {"question": text, "context": text},
@@ -191,6 +193,8 @@ def test_made_requests(tiny_server, case):
 def test_any_text(tiny_server, path, text, other):
     body = {
         "/sentence-order": {"a": text, "b": other},
+        "/similarity": {"a": text, "b": other},
+        "/search": {"query": other, "texts": [text, other]},
         "/answer": {"question": other, "context": text},
         "/choose": {"passage": text, "question": other, "options": [other, text]},
         "/classify": {"text": text, "pair": other},
