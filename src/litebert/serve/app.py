@@ -47,7 +47,10 @@ REFUSALS: dict[int | str, dict[str, object]] = {
 }
 
 FORBIDDEN: dict[str, object] = {"description": "The server has no API key.", "model": MistakeResponse}
-ADMIN = {number: REFUSALS[number] for number in (400, 401, 404, 408, 413, 415, 422)} | {403: FORBIDDEN}
+ADMIN: dict[int | str, dict[str, object]] = {
+    **{number: REFUSALS[number] for number in (400, 401, 404, 408, 413, 415, 422)},
+    403: FORBIDDEN,
+}
 
 operations = APIRouter(tags=["operations"])
 

@@ -198,7 +198,7 @@ AnySimilarity = Annotated[
 def compat_routes(responses: dict[int | str, dict[str, object]]) -> APIRouter:
     """The endpoints; they come before those of the abilities."""
     router = APIRouter(tags=["compatible"], responses=responses)
-    compared = Results[result_of(ABILITIES["similarity"])] | list[float]  # type: ignore[misc]
+    compared: Any = Results[result_of(ABILITIES["similarity"])] | list[float]  # type: ignore[misc]
 
     async def answer(request: HttpRequest, body: Any) -> Response:
         service: Service = request.app.state.service
