@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability
-from litebert.serve.schemas import Refusal, Results, Text, Texts, request_of, result_of
+from litebert.serve.schemas import Results, Text, Texts, request_of, result_of
 from litebert.serve.service import Service, dump
 
 MOST_TEXTS = 1000  # of one request to rerank or to compare, as for the ability `search`
@@ -70,28 +70,19 @@ class Embeddings(Compatible):
                 "input: send text, not token ids, which belong to another vocabulary (LangChain's OpenAIEmbeddings: "
                 "check_embedding_ctx_length=False)"
             )
-        return [{"text": text, "normalize": True} for text in texts]
+        return [{"text": text, "normalize": True, "size": self.dimensions} for text in texts]
 
     def encode(self, model: str, results: Sequence[Any]) -> bytes:
         """OpenAI's list of embeddings, with the tokens counted."""
         data = []
         for index, result in enumerate(results):
-            vector = self._cut(result.vector)
+            vector = result.vector
             raw = base64.b64encode(vector.astype("<f4").tobytes()).decode()
             value = raw if self.encoding_format == "base64" else np.round(vector.astype(np.float64), 7).tolist()
             data.append({"object": "embedding", "index": index, "embedding": value})
         tokens = sum(result.tokens for result in results)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return dump({"object": "list", "data": data, "model": model, "usage": usage})
-
-    def _cut(self, vector: Any) -> Any:
-        if self.dimensions is None:
-            return vector
-        if self.dimensions > len(vector):
-            message = f"dimensions: must be <= {len(vector)} for this model, not {self.dimensions}"
-            raise Refusal(422, "invalid_input", message)
-        short = vector[: self.dimensions]
-        return short / max(float(np.linalg.norm(short)), 1e-12)
 
 
 class EmbeddingObject(BaseModel):
