@@ -19,7 +19,7 @@ from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.task import Task, save_task
 from litebert.text.tokenizer import Tokenizer
 
-EVERYWHERE = ("embed", "attention")
+EVERYWHERE = ("embed", "similarity", "search", "attention")
 CAN = {
     "encoder": (),
     "pretraining": ("fill_mask", "sentence_order", "coherence"),
@@ -40,6 +40,8 @@ ARGUMENTS = {
     "tag": {"text": "anna slept"},
     "answer": {"question": "who?", "context": "anna slept"},
     "choose": {"passage": "anna", "question": "who?", "options": ["anna", "ben"]},
+    "similarity": {"a": "anna", "b": "good morning"},
+    "search": {"query": "anna", "texts": ["good morning", "anna slept"]},
     "attention": {"text": "anna"},
 }
 
@@ -74,7 +76,8 @@ def test_abilities_of_every_head_and_their_json(head):
     ],
 )
 def test_what_a_model_cannot_do_names_the_command(ability, command):
-    with pytest.raises(InputError, match=rf"small-encoder: .* has no {ability}; it has embed, attention\. .*{command}"):
+    able = ", ".join(EVERYWHERE)
+    with pytest.raises(InputError, match=rf"small-encoder: .* has no {ability}; it has {able}\. .*{command}"):
         getattr(predictor_of("encoder"), ability)(**ARGUMENTS[ability])
 
 
