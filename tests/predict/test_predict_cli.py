@@ -216,7 +216,7 @@ def test_without_a_model_the_default_is_asked_for(cli, folder, monkeypatch, tmp_
     monkeypatch.setattr(litebert.remote, "DEFAULT_FOLDER", tmp_path)
     done = cli("predict", "fill-mask", "anna [MASK]")
     assert done.code == 2
-    assert "carries no model" in done.err
+    assert "contains no model" in done.err
 
 
 def test_lines_of_a_pipe_are_texts_or_objects(pipe):

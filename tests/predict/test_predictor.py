@@ -276,7 +276,7 @@ def test_default_is_the_package_s_model(tmp_path, monkeypatch):
 def test_without_a_default_model_the_message_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(litebert.remote, "DEFAULT_FOLDER", tmp_path / "nothing")
     for load in (load_model, Tokenizer.load, Predictor):
-        with pytest.raises(CheckpointError, match=r"carries no model.* litebert quickstart"):
+        with pytest.raises(CheckpointError, match=r"contains no model.* litebert quickstart"):
             load("default")
 
 
