@@ -47,6 +47,7 @@ class TorchRuntime:
         with torch.inference_mode():
             self.encoder = _fuse(self.model.encoder, device)
         self.model.encoder = self.encoder  # type: ignore[assignment]
+        self._few_rows = _few_rows(self.model)
         self._base = with_given(self.model)  # its head alone, for batches with adapters
         self._lock = threading.Lock()  # one pass at a time: recorded graphs have one place for their input
 
@@ -71,15 +72,23 @@ class TorchRuntime:
         return results
 
     def _run_packed(self, requests: Sequence[Request]) -> list[Outputs]:
-        """One pass over sequences laid end to end."""
+        """One pass over sequences laid end to end, those of one adapter next to each other."""
         lengths = np.array([len(request) for request in requests])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         self.encoder.mix = mix_of([request.adapter for request in requests], starts)
+        try:
+            return self._run_pass(requests, lengths, starts)
+        finally:
+            self.encoder.mix = None
+
+    def _run_pass(
+        self, requests: Sequence[Request], lengths: NDArray[np.int64], starts: NDArray[np.int64]
+    ) -> list[Outputs]:
         room = self.encoder.room(int(starts[-1]), len(requests), int(lengths.max()))
         ids, segments = [r.ids for r in requests], [fit_segments(self.config, r) for r in requests]
         table = lay_out(ids, segments, room, pinned=self.device.is_cuda)
         inputs = self.encoder.take(table).inputs()  # one transfer for everything
-        few = all(request.want - {"attentions"} <= _few_rows(self._model_of(request)) for request in requests)
+        few = all(request.want - {"attentions"} <= self._few_rows_of(request) for request in requests)
         if few and not self.device.is_cuda:  # choosing rows would wait for a GPU
             inputs["only_asked"] = True
         if self.encoder.mix is not None:
@@ -122,9 +131,8 @@ class TorchRuntime:
             results += self._results(model.head, part, own, named, *group)
         return results
 
-    def _model_of(self, request: Request) -> Model:
-        """The model with the head of a request."""
-        return self.model if request.adapter is None else request.adapter.model
+    def _few_rows_of(self, request: Request) -> frozenset[str]:
+        return self._few_rows if request.adapter is None else _few_rows(request.adapter.model)
 
     def _results(
         self,
