@@ -169,7 +169,7 @@ def main() -> None:
             "bare": lambda: run_bare(predictor, texts),
             "loop": lambda: run_loop(predictor, folder / "in.parquet", folder / "loop.parquet"),
             "score": lambda: run_score(model, folder / "in.parquet", folder / "out", options),
-            "pipeline": lambda: run_pipeline(pipe, folder / "few.parquet", folder / "pipeline.parquet") * options.rows / few,
+            "pipeline": lambda: run_pipeline(pipe, folder / "few.parquet", folder / "out.parquet") * options.rows / few,
         }
         predictor.embed(texts[:512])  # kernels and graphs are ready
         seconds: dict[str, list[float]] = {side: [] for side in options.sides}
