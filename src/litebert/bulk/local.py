@@ -11,7 +11,7 @@ from litebert.bulk.device import serve_device
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part
-from litebert.bulk.worker import Device, Start, Worker
+from litebert.bulk.worker import SharedModel, Start, Worker
 from litebert.errors import LitebertError
 from litebert.predict.predictor import Predictor
 from litebert.predict.runtime import Runtime
@@ -38,7 +38,7 @@ def run_workers(work: Work, shared: Predictor | None, out: str, feed: Feed, num_
     This process reads. At most one part waits for each worker, so memory does not grow with the input. A worker that
     dies is replaced, and its part is scored again.
     """
-    start = Start(work, out, None if shared is None else Device.of(shared))
+    start = Start(work, out, None if shared is None else SharedModel.of(shared))
     device = None if shared is None else shared.runtime
     waiting: queue.Queue[tuple[Source, Part] | None] = queue.Queue(num_workers)
     finished: queue.Queue[tuple[Source, Part, Scored] | BaseException] = queue.Queue()

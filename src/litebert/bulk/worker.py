@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Device:
+class SharedModel:
     """What a worker must know of a model that another process runs."""
 
     name: str
@@ -47,7 +47,7 @@ class Device:
     task: Task | None
 
     @classmethod
-    def of(cls, predictor: Predictor) -> Device:
+    def of(cls, predictor: Predictor) -> SharedModel:
         """What it must know of this one."""
         runtime = predictor.runtime
         return cls(runtime.name, runtime.config, runtime.head, runtime.outputs, predictor.tokenizer, predictor.task)
@@ -59,7 +59,7 @@ class Start:
 
     work: Work
     out: str
-    device: Device | None = None  # None: the worker loads the model itself
+    device: SharedModel | None = None  # None: the worker loads the model itself
 
 
 class Worker:
@@ -176,7 +176,7 @@ def _end_with(parent: int) -> None:
 class RemoteRuntime:
     """A runtime whose model is in another process; one call at a time."""
 
-    def __init__(self, device: Device, connection: Connection):
+    def __init__(self, device: SharedModel, connection: Connection):
         self.name, self.config, self.head, self.outputs = device.name, device.config, device.head, device.outputs
         self._connection = connection
 
