@@ -182,6 +182,7 @@ def main() -> None:
         for _ in range(options.rounds):
             for side in options.sides:
                 seconds[side].append(sides[side]())
+                print(f"{side}: {seconds[side][-1]:.2f} s", flush=True)  # a long run that is stopped leaves something
     if steady and max(steady):
         best = max(steady)
         rates = {"texts/s": round(best), "tokens/s": round(best * tokens / options.rows)}
