@@ -5,7 +5,7 @@
 
 A tiny random model embeds generated rows from Parquet and JSON lines. `local`: the whole run (or, every third time, one
 of its workers) gets SIGKILL at a random moment, and the same command is started again. `ray`: one of Ray's workers gets
-it, and the run goes on by itself. At the end every part must have the bytes of the undisturbed run.
+it, and the run goes on by itself. Whenever a run finishes, every part must have the bytes of the undisturbed run.
 """
 
 from __future__ import annotations
@@ -80,6 +80,12 @@ def digests(out: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(out.glob("part-*"))}
 
 
+def compare(out: Path, expected: dict[str, str]) -> None:
+    """A finished run has the parts and the bytes of the undisturbed one."""
+    if digests(out) != expected:
+        raise SystemExit("rows were lost, doubled or changed")
+
+
 def descendants(pid: int) -> dict[int, str]:
     """The processes below one of ours, and their command lines."""
     parents = {}
@@ -98,7 +104,9 @@ def descendants(pid: int) -> dict[int, str]:
     return found
 
 
-def kill_local(words: list[str], kills: int, out: Path, typical: float, seed: int) -> dict[str, int]:
+def kill_local(
+    words: list[str], kills: int, out: Path, typical: float, seed: int, expected: dict[str, str]
+) -> dict[str, int]:
     """Start the command and kill it until it has been killed often enough; then let it finish.
 
     When it finishes before its kill comes, its parts are deleted and it starts anew, so that every kill hits work.
@@ -128,6 +136,7 @@ def kill_local(words: list[str], kills: int, out: Path, typical: float, seed: in
         process.stderr.close()
         if process.returncode != 0:
             raise SystemExit(f"the run failed by itself: {errors}")
+        compare(out, expected)
         for part in out.glob("part-*"):
             part.unlink()
         counts["runs from the start"] += 1
@@ -135,7 +144,9 @@ def kill_local(words: list[str], kills: int, out: Path, typical: float, seed: in
     return counts
 
 
-def kill_ray(words: list[str], kills: int, out: Path, typical: float, seed: int) -> dict[str, int]:
+def kill_ray(
+    words: list[str], kills: int, out: Path, typical: float, seed: int, expected: dict[str, str]
+) -> dict[str, int]:
     """Kill Ray's actors under a run that goes on; start it anew until there were kills enough."""
     draw = random.Random(seed)
     counts = {"kills of an actor": 0, "runs": 0}
@@ -162,6 +173,7 @@ def kill_ray(words: list[str], kills: int, out: Path, typical: float, seed: int)
         process.stderr.close()
         if process.returncode != 0:
             raise SystemExit(f"the run failed: {errors}")
+        compare(out, expected)
     return counts
 
 
@@ -185,7 +197,7 @@ def main() -> None:
         kill = kill_local if arguments.engine == "local" else kill_ray
         words = command(model, inputs, folder / "killed", arguments.engine, arguments.workers)
         pause = 1.1 * typical if arguments.engine == "local" else typical / 4
-        counts = kill(words, arguments.kills, folder / "killed", pause, arguments.seed)
+        counts = kill(words, arguments.kills, folder / "killed", pause, arguments.seed, expected)
         found = digests(folder / "killed")
         rows = sum(pq.read_metadata(folder / "killed" / part).num_rows for part in found)
     result = {
