@@ -17,7 +17,8 @@ from doc_pages import ROOT
 def site(tmp_path_factory):
     """The address of the built site."""
     folder = tmp_path_factory.mktemp("site")
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    # Without the model, whose export takes a minute: tests/export/test_web_page.py opens such a page.
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "LITEBERT_WEB_RUNTIME": "none"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
@@ -98,3 +99,8 @@ def test_search_finds_a_page(page_at):
     page = page_at()
     page.fill(".md-search__input", "sentence order")
     assert page.wait_for_selector(".md-search-result__item") is not None
+
+
+def test_the_page_with_the_model_says_where_it_is_missing(page_at):
+    page = page_at("try.html")
+    assert "built without the model" in page.frame_locator("iframe.try").locator("p").inner_text()
