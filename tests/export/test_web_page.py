@@ -272,9 +272,9 @@ def test_a_text_too_long_is_refused_in_words(host, open_page):
     page.fill("#classify-text", "anna slept. " * 100)
     page.click("#classify .go")
     page.wait_for_selector("#classify [role=alert]")
-    told = page.inner_text("#classify [role=alert]")
-    assert "tokens" in told
-    assert "reads 128 at once" in told or "reads 48 at once" in told
+    message = page.inner_text("#classify [role=alert]")
+    assert "tokens" in message
+    assert "reads 128 at once" in message or "reads 48 at once" in message
 
 
 def test_transformers_js_in_chromium_answers_as_in_node(folders, tmp_path, open_page):

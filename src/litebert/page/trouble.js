@@ -1,4 +1,4 @@
-// What went wrong, as people are told.
+// What went wrong, in words for people.
 import { h } from "./dom.js";
 
 /** What went wrong, for people. */

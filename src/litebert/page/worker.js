@@ -15,7 +15,7 @@ let model = null;
 
 const missing = (name, why) => new Trouble(0, name.startsWith("runtime/") ? "no_runtime" : "no_file", `${name} ${why}. Check that the whole folder is on this host, and that nothing blocks the file.`);
 
-/** The bytes of a file, with its size told as it comes; the version in the address keeps caches right. */
+/** The bytes of a file, reported as they arrive; the version in the address keeps caches right. */
 async function download(name, files, onBytes) {
   let response;
   try {
