@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hard_texts import HARD_TEXTS
 from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english, mixed
-from test_web import HARD_TEXTS
 
 from litebert.errors import ConfigError
 from litebert.export.web import export_web
