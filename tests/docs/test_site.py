@@ -99,8 +99,3 @@ def test_search_finds_a_page(page_at):
     page = page_at()
     page.fill(".md-search__input", "sentence order")
     assert page.wait_for_selector(".md-search-result__item") is not None
-
-
-def test_the_page_with_the_model_says_where_it_is_missing(page_at):
-    page = page_at("try.html")
-    assert "built without the model" in page.frame_locator("iframe.try").locator("p").inner_text()

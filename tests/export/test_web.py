@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hard_texts import HARD_TEXTS
 from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english, mixed, wordpiece
 from tokenizers import Tokenizer as FastTokenizer
@@ -39,6 +38,22 @@ OUTPUTS = {
     "span": {"start_logits", "end_logits", "last_hidden_state"},
     "multiple-choice": {"logits", "last_hidden_state", "pooler_output"},
 }
+# Marks, joiners, full-width forms, ligatures, right-to-left, control characters, and two scripts to a word.
+HARD_TEXTS = [
+    "Anna walked to the café.",
+    "naïve Zoë  said\tgood\u00a0morning\n",
+    "e\u0301 a\u0308 \u0301abc",
+    "👩\u200d👩\u200d👧 ok\u200cay\u200b!",
+    "ＡＢＣ１２３ ①½™ ﬁne",
+    "ab\u0301c a\u093c\u0301 o\u0334\u0308 \u0301\u0302x",
+    "Σίσυφος ΟΔΟΣ Ω ΟΔΟΣ. ΑΣ'Α aΣ ШΣ",
+    "…“quoted”–dash—­soft",
+    "\u0001a\u0008b\u007fc\ufeffd\ufffde▁f",
+    "우리는 오늘 서울에 가서 책을 읽었다.",
+    "가\u1100\u1161각 한글ABC",
+    "我今天在北京吃饭。他的朋友每天看书",
+    "㌀ﷺ السلام عليكم",
+]
 
 
 @pytest.fixture(scope="module")
