@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="the run's folder, which all machines see")
     parser.add_argument("--workers", type=int, default=2, help="processes: one for each GPU")
     parser.add_argument("--gpu", action="store_true", help="each process has a GPU")
-    parser.add_argument("--failures", type=int, default=10, help="how often to start again")
+    parser.add_argument("--failures", type=int, default=3, help="how often to start again")
     parser.add_argument("--finetune", action="store_true", help="the config is one of `litebert finetune`")
     arguments, options = parser.parse_known_args()  # the rest is for litebert: --set optim.lr=1e-3
     run(
