@@ -19,7 +19,7 @@ import torch
 
 from litebert.finetuning.baselines import show_lead
 from litebert.finetuning.config import finetune_config
-from litebert.finetuning.recipes import pick_recipe
+from litebert.finetuning.presets import pick_preset
 from litebert.finetuning.run import finetune
 from litebert.model.config import load_config
 from litebert.tasks.read import read_task
@@ -49,14 +49,14 @@ def main() -> None:
                     "device": {"threads": arguments.threads},
                     **settings,
                 },
-                auto=pick_recipe(load_config(arguments.model).hidden_size, torch.cuda.is_available()),
+                auto=pick_preset(load_config(arguments.model).hidden_size, torch.cuda.is_available()),
             )
             began = time.process_time()
             result = finetune(config, folder, quiet=True, data=few)
             took = keep(folder / "cpu_seconds.json", time.process_time() - began)
             metric = result.scores.metric
             baselines = {each.baseline: each for each in result.scores.baselines if each.metric == metric}
-            rows.setdefault(f"{name} ({config.recipe})", []).append(result.scores.value or 0.0)
+            rows.setdefault(f"{name} ({config.preset})", []).append(result.scores.value or 0.0)
             for baseline, each in baselines.items():
                 if name == "head only":
                     rows.setdefault(baseline, []).append(each.score.value)

@@ -121,7 +121,10 @@ def test_every_preset_survives_its_file(name, tmp_path):
         ({"log": {"evaluate_every": -1}}, "log: evaluate_every: must be >= 0"),
         ({"log": {"num_evaluations": 0}}, "log: num_evaluations: must be >= 1"),
         ({"data": {"limit": -1}}, "data: limit: must not be negative"),
-        ({"steps": 10, "optim": {"warmup_steps": 20}}, "optim.warmup_steps: 20 are more than the 10 steps"),
+        (
+            {"steps": 10, "optim": {"warmup_steps": 20}},
+            "optim.warmup_steps: must be <= the 10 steps of the run, got 20",
+        ),
     ],
 )
 def test_mistakes_name_their_key(data, message):

@@ -320,7 +320,7 @@ def test_evaluate_refuses_a_model_of_other_labels(cli, toy_model, tmp_path):
     assert "was trained for classification with the labels no, yes" in done.err
     headless = cli("evaluate", tmp_path / "run" / "best", toy_model, "--data", files["dev"], "--threads", "1")
     assert headless.code == 2
-    assert "holds no classification head" in headless.err
+    assert "has no classification head" in headless.err
     assert "train one with `litebert finetune`" in headless.err
 
 

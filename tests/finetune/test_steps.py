@@ -71,4 +71,4 @@ def test_a_graph_that_cannot_be_recorded_is_told_and_done_without(toy_model, ref
     assert_near(tmp_path, expected)
     assert len(attempts) == 1
     log = (tmp_path / "metrics.jsonl").read_text()
-    assert log.count("steps cannot be recorded here, so they are slower: operation not permitted") == 1
+    assert log.count("CUDA graphs do not work here, so steps are slower: operation not permitted") == 1

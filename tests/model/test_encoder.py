@@ -278,8 +278,8 @@ def test_bad_input_is_refused(arguments, message):
         (torch.tensor([0, 2, 5]), "starts run from 0 to 5"),
         (torch.tensor([1, 4]), "starts run from 1 to 4"),
         (torch.tensor([0, 3, 2, 4]), "starts must never decrease"),
-        (torch.tensor([4]), r"starts must be \[sequences \+ 1\] whole numbers, not \[1\]"),
-        (torch.tensor([[0, 4]]), r"not \[1, 2\]"),
+        (torch.tensor([4]), r"starts must be \[sequences \+ 1\] whole numbers, got \[1\]"),
+        (torch.tensor([[0, 4]]), r"got \[1, 2\]"),
         (torch.tensor([0.0, 4.0]), "of torch.float32"),
     ],
 )

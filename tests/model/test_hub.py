@@ -129,7 +129,7 @@ def test_sharded_safetensors(folder):
     shard(folder)
     assert same(load_model(folder).state_dict(), expected)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"names the shard 'model-00002-of-00002.safetensors', which is not in"):
+    with pytest.raises(CheckpointError, match=r"shard 'model-00002-of-00002.safetensors' is not in"):
         load_model(folder)
 
 
@@ -200,7 +200,7 @@ def test_missing_encoder_tensor_is_named_whatever_was_asked(folder):
 
 
 def test_a_head_the_folder_lacks_must_be_asked_for(folder):
-    with pytest.raises(CheckpointError, match=r"holds no classification head \(missing: classifier.weight"):
+    with pytest.raises(CheckpointError, match=r"has no classification head \(missing: classifier.weight"):
         load_model(folder, "classification")
     model, report = load_model_and_report(folder, "classification", new_head=True, labels=("a", "b", "c"))
     assert report.missing == ["classifier.weight", "classifier.bias"]
@@ -213,7 +213,7 @@ def test_a_head_the_folder_lacks_must_be_asked_for(folder):
 
 def test_folders_that_are_none(tmp_path, folder):
     (folder / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"no config.json here"):
+    with pytest.raises(CheckpointError, match=r"not a model folder \(no config.json\)"):
         load_model(folder)
     with pytest.raises(CheckpointError, match="no such folder"):
         load_model(tmp_path / "nowhere" / "at" / "all")
@@ -223,7 +223,7 @@ def test_folders_that_are_none(tmp_path, folder):
 
 def test_a_folder_without_weights(folder):
     (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="holds no weights"):
+    with pytest.raises(CheckpointError, match="no weights"):
         load_model(folder)
 
 
@@ -327,7 +327,7 @@ def test_an_encoder_without_a_pooler_opens_and_is_kept_so(tmp_path, cli):
     with_pooler, report = load_model_and_report(tmp_path / "model", "encoder", new_head=True)
     assert report.missing == ["encoder.pooler.weight", "encoder.pooler.bias"]
     assert with_pooler(torch.arange(6).view(2, 3)).pooled.shape == (2, 16)
-    with pytest.raises(CheckpointError, match=r"holds no classification head \(missing: encoder.pooler.weight"):
+    with pytest.raises(CheckpointError, match=r"has no classification head \(missing: encoder.pooler.weight"):
         load_model(tmp_path / "model", "classification")
 
 
@@ -363,7 +363,7 @@ def test_one_flipped_bit_of_the_weights_is_seen(folder, place, cli):
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe\x00", b"0123  model.safetensors\n"])
 def test_a_damaged_checksum_file_is_told(folder, text):
     (folder / "SHA256SUMS").write_bytes(text)
-    with pytest.raises(CheckpointError, match=r"SHA256SUMS: damaged: no checksum of model.safetensors in it"):
+    with pytest.raises(CheckpointError, match=r"SHA256SUMS: damaged: no checksum of model.safetensors; copy"):
         load_model(folder)
 
 
@@ -383,7 +383,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path, value, cli):
     with torch.no_grad():
         model.encoder.ffn[0].input.weight[3, 2] = value
     save_model(model, tmp_path / "model")
-    message = r"model: albert.encoder.*ffn.weight holds NaN or infinity.*take an earlier checkpoint"
+    message = r"model: albert.encoder.*ffn.weight holds NaN or infinity.*use an earlier checkpoint"
     with pytest.raises(CheckpointError, match=message):
         load_model(tmp_path / "model")
     english().save(tmp_path / "model")

@@ -45,7 +45,7 @@ def test_a_model_takes_the_head_of_the_folder_and_a_class_its_own(folder):
 
 
 def test_a_new_classifier_is_asked_for_by_its_number_of_labels(folder):
-    with pytest.raises(CheckpointError, match=r"holds no classification head .*new_head=True"):
+    with pytest.raises(CheckpointError, match=r"has no classification head .*new_head=True"):
         ClassificationModel.from_pretrained(folder, num_labels=3)
     model = ClassificationModel.from_pretrained(folder, num_labels=3, new_head=True)
     assert model.classifier.out_features == 3

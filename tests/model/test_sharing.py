@@ -122,10 +122,10 @@ def test_depth_applies_the_same_blocks_fewer_or_more_times():
 @pytest.mark.parametrize(
     ("config", "depth", "message"),
     [
-        (TINY, 0, "between 1 and 1,024, not 0"),
-        (CONFIGS["none"], 5, "share nothing"),
-        (CONFIGS["attention"], 5, "blocks of their own"),
-        (CONFIGS["groups"], 1, "cannot hold 2 groups"),
+        (TINY, 0, "between 1 and 1,024, got 0"),
+        (CONFIGS["none"], 5, "only shared layers can be applied more often"),
+        (CONFIGS["attention"], 5, "must be <= num_hidden_layers 4 with sharing"),
+        (CONFIGS["groups"], 1, "must be >= num_hidden_groups 2, got 1"),
     ],
 )
 def test_impossible_depths_are_refused(config, depth, message):

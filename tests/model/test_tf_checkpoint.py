@@ -175,7 +175,7 @@ def test_folder_without_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / ".index").write_text("a name without a prefix")
     (tmp_path / "folder.index").mkdir()
-    with pytest.raises(CheckpointError, match=r"no TensorFlow checkpoint; expected NAME.index .* \.tar\.gz"):
+    with pytest.raises(CheckpointError, match=r"not a TensorFlow checkpoint; expected NAME.index .* \.tar\.gz"):
         read_bundle(tmp_path)
 
 
@@ -408,7 +408,7 @@ EIGHT = np.arange(2, dtype=np.float32).tobytes()
         ([(b"", header()), (b"a", entry(EIGHT, (-2, -1)))], "negative"),
         ([(b"", header()), (b"a", entry(b"", (0, 2**61)))], "does not fit its 0 bytes"),
         ([(b"", header()), (b"a", entry(b"", (0,) * 70))], "does not fit its 0 bytes"),
-        ([(b"", header()), (b"a", entry(EIGHT, (2,), shard=1))], "is in m.data-00001-of-00001, which cannot be"),
+        ([(b"", header()), (b"a", entry(EIGHT, (2,), shard=1))], "is in m.data-00001-of-00001, which does not exist"),
         ([(b"", header()), (b"a", entry(EIGHT, (2,), offset=-8))], "negative"),
         ([(b"", header()), (b"a", entry(EIGHT, (2,), offset=2**62))], "cut short: tensor 'a' ends at"),
         ([(b"", header()), (b"\xff", entry(EIGHT, (3,)))], r"tensor '\\\\xff': shape"),

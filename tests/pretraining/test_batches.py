@@ -300,19 +300,19 @@ def test_mistakes_are_named():
         make(vocabulary=SmallVocabulary(VOCABULARY.vocab_size, fingerprint="e" * 64))
     with pytest.raises(DataError, match="built with another tokenizer"):
         make([STORE, MemoryStore([[5, 5]], fingerprint="e" * 64)])
-    with pytest.raises(ConfigError, match="row_tokens: 64 cannot hold a sequence of max_length 128"):
+    with pytest.raises(ConfigError, match="row_tokens: must be >= max_length 128, got 64"):
         make(row_tokens=64)
-    with pytest.raises(ConfigError, match="tokens_per_batch: 1,000 is not a multiple of row_tokens 512"):
+    with pytest.raises(ConfigError, match="tokens_per_batch: must be a multiple of row_tokens 512, got 1,000"):
         make(tokens_per_batch=1000)
-    with pytest.raises(ConfigError, match="8 rows of 512 tokens per batch cannot be shared among 3 ranks"):
+    with pytest.raises(ConfigError, match="8 rows of 512 tokens per batch cannot be divided among 3 ranks"):
         make().batch(0, rank=0, world=3)
     with pytest.raises(InputError, match="rank 2 of 2"):
         make().batch(0, rank=2, world=2)
     with pytest.raises(InputError, match="step -1"):
         make().batch(-1)
-    with pytest.raises(DataError, match=r"no example can be made of 2 documents; .* one_sentence: skip"):
+    with pytest.raises(DataError, match=r"no examples can be made from 2 documents; .* one_sentence: skip"):
         make(MemoryStore([[5], [6]]))
-    with pytest.raises(DataError, match="another document"):
+    with pytest.raises(DataError, match="at least two documents"):
         make(MemoryStore([[5, 6, 7]]), overrides={"objective": "nsp"})
     with pytest.raises(ConfigError, match="at least one"):
         make([])

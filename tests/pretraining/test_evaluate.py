@@ -128,7 +128,7 @@ def test_what_cannot_be_scored(corpus, tokenizer, tmp_path):
     with pytest.raises(ConfigError, match="nothing to score on"):
         evaluate_model(tmp_path / "small")
     save_model(tiny_model(PretrainingModel, tokenizer.vocab_size), tmp_path / "model")
-    with pytest.raises(ConfigError, match="--length: must be 8 to 64"):
+    with pytest.raises(ConfigError, match="length: must be 8 to 64"):
         evaluate_model(tmp_path / "model", stores=[store], tokenizer=corpus / "tokenizer", max_length=512)
 
 

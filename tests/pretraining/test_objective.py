@@ -33,7 +33,7 @@ def test_pretraining_goes_on_from_googles_files():
 
 def test_a_tf_hub_module_lacks_the_sentence_head_and_says_so():
     model, (note,) = make_model(continued("hub_module"))
-    assert note.endswith("has no sentence.weight, sentence.bias: begun anew")
+    assert note.endswith("has no sentence.weight, sentence.bias: initialised")
     assert torch.equal(model.encoder.pooler.weight, load_model(GOOGLE / "base").encoder.pooler.weight)
     without, notes = make_model(continued("hub_module", recipe={"max_length": 16, "objective": "none"}))
     assert isinstance(without, MaskedLMModel)

@@ -36,13 +36,13 @@ def test_a_recipe_survives_yaml_and_takes_changes():
     [
         ({"objektive": "sop"}, "objektive: unknown key; did you mean 'objective'"),
         ({"objective": "sopp"}, "objective: 'sopp' is not one of: sop, nsp, none"),
-        ({"max_length": 4}, "max_length: 4 is not between"),
-        ({"mask_rate": 1.5}, "mask_rate: 1.5 is not a share"),
-        ({"mask_rate": 0}, "mask_rate: must be above 0"),
-        ({"max_predictions": 0}, "max_predictions: at least 1"),
-        ({"max_ngram": 0}, "max_ngram: 0 is not between"),
-        ({"replace_with_random": 0.3}, "the sum is above 1"),
-        ({"pairs_without_objective": True}, "objective sop has pairs anyway"),
+        ({"max_length": 4}, "max_length: must be between 8 and 4096, got 4"),
+        ({"mask_rate": 1.5}, "mask_rate: must be between 0 and 1, got 1.5"),
+        ({"mask_rate": 0}, "mask_rate: must be > 0"),
+        ({"max_predictions": 0}, "max_predictions: must be >= 1"),
+        ({"max_ngram": 0}, "max_ngram: must be between 1 and 16, got 0"),
+        ({"replace_with_random": 0.3}, "replace_with_mask \\+ replace_with_random: must be <= 1"),
+        ({"pairs_without_objective": True}, "objective sop always has pairs"),
     ],
 )
 def test_mistakes_are_named(overrides, message):

@@ -254,7 +254,7 @@ def test_an_average_is_the_mean_of_the_weights_at_first_and_moves_on_later():
     assert model.weight[0, 0].item() == 7.0
     average.apply()
     assert model.weight[0, 0].item() == pytest.approx(expected)
-    with pytest.raises(CheckpointError, match="not those of this model"):
+    with pytest.raises(CheckpointError, match="averaged weights do not fit this model"):
         average.restore({"other": torch.zeros(1)}, 3)
 
 
@@ -285,7 +285,7 @@ def test_the_average_is_what_is_evaluated_and_saved(corpus, tmp_path, monkeypatc
     ("changes", "message"),
     [
         ({"optim": {"name": "muon", "lr": None}}, r"optim\.lr: needed for muon"),
-        ({"optim": {"adam_factor": 0.5}}, "adam_factor: is for name: muon"),
+        ({"optim": {"adam_factor": 0.5}}, "adam_factor: only for name: muon"),
         ({"optim": {"name": "muon", "adam_factor": 0.0}}, "adam_factor: must be > 0"),
         ({"optim": {"average": 1.0}}, "average: must be >= 0 and < 1"),
         ({"optim": {"decay_share": 0.0}}, "decay_share: must be > 0 and <= 1"),

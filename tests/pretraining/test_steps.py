@@ -362,8 +362,8 @@ def test_where_nothing_can_be_recorded_it_is_told_once_and_nothing_is_lost(
     assert_same_run(plain, tmp_path)
     assert len(attempts) == 1
     reason = str(error).splitlines()[0]
-    told = [message for message in events(tmp_path) if "recorded" in message]
-    assert told == [f"steps cannot be recorded here, so they are slower: {reason}"]
+    told = [message for message in events(tmp_path) if "CUDA graphs" in message]
+    assert told == [f"CUDA graphs do not work here, so steps are slower: {reason}"]
 
 
 @pytest.mark.parametrize("factor", [1.5, torch.nan])
@@ -384,13 +384,13 @@ def test_a_graph_that_gives_other_numbers_is_not_used(corpus, tmp_path, monkeypa
     choose(monkeypatch, "on")
     pretrain(config, tmp_path, quiet=True)
     assert_same_run(plain, tmp_path)
-    told = f"steps cannot be recorded here, so they are slower: a replay gives other {spoiled}"
+    told = f"CUDA graphs do not work here, so steps are slower: a replay gives other {spoiled}"
     assert events(tmp_path).count(told) == 1
 
 
 def test_graphs_are_for_one_process(corpus, tmp_path, monkeypatch):
     choose(monkeypatch, "on")
     monkeypatch.setattr(trainer_module, "world_from_environment", lambda: World(0, 2, 0, 2))
-    with pytest.raises(ConfigError, match="on is for one process, and these are 2; use auto"):
+    with pytest.raises(ConfigError, match="on works with one process, not 2; use auto"):
         pretrain(tiny_config(corpus), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()

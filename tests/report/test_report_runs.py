@@ -62,11 +62,11 @@ def test_without_changes_there_is_one_stage_without_a_label(tmp_path):
     ("message", "kind"),
     [
         ("loss nan at step 120: step skipped", "skip"),
-        ("loss 9 at step 7, where 3 was usual: back to the last checkpoint", "rollback"),
+        ("loss 9 at step 7, the median is 3: back to the last checkpoint", "rollback"),
         ("rolled back to step 5", "rollback"),
         ("resumed at step 2400", "resume"),
         ("depth 4, length 128", "stage"),
-        ("stopped by a signal; the same command goes on from here", "note"),
+        ("stopped by a signal; rerun the same command to continue", "note"),
     ],
 )
 def test_kinds_of_events(message, kind):

@@ -65,7 +65,7 @@ def test_gpu_runs_in_bf16_compiled(gpus, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     assert open_device(DeviceConfig(fp8=True)).fp8
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    with pytest.raises(ConfigError, match="NVIDIA Pretend cannot do it here"):
+    with pytest.raises(ConfigError, match="fp8: not available on NVIDIA Pretend"):
         open_device(DeviceConfig(fp8=True))
     assert open_device(DeviceConfig(device="cuda:1")).device.index == 1
     assert open_device(DeviceConfig(precision="fp32", compile="off")).precision == "fp32"
@@ -110,10 +110,10 @@ def test_compiling_without_a_compiler(gpus, monkeypatch):
         ({"device": "mps"}, 0, 1, "'mps' is not one of: auto, cpu, cuda, cuda:1"),
         ({"device": "cuda:x"}, 1, 1, "'cuda:x' is not one of"),
         ({"device": "cpu:0"}, 1, 1, "'cpu:0' is not one of"),
-        ({"device": "cuda"}, 0, 1, "finds no GPU; use cpu"),
+        ({"device": "cuda"}, 0, 1, "finds no GPU for cuda; use cpu"),
         ({"device": "cuda:3"}, 2, 1, r"this machine has 2 GPU\(s\)"),
         ({"device": "cuda:1"}, 2, 2, "names one GPU for 2 processes; use cuda"),
-        ({}, 2, 4, "4 processes for 2 GPUs; torchrun --nproc-per-node=2"),
+        ({}, 2, 4, "4 processes for 2 GPUs; use torchrun --nproc-per-node=2"),
         ({"device": "cpu", "precision": "bf16"}, 0, 1, "bf16 is for GPUs .* use fp32"),
         ({"precision": "fp16"}, 0, 1, "not one of: auto, fp32, bf16"),
         ({"threads": -1}, 0, 1, "threads: must be >= 0"),

@@ -97,7 +97,7 @@ def test_a_new_run_does_not_overwrite(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.touch()
     fill(path, [1])  # an empty file is nobody's
-    with pytest.raises(ConfigError, match="belongs to an earlier run; resume it"):
+    with pytest.raises(ConfigError, match="holds an earlier run's metrics; resume that run"):
         MetricsLog(path)
     assert steps_in(path) == [1]
 
@@ -110,7 +110,7 @@ def test_a_run_goes_on_without_damaged_lines(tmp_path, line):
     damaged = b"\n".join([lines[0], line, *lines[2:]])
     path.write_bytes(damaged)
     with MetricsLog(path, resume_step=3, resume_lines=3) as log:
-        assert log.damage == f"{path}: line 2 damaged and left out; the file as it was is metrics.jsonl.damaged"
+        assert log.damage == f"{path}: line 2 damaged and left out; the original file is kept as metrics.jsonl.damaged"
         assert log.num_lines == 2
         log.write(4, {"loss": 1.0})
     assert steps_in(path) == [1, 3, 4]

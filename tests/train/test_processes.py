@@ -80,8 +80,8 @@ def test_a_connection_after_one_that_never_came_about(results):
 @pytest.mark.parametrize("scenario", ["dead", "hung"])
 def test_a_lost_process_is_an_error_and_not_a_hang(results, scenario):
     answer = results[scenario]["answers"][0]
-    assert answer.startswith("WorkerLostError: process 0 of 2 lost touch with the others (")
-    assert "start again with --resume auto" in answer
+    assert answer.startswith("WorkerLostError: process 0 of 2 lost contact with the others (")
+    assert "rerun the same command to resume" in answer
     assert results[scenario]["seconds"] < 15  # the hung process sleeps twice as long
 
 

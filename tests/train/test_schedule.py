@@ -178,7 +178,10 @@ def test_rate_stages_hold_shares():
     ("stages", "message"),
     [
         ((), "depth: needs at least one stage"),
-        ((Stage(0.5, 3), Stage(0.5, 6), Stage(1.0, 9)), r"depth\[1\]\.until: 0\.5 does not come after 0\.5"),
+        (
+            (Stage(0.5, 3), Stage(0.5, 6), Stage(1.0, 9)),
+            r"depth\[1\]\.until: must be > 0\.5, the stage before it, got 0\.5",
+        ),
         ((Stage(0.5, 3), Stage(0.9, 6)), r"depth\[1\]\.until: the last stage must end at 1\.0, got 0\.9"),
     ],
 )
@@ -190,18 +193,18 @@ def test_stages_that_do_not_cover_the_run(stages, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"peak": 0}, r"^optim\.lr \(peak\): must be above 0"),
-        ({"peak": float("inf")}, r"optim\.lr \(peak\): must be above 0"),
+        ({"peak": 0}, r"^optim\.lr \(peak\): must be > 0"),
+        ({"peak": float("inf")}, r"optim\.lr \(peak\): must be > 0"),
         ({"peak": float("nan")}, "peak: expected a number, got nan"),
-        ({"end": 1.0}, r"optim\.end_lr \(end\): must lie between 0 and optim\.lr 0\.00176, got 1\.0"),
-        ({"num_steps": 0}, r"^steps \(num_steps\): must be at least 1"),
-        ({"warmup_steps": -1}, r"optim\.warmup_steps: must not be negative"),
+        ({"end": 1.0}, r"optim\.end_lr \(end\): must be between 0 and optim\.lr 0\.00176, got 1\.0"),
+        ({"num_steps": 0}, r"^steps \(num_steps\): must be >= 1"),
+        ({"warmup_steps": -1}, r"optim\.warmup_steps: must be >= 0"),
         (
             {"num_steps": 100, "warmup_steps": 101},
-            "101 are more than the 100 steps of the run; lower it, or raise steps",
+            "must be <= the 100 steps of the run, got 101; lower it, or raise steps",
         ),
         ({"shape": "linear"}, "not one of: polynomial, cosine, constant"),
-        ({"power": 0}, r"optim\.power: must be above 0"),
+        ({"power": 0}, r"optim\.power: must be > 0"),
     ],
 )
 def test_mistakes_are_named(values, message):
@@ -209,7 +212,7 @@ def test_mistakes_are_named(values, message):
         build(LearningRate, values)
     with pytest.raises(ConfigError, match="until: a share"):
         Stage(0.0, 3)
-    with pytest.raises(ConfigError, match="value: must be at least 1"):
+    with pytest.raises(ConfigError, match="value: must be >= 1"):
         Stage(1.0, 0)
     with pytest.raises(ConfigError, match="batch"):
         sqrt_scaled_lr(0)

@@ -24,7 +24,7 @@ Activation = Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
 # What an ALBERT under another `model_type` is called, so that transformers refuses it instead of guessing.
 EXTENSION_MODEL_TYPE = "litebert"
 
-# Far above every published model, and small enough that no config makes us hang or overflow before it is refused.
+# Far above every published model, and small enough to refuse a config before it hangs or overflows.
 MAX_LAYERS = 1 << 10
 _LARGEST = {
     "vocab_size": 1 << 24,
@@ -93,7 +93,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name, largest in _LARGEST.items():
             if not 1 <= getattr(self, name) <= largest:
-                raise ConfigError(f"{name}: must be between 1 and {largest:,}, not {getattr(self, name):,}")
+                raise ConfigError(f"{name}: must be between 1 and {largest:,}, got {getattr(self, name):,}")
         blocks = self.num_hidden_layers * self.inner_group_num
         if blocks > MAX_LAYERS:
             raise ConfigError(
@@ -102,22 +102,23 @@ class ModelConfig:
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name}: must be at least 0 and below 1, not {getattr(self, name)}")
+                raise ConfigError(f"{name}: must be >= 0 and < 1, got {getattr(self, name)}")
         for name in ("initializer_range", "layer_norm_eps"):
             if not 0 < getattr(self, name) <= 100:
-                raise ConfigError(f"{name}: must be above 0 and at most 100, not {getattr(self, name)}")
+                raise ConfigError(f"{name}: must be > 0 and <= 100, got {getattr(self, name)}")
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
-                f"num_attention_heads: {self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}"
+                f"num_attention_heads: must divide hidden_size {self.hidden_size}, got {self.num_attention_heads}"
             )
         if not 0 <= self.pad_token_id < self.vocab_size:
-            raise ConfigError(f"pad_token_id: {self.pad_token_id} is outside the vocabulary of {self.vocab_size}")
+            raise ConfigError(f"pad_token_id: must be < vocab_size {self.vocab_size}, got {self.pad_token_id}")
         if self.sharing == "none":
-            # Not sharing is the same as every layer being a group of its own; one spelling for both.
+            # Not sharing means one group per layer; one spelling for both.
             object.__setattr__(self, "num_hidden_groups", self.num_hidden_layers)
         if self.num_hidden_groups > self.num_hidden_layers:
             raise ConfigError(
-                f"num_hidden_groups: {self.num_hidden_groups} groups cannot be cut from {self.num_hidden_layers} layers"
+                f"num_hidden_groups: must be <= num_hidden_layers {self.num_hidden_layers}, "
+                f"got {self.num_hidden_groups}"
             )
         if self.embedding_projection is None:
             needed = self.embedding_size != self.hidden_size or self.project_words_only
@@ -229,7 +230,7 @@ def preset(name: str, /, **changes: Any) -> ModelConfig:
 
 
 def vary(config: ModelConfig, /, **changes: Any) -> ModelConfig:
-    """A changed config, with what is derived worked out anew (dataclasses.replace would keep the old values)."""
+    """A changed config with derived values recomputed (dataclasses.replace would keep the old ones)."""
     check_fields(changes)
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     if "embedding_size" in changes or "hidden_size" in changes:
@@ -252,7 +253,7 @@ def check_fields(names: Iterable[str]) -> None:
 
 
 def from_hub(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig:
-    """A config from the Hub's `config.json`; fields we do not need are ignored, impossible ones refused."""
+    """A config from the Hub's `config.json`; fields we do not need are ignored, invalid ones refused."""
     kind = data.get("model_type") or ("albert" if "embedding_size" in data else "bert")
     if kind not in ("albert", "bert", EXTENSION_MODEL_TYPE):
         raise ConfigError(f"{where}: model_type {kind!r} is neither albert nor bert")
@@ -355,7 +356,7 @@ def to_hub(config: ModelConfig, architecture: str, extension: bool = False) -> d
 def read_config(path: Path, google: bool | None = None) -> tuple[ModelConfig, list[str]]:
     """The config in a JSON file and the `architectures` it names.
 
-    `google`: whether a file without a model_type is in Google's words; by default told by the file's name.
+    `google`: whether a file without a model_type is in Google's form; by default the file's name decides.
     """
     data = read_object(path, CheckpointError)
     if "model_type" not in data and (path.name != "config.json" if google is None else google):
@@ -432,18 +433,18 @@ def find_google_config(folder: Path) -> Path:
         for name in GOOGLE_CONFIGS:
             if (place / name).is_file():
                 return place / name
-    for place in places[::2]:  # other names only where nothing else lies: beside it, or among a TF-Hub module's assets
+    for place in places[::2]:  # other names only beside it, or among a TF-Hub module's assets
         found = sorted(path for path in place.glob("*config*.json") if path.name != "tokenizer_config.json")
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
             raise CheckpointError(
-                f"{place}: several configs beside the checkpoint: {names}; give one of them as `config`"
+                f"{place}: several configs beside the checkpoint: {names}; pass one of them as `config`"
             )
         if found:
             return found[0]
     raise CheckpointError(
-        f"{folder}: no {' or '.join(GOOGLE_CONFIGS)} beside the checkpoint, nor another *config*.json; it says the "
-        "number of heads, so give the file as `config`"
+        f"{folder}: no {' or '.join(GOOGLE_CONFIGS)} beside the checkpoint, and no other *config*.json; it has the "
+        "number of heads, so pass the file as `config`"
     )
 
 
@@ -459,4 +460,4 @@ def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
         return read_config(find_google_config(place), google=True)[0]
     if (folder / CONFIG_FILE).is_file():
         return read_config(folder / CONFIG_FILE)[0]
-    raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
+    raise CheckpointError(f"{folder}: not a model folder (no {CONFIG_FILE}){folder_hint(folder)}")

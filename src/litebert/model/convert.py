@@ -59,9 +59,9 @@ def convert_model(
     num_attention_heads=32, hidden_act="gelu_new", hidden_dropout_prob=0.
     """
     target = Path(target)
-    check_choice("--dtype", dtype, DTYPES)
+    check_choice("dtype", dtype, DTYPES)
     if (target / CONFIG_FILE).exists() and not overwrite:
-        raise CheckpointError(f"{target}: holds a model already; --overwrite replaces it")
+        raise CheckpointError(f"{target}: already holds a model; overwrite replaces it")
     model, report = load_model_and_report(source, head, config=config, **changes)
     save_model(model, target, DTYPES[dtype])
     folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)
@@ -111,21 +111,21 @@ def verify_model(source: Path | str, batch: int = 4, length: int | None = None, 
     """
     transformers = require("transformers", "litebert verify")
     if batch < 1:
-        raise InputError(f"--batch: must be at least 1, not {batch}")
+        raise InputError(f"batch: must be >= 1, got {batch}")
     if is_google(source):
         raise CheckpointError(
-            f"{source}: a TensorFlow checkpoint, which transformers does not open; make a model folder of it first: "
+            f"{source}: a TensorFlow checkpoint, which transformers does not open; convert it first: "
             f"litebert convert {source} TARGET"
         )
     folder = find_folder(source)
-    ours = load_model(folder, allow_nan=True)  # a difference, see Difference.within
+    ours = load_model(folder, allow_nan=True)  # NaN is a difference, see Difference.within
     architecture = ARCHITECTURES[ours.head][ours.config.model_type == "bert"]
     if architecture is None or not ours.config.fits_hub:
-        raise CheckpointError(f"{folder}: transformers has no such model, so there is nothing to compare with")
+        raise CheckpointError(f"{folder}: transformers has no such model to compare with")
     longest = ours.config.max_position_embeddings
     length = min(128, longest) if length is None else length
     if not 2 <= length <= longest:
-        raise InputError(f"--length: must be 2 to {longest}, not {length}")
+        raise InputError(f"length: must be between 2 and {longest}, got {length}")
     transformers.utils.logging.disable_progress_bar()
     theirs = getattr(transformers, architecture).from_pretrained(folder, dtype=torch.float32).eval()
     ids, segments, mask = _random_input(ours, batch, length, seed)
@@ -171,6 +171,6 @@ def _pair_outputs(head: str, ours: Any, theirs: Any) -> list[tuple[str, Tensor |
 
 
 def _compare(name: str, ours: Tensor, theirs: Tensor, real: Tensor) -> Difference:
-    if ours.shape[:2] == real.shape:  # one value per token: what stands at padding does not matter
+    if ours.shape[:2] == real.shape:  # one value per token: padding does not matter
         ours, theirs = ours[real], theirs[real]
     return Difference(name, float((ours - theirs).abs().max()), float(theirs.abs().max()))

@@ -150,12 +150,12 @@ class Encoder(nn.Module):
     ) -> EncoderOutput:
         if token_type_ids is not None:
             if segment_ids is not None:
-                raise InputError("segment_ids and token_type_ids are two names of one input; give one")
+                raise InputError("segment_ids and token_type_ids are the same input; give one")
             segment_ids = token_type_ids
         packed = starts is not None
         check_input(self.config, input_ids, segment_ids, position_ids, starts)
         if packed and output_attentions:
-            raise InputError("attention maps are given for padded input only")
+            raise InputError("output_attentions: only for padded input")
         if segment_ids is None:
             segment_ids = torch.zeros_like(input_ids)
         if position_ids is None:
@@ -300,7 +300,7 @@ def attend_in_rows(
     inside = columns < starts.diff()[:, None]  # [N, max_length]
     places = (starts[:-1, None] + columns).clamp(max=num_tokens - 1).long()
     query, key, value = (x[places].transpose(1, 2) for x in (query, key, value))  # [N, A, max_length, D]
-    # An empty sequence looks at anything rather than at nothing, which would be NaN; nobody reads it.
+    # An empty sequence looks at anything rather than at nothing, which would be NaN; it is never read.
     looked_at = (inside | (starts.diff() == 0)[:, None])[:, None, None, :]
     rows = F.scaled_dot_product_attention(query, key, value, attn_mask=looked_at, dropout_p=dropout).transpose(1, 2)
     tokens = torch.arange(num_tokens, device=starts.device, dtype=starts.dtype)
@@ -325,11 +325,11 @@ def check_input(
     position_ids: Tensor | None,
     starts: Tensor | None,
 ) -> None:
-    """Refuse what would end in an index error, or on a GPU in a dead process."""
+    """Refuse input that would be an index error, which on a GPU kills the process."""
     packed = starts is not None
     if input_ids.ndim != (1 if packed else 2):
         kind = "packed input ids are [tokens]" if packed else "input ids are [batch, sequence]"
-        raise InputError(f"{kind}, not {list(input_ids.shape)}")
+        raise InputError(f"{kind}, got {list(input_ids.shape)}")
     if input_ids.numel() == 0:
         raise InputError("input ids are empty")
     if packed and position_ids is None:
@@ -337,10 +337,10 @@ def check_input(
     if not packed and input_ids.shape[1] > config.max_position_embeddings:
         raise InputError(
             f"the sequence has {input_ids.shape[1]} tokens, the model takes {config.max_position_embeddings} "
-            "(max_position_embeddings); cut it into windows"
+            "(max_position_embeddings); split it into windows"
         )
     if input_ids.device.type != "cpu" or torch.compiler.is_compiling():
-        return  # looking at the values would wait for the GPU; whoever moved them there has checked
+        return  # reading the values would wait for the GPU; the caller has checked them
     for name, ids, size in (
         ("input_ids", input_ids, config.vocab_size),
         ("segment_ids", segment_ids, config.type_vocab_size),
@@ -358,7 +358,7 @@ def check_input(
 
 def _check_starts(starts: Tensor, num_tokens: int) -> None:
     if starts.ndim != 1 or len(starts) < 2 or starts.is_floating_point():
-        raise InputError(f"starts must be [sequences + 1] whole numbers, not {list(starts.shape)} of {starts.dtype}")
+        raise InputError(f"starts must be [sequences + 1] whole numbers, got {list(starts.shape)} of {starts.dtype}")
     if int(starts[0]) != 0 or int(starts[-1]) != num_tokens:
         raise InputError(
             f"starts run from {int(starts[0])} to {int(starts[-1])}; they must run from 0 to the number of packed "

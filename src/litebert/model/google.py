@@ -64,7 +64,7 @@ def load_google(
     found = {ours: place.name for ours, place in places.items() if place.name in names}
     if own_norms:
         model_config, found, places = _unshare_norms(model_config, found, places, own_norms)
-        report.notes.append("each layer has LayerNorms of its own in this file, so the model is kept unshared")
+        report.notes.append("each layer has its own LayerNorms in this file, so the model is kept unshared")
     report.skipped += [names[name] for name in names if name not in set(found.values())]
     transposed = {place.name for place in places.values() if place.transpose}
 
@@ -111,8 +111,8 @@ def _refuse_other_groups(config: ModelConfig, where: str) -> None:
     layers, groups = config.num_hidden_layers, config.num_hidden_groups
     if config.model_type == "albert" and any(int(i / layers * groups) != i * groups // layers for i in range(layers)):
         raise CheckpointError(
-            f"{where}: {layers} layers in {groups} groups; TensorFlow's rounding leaves a group unused there, which "
-            "litebert does not follow"
+            f"{where}: {layers} layers in {groups} groups; TensorFlow's rounding leaves a group unused, which "
+            "litebert does not support"
         )
 
 
@@ -132,7 +132,7 @@ def _respell_norms(names: dict[str, str], where: str) -> tuple[dict[str, str], d
     own: dict[int, dict[str, str]] = {}
     for match, scope, in_file in found:
         if len(numbers[scope]) != 2:
-            raise CheckpointError(f"{where}: {scope} should hold two layer_normalizations, not {len(numbers[scope])}")
+            raise CheckpointError(f"{where}: {scope} should hold two layer_normalizations, got {len(numbers[scope])}")
         second = int(match["number"] or 0) == max(numbers[scope])
         norm = f"{'LayerNorm_1' if second else 'LayerNorm'}/{match['part']}"
         if match["layer"] is None:

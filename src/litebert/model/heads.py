@@ -258,7 +258,7 @@ class TokenClassificationModel(_Classifier):
 
 
 class MultipleChoiceModel(_Classifier):
-    """One score per choice; softmax over the choices of a question is the caller's."""
+    """One score per choice; the caller takes the softmax over a question's choices."""
 
     head = "multiple-choice"
 

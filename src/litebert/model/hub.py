@@ -53,7 +53,7 @@ _WORDS, _OUTPUT = "encoder.embeddings.word.weight", "masked_lm.output.weight"
 
 @dataclass
 class LoadReport:
-    """What became of a file's tensors: our names of those taken and missing, the file's names of those left aside."""
+    """What became of a file's tensors: our names of those taken and missing, the file's names of those skipped."""
 
     mapped: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ def load_model_and_report(
     allow_nan: bool = False,
     **changes: Any,
 ) -> tuple[Model, LoadReport]:
-    """Like load_model, with the account of what was mapped, skipped and missing.
+    """Like load_model, with a report of what was mapped, skipped and missing.
 
     `config` names the file to read instead of the folder's own `config.json` or `albert_config.json`. Weights that hold
     NaN or infinity are refused unless `allow_nan`.
@@ -96,7 +96,7 @@ def load_model_and_report(
     folder = find_folder(source, revision)
     config_path = folder / CONFIG_FILE if config is None else Path(config)
     if config is None and not config_path.is_file():
-        raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
+        raise CheckpointError(f"{folder}: not a model folder (no {CONFIG_FILE}){folder_hint(folder)}")
     shape, architectures = read_config(config_path)
     tensors = open_weights(folder)
     extension = read_object(config_path, CheckpointError).get("model_type") == EXTENSION_MODEL_TYPE
@@ -132,8 +132,8 @@ def build_model(
     if report.missing and not new_head:
         names = ", ".join(report.missing[:4]) + (", ..." if len(report.missing) > 4 else "")
         raise CheckpointError(
-            f"{where}: holds no {head} head (missing: {names}); "
-            "ask for a head that it has, or train one with `litebert finetune` (new_head=True in Python)"
+            f"{where}: has no {head} head (missing: {names}); "
+            "choose a head that it has, or train one with `litebert finetune` (new_head=True in Python)"
         )
     state = {}
     for name in report.mapped:
@@ -145,8 +145,8 @@ def build_model(
         state[name] = tensor.to(torch.float32)
         if not allow_nan and not _is_finite(state[name]):
             raise CheckpointError(
-                f"{where}: {found[name]} holds NaN or infinity, so every answer would be NaN: the training run "
-                "diverged, or the file is damaged; take an earlier checkpoint, or train again at a lower learning rate"
+                f"{where}: {found[name]} holds NaN or infinity: the training run "
+                "diverged, or the file is damaged; use an earlier checkpoint, or train again at a lower learning rate"
             )
     if report.missing:
         model = make()
@@ -175,7 +175,7 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 def _maker(config: ModelConfig, head: str, found: Mapping[str, str], new_head: bool) -> Callable[[], Model]:
-    """What makes the model; an encoder whose file has no pooler is left without, unless a new one is wanted."""
+    """Makes the model; an encoder whose file has no pooler gets none, unless `new_head`."""
     without_pooler = head == "encoder" and "encoder.pooler.weight" not in found and not new_head
     return functools.partial(model_class(head), config, **({"pooler": False} if without_pooler else {}))
 
@@ -214,7 +214,7 @@ def _pick_head(head: str | None, architectures: Sequence[str], found: Mapping[st
             return known[architecture]
     if architectures:
         raise CheckpointError(
-            f"{folder}: architecture {architectures[0]!r} is not one of ours; name the head: {', '.join(MODELS)}"
+            f"{folder}: architecture {architectures[0]!r} is unknown; choose a head: {', '.join(MODELS)}"
         )
     if "masked_lm.bias" in found:
         return "pretraining" if "sentence.weight" in found else "masked-lm"
@@ -271,7 +271,7 @@ def _is_identity(found: Mapping[str, str], tensors: Mapping[str, Tensor]) -> boo
 
 
 def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:
-    """Write a model folder as one step: the old one stays whole if anything fails.
+    """Write a model folder as one step: an existing one stays intact if anything fails.
 
     `dtype` is that of the numbers in the file, a matter of size: every model is opened in float32.
     """

@@ -162,7 +162,7 @@ _TF_SUFFIXES = {
 
 
 class Source(NamedTuple):
-    """Where one of our tensors stands in a file."""
+    """Where one of our tensors is in a file."""
 
     name: str
     transpose: bool = False
@@ -199,7 +199,7 @@ def tf_names(config: ModelConfig, layer_shared: bool = False) -> dict[str, Sourc
 
 
 def clean_hub_name(name: str, model_type: str) -> str | None:
-    """A tensor name found in a Hub file in its plain spelling, or None for one that carries nothing of its own.
+    """A tensor name found in a Hub file in its plain spelling, or None for one without content of its own.
 
     'embeddings.word_embeddings.weight' -> 'albert.embeddings.word_embeddings.weight' (a file of the bare encoder)
     'bert.embeddings.LayerNorm.gamma' -> 'bert.embeddings.LayerNorm.weight' (files of 2019)

@@ -43,18 +43,20 @@ def plan_of(config: ModelConfig, layers: int | None = None) -> tuple[Application
     """The plan of a config; with `layers`, of a shallower or deeper run of the same blocks (depth schedules)."""
     depth = config.num_hidden_layers if layers is None else layers
     if not 1 <= depth <= MAX_LAYERS:
-        raise ConfigError(f"depth: must be between 1 and {MAX_LAYERS:,}, not {depth:,}")
+        raise ConfigError(f"depth: must be between 1 and {MAX_LAYERS:,}, got {depth:,}")
     if config.sharing == "none":
         if depth > config.num_hidden_layers:
             raise ConfigError(
-                f"depth: {depth} layers asked of {config.num_hidden_layers} that share nothing; only shared layers "
+                f"depth: must be <= num_hidden_layers {config.num_hidden_layers}, got {depth}; only shared layers "
                 "can be applied more often"
             )
         return sharing_plan(depth, "none", num_groups=depth, inner=config.inner_group_num)
     if depth != config.num_hidden_layers and config.sharing != "all" and depth > config.num_hidden_layers:
-        raise ConfigError(f"depth: {depth} layers asked, but only {config.num_hidden_layers} have blocks of their own")
+        raise ConfigError(
+            f"depth: must be <= num_hidden_layers {config.num_hidden_layers} with sharing {config.sharing}, got {depth}"
+        )
     if depth < config.num_hidden_groups:
-        raise ConfigError(f"depth: {depth} layers cannot hold {config.num_hidden_groups} groups")
+        raise ConfigError(f"depth: must be >= num_hidden_groups {config.num_hidden_groups}, got {depth}")
     return sharing_plan(depth, config.sharing, config.num_hidden_groups, config.inner_group_num, config.rounded_groups)
 
 

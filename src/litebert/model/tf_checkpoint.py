@@ -84,7 +84,7 @@ class TfCheckpoint:
     names: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, str]  # TensorFlow's names; a bfloat16 tensor is returned as float32
-    skipped: dict[str, str]  # tensors that are no arrays of numbers, and why
+    skipped: dict[str, str]  # tensors that are not arrays of numbers, and why
 
     def __init__(self, prefix: Path):
         self.prefix = prefix
@@ -115,7 +115,7 @@ class TfCheckpoint:
         return ((name, self.tensor(name)) for name in self.names)
 
     def tensor(self, name: str) -> np.ndarray:
-        """Read one tensor into an array of the caller's own and check it against its checksum."""
+        """Read one tensor into a new array and check it against its checksum."""
         if name in self.skipped:
             raise CheckpointError(f"{self._index}: tensor {name!r} {self.skipped[name]}; it cannot be read")
         if name not in self._tensors:
@@ -147,14 +147,14 @@ class TfCheckpoint:
         return _with_suffix(self.prefix, f".data-{number:05d}-of-{self._num_shards:05d}")
 
     def _check_shards(self) -> None:
-        """Say that a data file is missing or short now, not in the middle of a conversion."""
+        """Report a missing or short data file now, not in the middle of a conversion."""
         sizes: dict[int, int] = {}
         for name, parts in self._tensors.items():
             for entry in (part.entry for part in parts):
                 path = self._shard(entry.shard)
                 if entry.shard >= self._num_shards:
                     raise CheckpointError(
-                        f"{self._index}: tensor {name!r}: is in {path.name}, which cannot be; {_AGAIN}"
+                        f"{self._index}: tensor {name!r}: is in {path.name}, which does not exist; {_AGAIN}"
                     )
                 if not path.is_file():
                     raise CheckpointError(
@@ -175,7 +175,7 @@ class TfCheckpoint:
         except OSError as error:
             raise CheckpointError(f"{path}: tensor {name!r} cannot be read: {error.strerror}") from None
         if data.size != entry.size or mask_crc(crc32c(data)) != entry.crc:
-            raise CheckpointError(f"{path}: tensor {name!r}: its bytes do not fit their checksum; {_AGAIN}")
+            raise CheckpointError(f"{path}: tensor {name!r}: its checksum differs; {_AGAIN}")
         dtype, stored = _DTYPES[entry.dtype]
         values = data.view(stored)
         if dtype == "bfloat16":  # the upper half of a float32
@@ -209,7 +209,7 @@ def _find_in_folder(folder: Path) -> Path:
         if prefix.name == latest:
             return prefix
     names = ", ".join(prefix.name for prefix in found)
-    raise CheckpointError(f"{folder}: holds several checkpoints, name one of them: {names}")
+    raise CheckpointError(f"{folder}: holds several checkpoints; choose one: {names}")
 
 
 def _latest_name(path: Path) -> str | None:
@@ -228,7 +228,7 @@ def _why_no_bundle(path: Path) -> str:
             "a checkpoint in TensorFlow's old V1 format, which litebert does not read; "
             "restore it in TensorFlow and save it with tf.compat.v1.train.Saver() to get the V2 files"
         )
-    return "no TensorFlow checkpoint; expected NAME.index and NAME.data-... (unpack a .tar.gz first)"
+    return "not a TensorFlow checkpoint; expected NAME.index and NAME.data-... (unpack a .tar.gz first)"
 
 
 def _is_table(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """The tensors of a model folder: one safetensors file, sharded ones, or a `pytorch_model.bin`.
 
-`SHA256SUMS` (as sha256sum writes it) lies beside the weights that we save. It is checked before they are used, unless
+`SHA256SUMS` (as sha256sum writes it) is saved beside the weights. It is checked before they are used, unless
 another program has written the weights since.
 """
 
@@ -26,7 +26,7 @@ from litebert.remote import INDEX_FILE, SUMS_FILE
 
 WEIGHTS_FILE = "model.safetensors"
 PICKLE_FILE = "pytorch_model.bin"
-# In the file's header. Other programs leave it out when they write the file anew, and SHA256SUMS is not about theirs.
+# In the file's header. Other programs drop it when they rewrite the file, and then SHA256SUMS does not apply.
 _OURS = {"saved_by": "litebert"}
 
 
@@ -40,7 +40,7 @@ def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def _order_metadata(path: Path) -> None:
-    """safetensors writes metadata in an order of chance: put them in one, so that equal weights are equal files."""
+    """safetensors writes metadata in random order: sort them, so that equal weights give equal files."""
     with open(path, "r+b") as file:
         header = file.read(1 << 12)  # they come first
         start, end = header.index(b'"__metadata__":') + 15, header.index(b"}") + 1
@@ -81,7 +81,7 @@ def open_weights(folder: Path) -> Weights:
             return Weights(_open_shards(folder / index_name, opener))
     if (folder / PICKLE_FILE).is_file():
         return Weights(_open_pickle(folder / PICKLE_FILE))
-    raise CheckpointError(f"{folder}: holds no weights ({WEIGHTS_FILE}, {INDEX_FILE} or {PICKLE_FILE})")
+    raise CheckpointError(f"{folder}: no weights ({WEIGHTS_FILE}, {INDEX_FILE} or {PICKLE_FILE})")
 
 
 def _open_safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
@@ -104,7 +104,7 @@ def _check_sum(path: Path) -> None:
     line = re.search(rf"^([0-9a-f]{{64}}) [ *]{re.escape(path.name)}$", text, re.MULTILINE)
     if line is None:
         raise CheckpointError(
-            f"{sums}: damaged: no checksum of {path.name} in it; copy the folder again, or delete {SUMS_FILE} to load "
+            f"{sums}: damaged: no checksum of {path.name}; copy the folder again, or delete {SUMS_FILE} to load "
             "the weights unchecked"
         )
     if line[1] != file_sha256(path):
@@ -126,12 +126,12 @@ def _open_pickle(path: Path) -> dict[str, Callable[[], Tensor]]:
 
 
 def _explain_pickle(error: Exception) -> str:
-    """Why a pickle is refused, in our words: torch's own text advises to load it with weights_only=False."""
+    """Why a pickle is refused; torch's own message advises weights_only=False."""
     named = re.search(r"GLOBAL ([\w.]+)", str(error))
     if named:
         return (
-            f"holds more than tensors ({named[1]}), which litebert never loads, since a pickle can run any code; ask "
-            "for a safetensors file"
+            f"holds more than tensors ({named[1]}), which litebert never loads, since a pickle can run any code; use "
+            "a safetensors file"
         )
     if isinstance(error, pickle.UnpicklingError):
         return "damaged, or holds more than tensors; fetch it again, or ask for a safetensors file"
@@ -148,13 +148,13 @@ def _open_shards(
 ) -> dict[str, Callable[[], Tensor]]:
     weight_map = read_object(index, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-        raise CheckpointError(f"{index}: damaged: no readable weight_map in it")
+        raise CheckpointError(f"{index}: damaged: no readable weight_map")
     shards = sorted(set(weight_map.values()))
     there = {file.name for file in index.parent.iterdir()}
     readers: dict[str, Callable[[], Tensor]] = {}
     for shard in shards:
         if shard not in there:
-            raise CheckpointError(f"{index}: names the shard {show_value(shard)}, which is not in the folder")
+            raise CheckpointError(f"{index}: shard {show_value(shard)} is not in the folder")
         readers |= opener(index.parent / shard)
     missing = [name for name in weight_map if name not in readers]
     if missing:

@@ -105,10 +105,12 @@ class Batches:
         self.layout = layout
         self.row_tokens = recipe.max_length if layout == "padded" else row_tokens
         if self.row_tokens < recipe.max_length:
-            raise ConfigError(f"row_tokens: {row_tokens} cannot hold a sequence of max_length {recipe.max_length}")
+            raise ConfigError(f"row_tokens: must be >= max_length {recipe.max_length}, got {row_tokens}")
         if tokens_per_batch <= 0 or tokens_per_batch % self.row_tokens:
             unit = "max_length" if layout == "padded" else "row_tokens"
-            raise ConfigError(f"tokens_per_batch: {tokens_per_batch:,} is not a multiple of {unit} {self.row_tokens:,}")
+            raise ConfigError(
+                f"tokens_per_batch: must be a multiple of {unit} {self.row_tokens:,}, got {tokens_per_batch:,}"
+            )
         self.rows_per_batch = tokens_per_batch // self.row_tokens
         #: Plan the next chapter in the background while this one is in use, so that no batch waits for it.
         self.plan_ahead = False
@@ -179,7 +181,7 @@ class Batches:
         prefetch: int = 4,
     ) -> Stream:
         """The micro-batches of steps start .. stop - 1 in order, made ahead by `workers` processes (0: made here)."""
-        self.rows(start, rank, world, 0, micro_batches)  # complains about what cannot be
+        self.rows(start, rank, world, 0, micro_batches)  # refuses impossible arguments
         return Stream(self, start, stop, rank, world, micro_batches, workers, prefetch)
 
     def rows(self, step: int, rank: int = 0, world: int = 1, micro: int = 0, micro_batches: int = 1) -> range:
@@ -187,7 +189,7 @@ class Batches:
         each = self._rows_each(world, micro_batches)
         if step < 0 or not 0 <= rank < world or not 0 <= micro < micro_batches:
             place = f"step {step}, rank {rank} of {world}, micro-batch {micro} of {micro_batches}"
-            raise InputError(f"{place}: there is no such batch; all count from 0")
+            raise InputError(f"{place}: no such batch; all count from 0")
         first = step * self.rows_per_batch + (rank * micro_batches + micro) * each
         return range(first, first + each)
 
@@ -233,7 +235,7 @@ class Batches:
         parts = world * micro_batches
         if parts < 1 or self.rows_per_batch % parts:
             raise ConfigError(
-                f"{self.rows_per_batch} rows of {self.row_tokens:,} tokens per batch cannot be shared among "
+                f"{self.rows_per_batch} rows of {self.row_tokens:,} tokens per batch cannot be divided among "
                 f"{world} ranks x {micro_batches} micro-batches; change tokens_per_batch or row_tokens"
             )
         return self.rows_per_batch // parts
@@ -245,12 +247,12 @@ def _remake(stores: list[Store], symbols: Symbols, recipe: Recipe, options: dict
 
 def _check_fingerprints(stores: list[Store], fingerprint: str) -> None:
     if not stores:
-        raise ConfigError("stores: at least one is needed")
+        raise ConfigError("stores: must name at least one")
     for store in stores:
         if store.fingerprint != fingerprint:
             raise DataError(
                 f"{name_store(store)}: built with another tokenizer (fingerprint {store.fingerprint[:12]}, "
-                f"yours is {fingerprint[:12]}); use that one, or build the store again"
+                f"yours is {fingerprint[:12]}); use that tokenizer, or rebuild the store"
             )
 
 
@@ -298,7 +300,7 @@ def shift_positions(batch: Batch, room: int, key: int) -> Batch:
 def assemble_padded(
     examples: Examples, text: Ids, masks: Masks, symbols: Symbols, shapes: Shapes, max_length: int
 ) -> PaddedBatch:
-    """Put each sequence on a line of its own."""
+    """Put each sequence on its own line."""
     column = np.arange(max_length)
     tokens = np.full(shapes.tokens, symbols.pad_id, np.int32)
     starts = np.arange(len(examples)) * max_length
@@ -364,7 +366,7 @@ def whole_weights(weights: Sequence[float] | None, sizes: Sequence[int]) -> list
     if len(weights) != len(sizes):
         raise ConfigError(f"weights: {len(weights)} given for {len(sizes)} stores")
     if not all(0 < weight < math.inf for weight in weights):
-        raise ConfigError(f"weights: {list(weights)} must all be above 0; leave a store out instead")
+        raise ConfigError(f"weights: {list(weights)} must all be > 0; leave a store out instead")
     shares = [Fraction(weight).limit_denominator(10_000) for weight in weights]
     if not all(shares):
         raise ConfigError(f"weights: {list(weights)}: one is too small to count")

@@ -37,7 +37,7 @@ Split = Literal["train", "held-out"]
 
 
 class Store(Protocol):
-    """What is needed of a token store; `litebert.text.store.TokenStore` is one."""
+    """The part of a token store that is needed here; `litebert.text.store.TokenStore` is one."""
 
     fingerprint: str
     sentence_offsets: Integers  # [sentences + 1] in tokens
@@ -94,10 +94,10 @@ class Calibration(NamedTuple):
 def count_held_out(num_documents: int, held_out: int | float) -> int:
     """How many documents are kept for evaluation: a count as it is, a share below 1 rounded up."""
     if not 0 <= held_out < math.inf or (held_out > 1 and held_out != int(held_out)):
-        raise ConfigError(f"held_out: {held_out:g} is neither a count of documents nor a share below 1")
+        raise ConfigError(f"held_out: must be a count of documents or a share below 1, got {held_out:g}")
     wanted = int(held_out) if held_out >= 1 else math.ceil(held_out * num_documents)
     if wanted >= num_documents and wanted > 0:
-        raise ConfigError(f"held_out: {wanted:.12g} documents, but the store has {num_documents:,} in all")
+        raise ConfigError(f"held_out: {wanted:.12g} documents, but the store has only {num_documents:,}")
     return wanted
 
 
@@ -216,7 +216,7 @@ class Source:
         return self.num_chapters * self.calibration.rows_per_chapter
 
     def find(self, row: int, plan_ahead: bool = False) -> tuple[Chapter, int]:
-        """The chapter a row of the run lies in, and its number in there; halfway through, the next is planned."""
+        """The chapter of a row, and the row's number in it; halfway through, the next chapter is planned."""
         chapter, local = divmod(row, self.calibration.rows_per_chapter)
         if plan_ahead and 2 * local >= self.calibration.rows_per_chapter:
             self.prepare(chapter + 1)
@@ -260,7 +260,7 @@ class Source:
 
     def _fill_chapter(self, number: int) -> Chapter:
         examples = self.plan(number)
-        if not len(examples):  # a tiny store whose windows fell badly this time: the first chapter has examples
+        if not len(examples):  # a tiny store may have no examples in some epoch: the first chapter has some
             examples = self.plan(0)
         key = make_key(self._key, number, 2)
         examples = examples.take(shuffled(len(examples), key))
@@ -285,12 +285,14 @@ class Source:
         """Measure the first chapter: how many rows it fills, how many sequences and predictions a row needs."""
         lengths = self.plan(0).lengths
         if self.recipe.objective == "nsp" and self.num_documents == 1:
-            raise DataError(f"{name_store(self.store)}: objective nsp needs another document, and there is only one")
-        if not len(lengths):
-            hint = "; its documents have one sentence each, and the recipe says one_sentence: skip"
-            told = hint if self.num_tokens and self.recipe.pairs and self.recipe.one_sentence == "skip" else ""
             raise DataError(
-                f"{name_store(self.store)}: no example can be made of {self.num_documents:,} documents{told}"
+                f"{name_store(self.store)}: objective nsp needs at least two documents, and there is only one"
+            )
+        if not len(lengths):
+            hint = "; they have one sentence each, and the recipe has one_sentence: skip"
+            why = hint if self.num_tokens and self.recipe.pairs and self.recipe.one_sentence == "skip" else ""
+            raise DataError(
+                f"{name_store(self.store)}: no examples can be made from {self.num_documents:,} documents{why}"
             )
         rate = row_tokens / float(lengths.sum())
         if row_tokens == self.recipe.max_length:  # one sequence a row: padding instead of packing
@@ -303,12 +305,12 @@ class Source:
         lengths = lengths[shuffled(len(lengths), make_key(self._key, 0, 2))]
         packing = pack(lengths, self.budgets[lengths], capacity)
         last = int(lengths[packing.members[packing.starts[-2] :]].sum())
-        rows = len(packing.starts) - 1 - (last < row_tokens / 2)  # a last row that is half empty is not worth it
+        rows = len(packing.starts) - 1 - (last < row_tokens / 2)  # drop a last row that is half empty
         return Calibration(max(rows, 1), capacity)
 
 
 def name_store(store: Store) -> str:
-    """What to call a store in a message: its path where it has one."""
+    """A store's name in messages: its path if it has one."""
     return str(getattr(store, "path", "the store"))
 
 

@@ -78,18 +78,18 @@ class RunConfig:
     depth: tuple[Stage, ...] = ()
     #: Sequence length over the run; empty = recipe.max_length throughout.
     length: tuple[Stage, ...] = ()
-    #: What positions that a longer stage brings start as: a `copy` of the learned ones (p as p mod the old length, so
-    #: that they know their neighbours), or `random`, as they were made, which costs a run most of what it has learned.
+    #: How positions beyond the last stage's length start: as a `copy` of the learned ones (p as p mod the old length,
+    #: so that they know their neighbours), or `random`, which costs a run most of what it has learned.
     new_positions: Literal["copy", "random"] = "copy"
     #: How the position table starts: `normal` noise, as in the paper, or `sinusoidal`, scaled like it: positions then
     #: know their neighbours from the first step, so that long sequences begin to learn sooner. Learned either way.
     position_init: Literal["normal", "sinusoidal"] = "normal"
     #: `random`: sequences shorter than the table begin anywhere in it, so that a longer stage meets no new positions.
     position_offset: Literal["none", "random"] = "none"
-    #: Share of tokens to predict over the run; empty = recipe.mask_rate throughout. More masks teach more per pass at
-    #: first, fewer leave more to read at the end (30 to 15 % in GPT-BERT).
+    #: Share of tokens to predict over the run; empty = recipe.mask_rate throughout. Many masks early teach more per
+    #: pass, fewer masks late leave more to read (30 to 15 % in GPT-BERT).
     mask_rate: tuple[RateStage, ...] = ()
-    #: batch_tokens over the run; empty = throughout. Small batches take more steps while every step is a large one.
+    #: batch_tokens over the run; empty = constant. Small batches early take more steps for the same tokens.
     batch_ramp: tuple[Stage, ...] = ()
     #: Multiples of the learning rate over the run, such as a lower one for each greater depth; empty = 1 throughout.
     lr_factor: tuple[RateStage, ...] = ()
@@ -101,13 +101,13 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "batch_tokens", "micro_batch_tokens"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: must be at least 1, got {getattr(self, name)}")
+                raise ConfigError(f"{name}: must be >= 1, got {getattr(self, name)}")
             if name != "steps" and getattr(self, name) > MAX_BATCH_TOKENS:
-                raise ConfigError(f"{name}: must be at most {MAX_BATCH_TOKENS:,}, got {getattr(self, name):,}")
+                raise ConfigError(f"{name}: must be <= {MAX_BATCH_TOKENS:,}, got {getattr(self, name):,}")
         if self.seed < 0:
-            raise ConfigError(f"seed: must not be negative, got {self.seed}")
+            raise ConfigError(f"seed: must be >= 0, got {self.seed}")
         if self.max_minutes is not None and not self.max_minutes > 0:
-            raise ConfigError(f"max_minutes: must be above 0, got {self.max_minutes}")
+            raise ConfigError(f"max_minutes: must be > 0, got {self.max_minutes}")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ConfigError(f"max_tokens: must be >= 1, got {self.max_tokens}")
         for name in ("mask_rate", "batch_ramp", "lr_factor"):
@@ -171,7 +171,8 @@ class RunConfig:
         rows = (batch_tokens or self.batch_tokens) // self.row_tokens
         if rows % world:
             raise ConfigError(
-                f"batch_tokens: {rows} rows of {self.row_tokens} tokens cannot be shared equally by {world} processes"
+                f"batch_tokens: {rows} rows of {self.row_tokens} tokens "
+                f"cannot be divided equally among {world} processes"
             )
         each = rows // world
         count = max(1, math.ceil(each * self.row_tokens / self.micro_batch_tokens))
@@ -180,7 +181,7 @@ class RunConfig:
         return count
 
 
-# Settings that change nothing about what is learned, so that a run may be resumed with others.
+# Settings that do not affect what is learned: a run may be resumed with other values.
 FREE_ON_RESUME = (
     "log",
     "device",
@@ -208,7 +209,7 @@ def load_run_config(
     else:
         run = Path(source) / "config.yaml"
         hint = f"; did you mean {run}?" if run.is_file() else did_you_mean(str(source), RUN_PRESETS) or "."
-        raise ConfigError(f"{source}: neither a YAML file nor a preset{hint} Presets: {', '.join(RUN_PRESETS)}")
+        raise ConfigError(f"{source}: not a YAML file or a preset{hint} Presets: {', '.join(RUN_PRESETS)}")
     return run_config(override(merge(data, choices or {}), settings), where)
 
 
@@ -220,7 +221,7 @@ def choose_config(
     device: str | None = None,
     settings: Sequence[str] = (),
 ) -> RunConfig:
-    """The config of a run, from whatever a person says about it."""
+    """The config of a run, from the arguments of `pretrain`."""
     stores = [store] if isinstance(store, str | Path) else list(store or []) or None
     choices = given(
         {
@@ -235,7 +236,7 @@ def choose_config(
 
 
 def machine_preset(device: str | None = None) -> str:
-    """The run to begin with on this machine, where none was named."""
+    """The default run for this machine."""
     from litebert.train.device import open_device  # torch takes seconds
 
     return "gpu/albert-base" if open_device(DeviceConfig(device=device or "auto")).is_cuda else "cpu/albert-tiny"

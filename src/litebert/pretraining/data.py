@@ -15,19 +15,16 @@ from litebert.text.tokenizer import Tokenizer
 
 
 def load_tokenizer(config: RunConfig) -> Tokenizer:
-    """The run's tokenizer; without stores or tokenizer there is nothing to train on."""
+    """The run's tokenizer; stores and tokenizer are required."""
     if not config.data.stores:
-        raise ConfigError(
-            "data.stores: name at least one token store (litebert corpus build makes one), "
-            "for example --set data.stores=[store]"
-        )
+        raise ConfigError("data.stores: name at least one token store; `litebert corpus build` makes one")
     if not config.data.tokenizer:
         raise ConfigError("data.tokenizer: name the tokenizer folder that the stores were built with")
     return Tokenizer.load(config.data.tokenizer)
 
 
 def settle(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
-    """The config with what it leaves open: the vocabulary, which is the tokenizer's, and the row length."""
+    """The config with the tokenizer's vocabulary and the row length filled in."""
     model = vary(
         config.model,
         vocab_size=tokenizer.vocab_size,
@@ -46,14 +43,14 @@ class Data:
         self.tokenizer = tokenizer
         self.stores = [TokenStore.open(path, tokenizer) for path in config.data.stores]
         self.eval_stores = [TokenStore.open(path, tokenizer) for path in config.data.eval_stores]
-        for store in self.stores:  # now, while a mistake has left no folder behind
+        for store in self.stores:  # now, before a folder is made
             count_held_out(len(store), config.data.held_out)
         self._evaluation: dict[int, Batches] = {}
 
     def training(self, length: int, mask_rate: float | None = None, batch_tokens: int | None = None) -> Batches:
         """Batches of sequences up to `length` tokens; mask rate and batch size are the config's where not given.
 
-        Where a batch grows during a run, the rows between the old place in the data and the new one are passed over.
+        When the batch grows during a run, the rows between the old place in the data and the new one are skipped.
         """
         recipe = self.config.recipe
         return Batches(
@@ -68,7 +65,7 @@ class Data:
         )
 
     def evaluation(self, length: int) -> Batches | None:
-        """Batches of one row each from documents that are never trained on; None if none are kept aside."""
+        """Batches of one row each from documents that are never trained on; None if there are none."""
         if not self.config.data.held_out and not self.eval_stores:
             return None
         if length not in self._evaluation:
@@ -89,11 +86,11 @@ class Data:
         )
 
     def fingerprints(self) -> list[list[int | str]]:
-        """What tells one corpus from another, wherever it lies: counts of each store and a sum of its content."""
+        """What identifies a corpus, wherever it is stored: counts of each store and a sum of its content."""
         return [[len(store), store.num_sentences, store.num_tokens, store.content_sum] for store in self.stores]
 
     def check_stores(self, saved: object, where: Path) -> None:
-        """Refuse to go on with other stores than those of a checkpoint (litebert 0.1 wrote down their counts alone)."""
+        """Refuse to resume with other stores than the checkpoint's (litebert 0.1 recorded only their counts)."""
         now = self.fingerprints()
         if (
             not isinstance(saved, list)
@@ -101,8 +98,8 @@ class Data:
             or any(old[:3] != new[:3] or old[3:] not in ([], new[3:]) for old, new in zip(saved, now, strict=True))
         ):
             raise ConfigError(
-                f"{where}: trained on other stores than {', '.join(self.config.data.stores)}, of other content; "
-                "resume with those of the run, or start a new run in another folder"
+                f"{where}: trained on stores with other content than {', '.join(self.config.data.stores)}; "
+                "resume with the run's own stores, or start a new run in another folder"
             )
 
     @property

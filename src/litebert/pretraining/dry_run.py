@@ -1,4 +1,4 @@
-"""What a run will take on this machine, before it is started: shapes, memory, and time from one timed step."""
+"""What a run will need on this machine: shapes, memory, and the time, from one timed step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def describe_run(config: RunConfig) -> Iterator[str]:
 
 
 def _cut_run(config: RunConfig, share: float) -> str:
-    """What of a run is done when its time is over, and whether its rate will have risen by then."""
+    """How far a run gets in its time, and whether the warm-up is over by then."""
     steps = round(share * config.steps)
     text = f"about {steps:,} steps, {short_count(steps * config.batch_tokens)} tokens"
     warmup = config.learning_rate().warmup_steps
@@ -71,7 +71,7 @@ def _cut_run(config: RunConfig, share: float) -> str:
 
 def _data_rows(config: RunConfig) -> list[tuple[str, str]]:
     if not config.data.stores:
-        return [("data", "no stores named yet (data.stores)")]
+        return [("data", "no stores yet (data.stores)")]
     rows = []
     cut = " in all steps" if config.max_minutes else ""
     for path in config.data.stores:
@@ -116,7 +116,7 @@ def time_micro_batch(config: RunConfig, device: Device, depth: int, tokens: int,
 
 
 def training_step(config: RunConfig, device: Device, depth: int | None = None) -> Callable[[Inputs], None]:
-    """A new model's forward, backward and optimiser step, as a run has them, to be timed."""
+    """A new model's forward, backward and optimiser step, for timing."""
     model, _ = make_model(config, load=False)
     model.to(device.device)
     model.encoder.set_depth(depth)

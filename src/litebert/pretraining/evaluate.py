@@ -112,7 +112,7 @@ def pair_batches(
 
 
 def count_batches(batches: Batches, num_tokens: int) -> int:
-    """How many batches make about so many tokens, at least one and at most an epoch."""
+    """The number of batches that hold about `num_tokens`, at least one and at most an epoch."""
     return max(1, min(num_tokens // (batches.rows_per_batch * batches.row_tokens), batches.steps_per_epoch))
 
 
@@ -129,7 +129,7 @@ def evaluate_intrinsic(
     The sentence head is used as it is, so a model trained on one objective is scored on both.
     """
     if model.masked_lm is None and model.sentence is None:
-        raise ConfigError("this model has neither a masked LM nor a sentence head; nothing to score")
+        raise ConfigError("this model has no masked LM head and no sentence head; nothing to score")
     scores = []
     objectives: tuple[Objective, ...] = ("sop", "nsp")
     for objective in objectives:
@@ -189,39 +189,39 @@ def load_pretrained(source: Path | str) -> PretrainingModel:
     if not isinstance(model, PretrainingModel):
         raise ConfigError(
             f"{source}: holds a {model.head} model, which predicts neither masks nor sentence order; "
-            "score a pretrained model"
+            "give a pretrained model"
         )
     return model
 
 
-# Accuracy above that of the commonest token from which on a model counts as reading. On the 6,000 masks of a small
-# evaluation the standard error is about 0.003, so luck does not get it there; one that reads is soon far beyond.
+# A model counts as reading if its accuracy is this far above the commonest token's. On the 6,000 masks of a small
+# evaluation the standard error is about 0.003, so chance does not reach it; a model that reads soon exceeds it by far.
 LEAST_LEARNED = 0.01
 PATIENCE = 200  # steps after the warm-up in which nothing is expected
 
 
 def commonest_share(batches: Iterable[Batch]) -> float:
-    """Masked-LM accuracy of always answering the commonest token: all that can be had without reading."""
+    """Masked-LM accuracy of always answering the commonest token, which needs no reading."""
     labels = np.concatenate([batch.labels for batch in batches])
     counts = np.bincount(labels[labels >= 0], minlength=1)
     return float(counts.max() / max(1, counts.sum()))
 
 
 class PlateauWatch:
-    """Tells once, after two evaluations in a row without any reading since the warm-up."""
+    """Reports once, after two evaluations in a row at the plateau after the warm-up."""
 
     def __init__(self, warmup_steps: int):
         self._warmup_steps = warmup_steps
         self._since: int | None = None  # the first evaluation of the present row
-        self._told = False
+        self._reported = False
 
     def look(self, step: int, accuracy: float, floor: float) -> int | None:
-        """The step since which nothing was learned, when it is time to say so."""
+        """The step since which nothing was learned, once, when it should be reported."""
         if accuracy - floor >= LEAST_LEARNED or step < self._warmup_steps + PATIENCE:
             self._since = None
         elif self._since is None:
             self._since = step
-        elif not self._told:
-            self._told = True
+        elif not self._reported:
+            self._reported = True
             return self._since
         return None

@@ -194,9 +194,9 @@ def _make_examples(
             swap = ~lone & happens(draw(keys, SWAP), 0.5)
             if recipe.truncation == "whole":
                 too_long = first.length + second.length > recipe.max_content
-                told = (too_long | (~lone & _borders_tell(text, begin, cut, finish))) & ~random
-                swap &= ~told
-                order[told] = NO_ORDER
+                unlabelled = (too_long | (~lone & _borders_tell(text, begin, cut, finish))) & ~random
+                swap &= ~unlabelled
+                order[unlabelled] = NO_ORDER
             order[swap] = 1
             first, second = _swapped(first, second, swap)
     examples = Examples(*_trimmed(first, second, swap, recipe, keys), order, text.document[active])
@@ -204,9 +204,9 @@ def _make_examples(
 
 
 def _borders_tell(text: Text, begin: Integers, cut: Integers, finish: Integers) -> npt.NDArray[np.bool_]:
-    """Where a border inside a sentence and another at a sentence's end tell the order; three of a kind tell nothing.
+    """Where cut sentences give the order away: some borders are inside a sentence, others at its end.
 
-    So do the outer ends that two sentences too long for one sequence lose: neither kind of pair gets a label.
+    The ends that two overlong sentences lose give it away too; neither kind of pair gets a label.
     """
     starts = text.whole_start[begin] + 0 + text.whole_start[np.minimum(cut, finish - 1)]
     borders = starts + text.whole_end[finish - 1]

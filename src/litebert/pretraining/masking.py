@@ -36,7 +36,7 @@ Ids = npt.NDArray[np.int32]
 
 
 class Vocabulary(Protocol):
-    """What is needed of a tokenizer; `litebert.text.tokenizer.Tokenizer` is one."""
+    """The part of a tokenizer that is needed here; `litebert.text.tokenizer.Tokenizer` is one."""
 
     pad_id: int
     unk_id: int
@@ -96,7 +96,7 @@ class Masks(NamedTuple):
     """What to predict, in the order of the text."""
 
     places: Integers  # [M] in the batch's text
-    labels: Ids  # [M] what stands there
+    labels: Ids  # [M] the original tokens
     seen: Ids  # [M] what the model sees instead
     span_words: Integers  # [spans] n of each span
     span_tokens: Integers  # [spans] its tokens; they add up to M
@@ -198,7 +198,7 @@ def _place_rest(
     queues: Integers,
     max_ngram: int | None,
 ) -> Integers:
-    """Go on one try after the other until no room is left, shortening what is too long; gives start * 32 + n.
+    """Try one word after the other until no room is left, shortening what is too long; gives start * 32 + n.
 
     With `max_ngram`, n belongs to the word that is tried; without, the next of the sequence's queue of sizes is kept
     until it has found a place.

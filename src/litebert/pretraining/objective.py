@@ -23,7 +23,7 @@ from litebert.train.device import Device, send
 
 
 def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, list[str]]:
-    """The model at its start, random or from another model (also a shallower one), and notes about that."""
+    """The model at its start, random or from another (possibly shallower) model, and notes about it."""
     cls = MaskedLMModel if config.recipe.objective == "none" else PretrainingModel
     model = cls(config.model)
     if config.init_from is None or not load:
@@ -36,7 +36,7 @@ def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, 
     if source.config.vocab_size != config.model.vocab_size:
         raise ConfigError(
             f"init_from: {config.init_from} has {source.config.vocab_size} pieces, the tokenizer "
-            f"{config.model.vocab_size}; continue with the tokenizer of that model"
+            f"{config.model.vocab_size}; use that model's own tokenizer"
         )
     differences = {
         field.name: (getattr(source.config, field.name), getattr(config.model, field.name))
@@ -51,7 +51,7 @@ def make_model(config: RunConfig, load: bool = True) -> tuple[PretrainingModel, 
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ConfigError(f"init_from: {config.init_from} does not fit the model of this config: {reason}") from None
-    notes = [f"{config.init_from} has no {', '.join(report.missing)}: begun anew"] if report.missing else []
+    notes = [f"{config.init_from} has no {', '.join(report.missing)}: initialised"] if report.missing else []
     return model, notes
 
 
@@ -62,7 +62,7 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :width]
 
 
-# What must agree with the model to start from: everything that decides what its weights compute.
+# Fields that must equal those of the model to start from: they decide what its weights compute.
 _DECISIVE = (
     "embedding_size",
     "hidden_size",
@@ -132,7 +132,7 @@ def run_model(model: PretrainingModel, inputs: Inputs) -> PretrainingOutput:
 
 
 def score(output: PretrainingOutput, inputs: Inputs) -> Totals:
-    """Loss sums, right answers and counts of both objectives; what a model lacks counts nothing."""
+    """Loss sums, right answers and counts of both objectives; 0 for a head that the model lacks."""
     mlm = _score(output.masked_lm, inputs.labels)
     sentence = _score(output.sentence, inputs.order)
     return Totals(*mlm, *sentence)

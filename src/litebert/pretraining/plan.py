@@ -33,7 +33,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """All rates of one GPU, with where they come from."""
+    """All rates of one GPU, and how they were measured."""
 
     gpu: str
     ceiling: float  # FLOP/s of a large bf16 product in the same run
@@ -61,7 +61,7 @@ def load_rates() -> Rates:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the cost model says of a run."""
+    """What the cost model predicts for a run."""
 
     gpus: int
     tokens_per_second: float
@@ -84,9 +84,9 @@ def predict(
 ) -> Prediction:
     """Time and memory of a run on `gpus` GPUs whose links carry `bandwidth` bytes/s each."""
     if gpus < 1:
-        raise ConfigError(f"--gpus: must be at least 1, got {gpus}")
+        raise ConfigError(f"gpus: must be >= 1, got {gpus}")
     if batch_tokens < gpus:
-        raise ConfigError(f"a batch of {batch_tokens} tokens cannot be shared by {gpus} GPUs")
+        raise ConfigError(f"batch_tokens: {batch_tokens} tokens cannot be divided among {gpus} GPUs")
     rates = rates or load_rates()
     flops = 3 * forward_flops(config, length) * batch_tokens
     compute = flops / (rates.share(config.hidden_size, length) * rates.ceiling * gpus)

@@ -71,21 +71,21 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not 8 <= self.max_length <= 4096:
-            raise ConfigError(f"max_length: {self.max_length} is not between 8 and 4096")
+            raise ConfigError(f"max_length: must be between 8 and 4096, got {self.max_length}")
         if not 1 <= self.max_ngram <= 16:
-            raise ConfigError(f"max_ngram: {self.max_ngram} is not between 1 and 16")
+            raise ConfigError(f"max_ngram: must be between 1 and 16, got {self.max_ngram}")
         if self.max_predictions is not None and self.max_predictions < 1:
-            raise ConfigError("max_predictions: at least 1, or null to let mask_rate decide")
+            raise ConfigError(f"max_predictions: must be >= 1, or null (mask_rate decides), got {self.max_predictions}")
         for name in ("short_probability", "mask_rate", "replace_with_mask", "replace_with_random"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
-                raise ConfigError(f"{name}: {value} is not a share between 0 and 1")
+                raise ConfigError(f"{name}: must be between 0 and 1, got {value}")
         if self.mask_rate == 0:
-            raise ConfigError("mask_rate: must be above 0")
+            raise ConfigError("mask_rate: must be > 0")
         if self.replace_with_mask + self.replace_with_random > 1 + 1e-9:
-            raise ConfigError("replace_with_mask + replace_with_random: the sum is above 1")
+            raise ConfigError("replace_with_mask + replace_with_random: must be <= 1")
         if self.pairs_without_objective and self.objective != "none":
-            raise ConfigError(f"pairs_without_objective: objective {self.objective} has pairs anyway; leave it false")
+            raise ConfigError(f"pairs_without_objective: objective {self.objective} always has pairs; leave it false")
 
     @property
     def pairs(self) -> bool:

@@ -42,7 +42,7 @@ from litebert.train.trainer import Trainer, alone_in, open_machine
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended; `model` is its model folder once it is complete."""
+    """How a run ended; `model` is its model folder if it is complete."""
 
     folder: Path
     step: int
@@ -65,21 +65,21 @@ def pretrain(
     device: str | None = None,
     settings: Sequence[str] = (),
 ) -> RunResult:
-    """Train to the end of the config's budget; call it again to go on where it was stopped.
+    """Train to the end of the config's budget; call it again to resume.
 
     pretrain(store="store", tokenizer="vocab", minutes=10, out="runs/mine")
     pretrain("gpu/albert-base", store=["wiki", "books"], tokenizer="vocab", out="runs/base")
 
     config: a RunConfig, its plain data, a YAML file or a preset's name; by default the preset that suits this machine.
-    What else is named here goes on top, then `settings` such as "optim.lr=1e-3".
-    resume: `auto` goes on if the folder holds a run, `never` wants a new folder, `must` wants an old one.
+    Other arguments override it, then `settings` such as "optim.lr=1e-3".
+    resume: `auto` continues a run in the folder, `never` refuses one, `must` requires one.
     """
     if out is None:
-        raise ConfigError("out: name the folder of the run")
+        raise ConfigError("out: must name the run folder")
     config = choose_config(config, store, tokenizer, minutes, device, settings)
     out = Path(out)
     world, hardware = open_machine(config.device)
-    # Refused mistakes must not leave a folder behind, so it is looked at before it is made and locked.
+    # Check before the folder is made and locked, so that a mistake leaves no folder behind.
     vocabulary = load_tokenizer(config)
     config = settle(config, vocabulary)
     advice = f" (init_from: {out / 'model'} begins from its weights once it is complete)"
@@ -119,12 +119,12 @@ class Pretraining(Learner):
     model: PretrainingModel
     advice = (
         "Lower the learning rate (it goes with the square root of the batch size), lengthen the warm-up, "
-        "or begin with fewer applications of the layer (a depth schedule)."
+        "or start with fewer layers (a depth schedule)."
     )
 
     def __init__(self, config: RunConfig, data: Data, device: Device, world: World, load: bool = True):
         self.config, self.data, self.device, self.world = config, data, device, world
-        config.micro_batches(world.size)  # a batch that the processes cannot share is refused now
+        config.micro_batches(world.size)  # refuse a batch that the processes cannot share
         seed_everything(config.seed)
         self.model, notes = make_model(config, load)
         self.model.to(device.device)
@@ -268,14 +268,14 @@ class Pretraining(Learner):
         if since is None:
             return []
         return [
-            f"since step {since:,} masked words are guessed no better than by always answering the commonest token "
-            f"({100 * floor:.1f} %): the model has not begun to read, or has collapsed. Lower optim.lr "
-            f"({self.schedule.peak:g}), lengthen optim.warmup_steps ({self.schedule.warmup_steps:,}), or begin "
-            "with fewer layers (depth). More under 'Fix a run that does not learn' in the docs"
+            f"since step {since:,} the model fills masks no better than by always answering the commonest token "
+            f"({100 * floor:.1f} %): it has not started to learn, or has collapsed. Lower optim.lr "
+            f"({self.schedule.peak:g}), lengthen optim.warmup_steps ({self.schedule.warmup_steps:,}), or start "
+            "with fewer layers (depth). See 'Fix a run that does not learn' in the docs"
         ]
 
     def state(self) -> dict[str, Any]:
-        """What tells the data apart, the stage, and the last scores."""
+        """What identifies the data, the stage, and the last scores."""
         return {
             "tokenizer": self.data.tokenizer.fingerprint,
             "stores": self.data.fingerprints(),
@@ -289,7 +289,7 @@ class Pretraining(Learner):
         if saved.state.get("tokenizer") != self.data.tokenizer.fingerprint:
             raise ConfigError(
                 f"{saved.folder}: trained with another tokenizer than {self.config.data.tokenizer}; resume with the "
-                "tokenizer of the run, or start a new run in another folder"
+                "run's own tokenizer, or start a new run in another folder"
             )
         self.data.check_stores(saved.state.get("stores"), saved.folder)
         self.model.load_state_dict(saved.model)
@@ -319,13 +319,13 @@ class Pretraining(Learner):
         trainer.save(must=True)
         if trainer.step < (warmup := self.schedule.warmup_steps):
             trainer.progress.note(
-                f"the time was over before the warm-up of {warmup:,} steps was: the rate never reached its peak. Give "
-                f"it more minutes, or lower optim.warmup_steps (--dry-run says how many steps to expect)",
+                f"the run ended during the warm-up of {warmup:,} steps, so the rate never reached its peak. Give "
+                "it more time, or lower optim.warmup_steps",
                 "yellow",
             )
         folder = trainer.folder / "model"
         if self.world.is_main:
-            # Uncompiled, since every sample has a shape of its own.
+            # Uncompiled, since every sample has a different shape.
             plain = type(self.model)(self.config.model).to(self.device.device)
             plain.load_state_dict(self.model.state_dict())
             samples = fill_samples(plain, self.data.tokenizer, self.data, self.device)

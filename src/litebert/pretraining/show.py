@@ -1,4 +1,4 @@
-"""What a recipe makes of a store, for people: a few examples in words, and the shares that should be there.
+"""What a recipe makes of a store, for people: a few examples in words, and realised beside expected shares.
 
 batches = Batches(store, tokenizer, recipe, tokens_per_batch=4096)
 pick_examples(batches, tokenizer, 3)   -> [ShownExample(order=1, meaning="swapped: A follows B", segments=...), ...]
@@ -26,7 +26,7 @@ Kind = Literal["text", "mask", "random", "kept"]
 
 @dataclass(frozen=True)
 class ShownPiece:
-    """One token: what stands in the text, what the model sees, and why; ▁ is the space before a word."""
+    """One token: what the text has, what the model sees, and why; ▁ is the space before a word."""
 
     piece: str
     seen: str
@@ -80,7 +80,7 @@ def pick_examples(batches: Batches, tokenizer: Tokenizer, count: int) -> list[Sh
 
 
 def explain_order(example: Examples, store: Store) -> str:
-    """What the label of a table of one example says, told from where its segments lie."""
+    """What the label of one example means, from where its segments are in the store."""
     order, document = int(example.order[0]), int(example.document[0])
     if order == NO_ORDER:
         return "no label, a pair in order" if example.second_length[0] else "no label, a single segment"
@@ -157,7 +157,7 @@ def measure_masks(batches: Batches) -> dict[str, Any]:
 
 
 def _spell(tokenizer: Tokenizer, token: int) -> str:
-    """A piece with a ▁ where a space stands before it, for WordPiece too."""
+    """A piece with a ▁ for the space before it, for WordPiece too."""
     piece = tokenizer.piece(token)
     if tokenizer.kind == "sentencepiece":
         return piece

@@ -2,8 +2,7 @@
 
 A worker is a plain child process that reads a pickled job from its stdin and writes pickled batches to its stdout.
 Unlike with `multiprocessing`, the caller's script is not imported again in the child, so it needs no
-`if __name__ == "__main__"`; and since a child only ever waits for its pipe, it ends when its parent does, however that
-ends.
+`if __name__ == "__main__"`; and since a child only ever waits for its pipe, it ends when its parent does.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ class Stream:
             if kind == "error":
                 raise content
             raise DataError(
-                f"a batch worker died ({_describe_exit(content)}); go on from the last checkpoint with --resume auto. "
-                "If it was killed for lack of memory, lower data.workers (0: batches are made by the run itself)"
+                f"a batch worker died ({_describe_exit(content)}); rerun the same command to resume. "
+                "If it ran out of memory, lower data.workers (0: the run makes its own batches)"
             )
 
 
@@ -133,8 +132,8 @@ def make_batches(
 def _start_worker(prefetch: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-c", f"from litebert.pretraining.stream import work; work({prefetch})"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    # Ctrl-C, a scheduler's SIGTERM and a closed terminal's SIGHUP reach the whole process group, but are the parent's
-    # to handle, which still wants its batches. A blocked signal stays blocked in a child, from its first moment on.
+    # Ctrl-C, a scheduler's SIGTERM and a closed terminal's SIGHUP reach the whole process group, but the parent handles
+    # them and still needs its batches. A signal blocked here stays blocked in the child from its start.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
@@ -156,7 +155,7 @@ def _send_job(worker: subprocess.Popen[bytes], job: tuple[Any, ...]) -> None:
 
 
 def work(prefetch: int) -> None:
-    """The life of a worker: make every n-th micro-batch of a job, a few of them ahead of the reader."""
+    """The worker's main loop: make every n-th micro-batch of a job, a few ahead of the reader."""
     pipe = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may write into the pipe
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(prefetch)

@@ -1,10 +1,10 @@
-"""Checkpoints that are whole or not there: safetensors and JSON, with checksums, swapped in as one step.
+"""Checkpoints that are complete or absent: safetensors and JSON, with checksums, swapped in as one step.
 
 RUN/checkpoints/step-00001000/
   model.safetensors      the weights
   optimizer.safetensors  the moments, by parameter name
-  state.json             step, data position, config, fingerprints: plain data, no pickle. No random states: all
-                         that is random is drawn from (seed, step)
+  state.json             step, data position, config, fingerprints: plain data, no pickle. No random states:
+                         everything random is drawn from (seed, step)
   checksums.json         bytes and SHA-256 of the three, written last
 
 save("run", 1000, model.state_dict(), moments(optimizer), {"seed": 1})
@@ -39,7 +39,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds; `notes` are for the person at the screen."""
+    """What a checkpoint holds; `notes` are for the user."""
 
     step: int
     folder: Path
@@ -67,9 +67,9 @@ def save(
     keep_last: int = 2,
     keep_every: int = 0,
 ) -> Path:
-    """Write the checkpoint of `step`, then remove what the keep policy does not hold.
+    """Write the checkpoint of `step`, then remove what the keep policy does not keep.
 
-    A failure leaves the old checkpoints as they were and no rest of the new one.
+    A failure leaves the old checkpoints as they were and nothing of the new one.
     """
     folder = _folder(run, step)
     _sweep(folder.parent)
@@ -100,7 +100,7 @@ def load(run: Path | str, step: int | None = None) -> Checkpoint:
     """Read and verify the checkpoint of `step`, or the newest good one of the run."""
     found = steps(run) if step is None else [step]
     if not found:
-        raise CheckpointError(f"{run}: no checkpoint here; start the run without resuming")
+        raise CheckpointError(f"{run}: no checkpoint in this folder; start the run without resuming")
     notes: list[str] = []
     for candidate in reversed(found):
         folder = _folder(run, candidate)
@@ -113,12 +113,12 @@ def load(run: Path | str, step: int | None = None) -> Checkpoint:
 
 
 def remedy(run: Path | str) -> str:
-    """What to do where no checkpoint of a run is whole."""
+    """What to do when no checkpoint of a run is complete."""
     return f"restore one, or delete {Path(run) / 'checkpoints'} to start over"
 
 
 def saved_config(run: Path | str) -> dict[str, Any] | None:
-    """The config of the newest checkpoint whose state is as it was written; None if there is none."""
+    """The config of the newest checkpoint whose state is intact; None if there is none."""
     for step in reversed(steps(run)):
         folder = _folder(run, step)
         with contextlib.suppress(CheckpointError):
@@ -142,7 +142,7 @@ def steps(run: Path | str) -> list[int]:
 def prune(run: Path | str, keep_last: int = 2, keep_every: int = 0) -> None:
     """Keep the `keep_last` newest complete checkpoints and those at multiples of `keep_every` steps.
 
-    Damaged folders do not count, so the last good checkpoint stays whatever stands after it.
+    Damaged folders do not count, so the last good checkpoint always stays.
     """
     found = steps(run)
     good = [step for step in found if _complete(_folder(run, step))]
@@ -155,14 +155,14 @@ def prune(run: Path | str, keep_last: int = 2, keep_every: int = 0) -> None:
 
 
 def discard_after(run: Path | str, step: int) -> None:
-    """Remove the checkpoints after `step`: a run that went back to it has left their course."""
+    """Remove the checkpoints after `step`: a run that went back to it makes them anew."""
     for later in steps(run):
         if later > step:
             _remove(_folder(run, later))
 
 
 def config_changes(saved: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> dict[str, str]:
-    """Which keys of a config differ from the saved one's: {"optim.lr": "0.001 -> 0.002"}."""
+    """The keys of a config that differ from the saved one: {"optim.lr": "0.001 -> 0.002"}."""
     result: dict[str, str] = {}
     for key in [*saved, *(key for key in now if key not in saved)]:
         old, new = saved.get(key, "nothing"), now.get(key, "nothing")
@@ -206,7 +206,7 @@ def _check_file(path: Path, expected: Mapping[str, Any]) -> None:
 
 
 def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    """Bytes and SHA-256 of each file, as checksums.json has them; it may be damaged like any other file."""
+    """Bytes and SHA-256 of each file, from checksums.json, which may itself be damaged."""
     path = folder / CHECKSUMS
     if not path.exists():
         what = "half-written" if folder.is_dir() else "no such checkpoint"
@@ -219,7 +219,7 @@ def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
     except (DataError, KeyError, TypeError):
         raise CheckpointError(f"{path}: damaged") from None
     if version != FORMAT:
-        raise CheckpointError(f"{folder}: written in format {version}; this litebert reads format {FORMAT}")
+        raise CheckpointError(f"{folder}: has format {version}; this litebert reads format {FORMAT}")
     return files
 
 
@@ -262,7 +262,7 @@ def _folder(run: Path | str, step: int) -> Path:
 
 
 def _remove(folder: Path) -> None:
-    """Out of sight in one step, then gone: a crash in between leaves no half-deleted checkpoint."""
+    """Rename first, then delete: a crash in between leaves no half-deleted checkpoint."""
     away = folder.with_name(f".{folder.name}.removed.tmp")
     shutil.rmtree(away, ignore_errors=True)
     folder.rename(away)
@@ -270,6 +270,6 @@ def _remove(folder: Path) -> None:
 
 
 def _sweep(checkpoints: Path) -> None:
-    """Remove what killed processes have left behind."""
+    """Remove what killed processes left behind."""
     for rest in checkpoints.glob(".step-*.tmp"):
         shutil.rmtree(rest, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What every run may choose about its optimiser, its log and its hardware; read without torch."""
+"""The settings that every run has: optimiser, log and hardware. No torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OptimConfig:
     end_lr: float = 0.0
     shape: Literal["polynomial", "cosine", "constant"] = "polynomial"
     power: float = 1.0
-    #: The last share of the run in which the rate falls; before, it stays at its peak. 1 = from the warm-up on.
+    #: The last share of the run, in which the rate falls; before that it stays at its peak. 1 = right after warm-up.
     decay_share: float = 1.0
     style: Literal["continuous", "google"] = "continuous"
     beta1: float = 0.9
@@ -58,7 +58,9 @@ class OptimConfig:
         if not 0 <= self.average < 1:
             raise ConfigError(f"average: must be >= 0 and < 1, got {self.average}")
         if self.adam_factor != 1 and self.name != "muon":
-            raise ConfigError(f"adam_factor: is for name: muon; {self.name} has one rate for all (see head_factor)")
+            raise ConfigError(
+                f"adam_factor: only for name: muon; {self.name} has one rate for all parameters (see head_factor)"
+            )
         if not 0 < self.block_decay <= 1:
             raise ConfigError(f"block_decay: must be > 0 and <= 1, got {self.block_decay}")
 
@@ -93,7 +95,7 @@ class LogConfig:
     keep_last: int = 2
     keep_every: int = 0
     tensorboard: bool = False
-    #: When a checkpoint cannot be written (a full disk): go on and try again at the next, or stop.
+    #: When a checkpoint cannot be written (a full disk): continue and try again at the next, or stop.
     on_write_error: Literal["continue", "stop"] = "continue"
 
     def __post_init__(self) -> None:
@@ -114,9 +116,9 @@ class DeviceConfig:
     threads: int = 0  # 0: OMP_NUM_THREADS, or as many as the process may use
     fast_layers: Literal["on", "off"] = "on"  # the layers of model/fast, on a GPU in bf16 and where nothing is dropped
     fp8: bool = False  # 8-bit matrix products in the fast layers: meant for hidden sizes of 2,048 and more
-    graphs: Literal["auto", "on", "off"] = "auto"  # steps recorded once and replayed, on a GPU; auto: where that pays
-    recompute: bool = False  # keep only each layer's input, and run it forward once more to go back: for small cards
-    deterministic: bool = False  # bit-equal results on a GPU, at a price; a CPU always gives them
+    graphs: Literal["auto", "on", "off"] = "auto"  # steps recorded once and replayed, on a GPU; auto: if it pays
+    recompute: bool = False  # keep only each layer's input and recompute the rest in the backward pass: for small GPUs
+    deterministic: bool = False  # bit-equal results on a GPU, at some cost; a CPU always gives them
 
     def __post_init__(self) -> None:
         if self.threads < 0:

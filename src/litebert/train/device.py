@@ -59,7 +59,7 @@ class Device:
         return contextlib.nullcontext()
 
     def synchronize(self) -> None:
-        """Wait until the device has done all that was asked of it, before reading a clock."""
+        """Wait until the device is idle, before reading a clock."""
         if self.is_cuda:
             torch.cuda.synchronize(self.device)
 
@@ -83,7 +83,7 @@ def open_device(config: DeviceConfig, local_rank: int = 0, num_local: int = 1) -
     fast = compiled and device.type == "cuda" and precision == "bf16" and config.fast_layers == "on"
     if config.fp8 and not (fast and torch.cuda.get_device_capability(device) >= (8, 9)):
         raise ConfigError(
-            f"device.fp8: {name} cannot do it here; it needs a GPU with 8-bit products (Ada, Hopper or newer), "
+            f"device.fp8: not available on {name}; it needs a GPU with 8-bit products (Ada, Hopper or newer), "
             "bf16 and the fast layers"
         )
     graphs = _graphs(config, device)
@@ -98,14 +98,14 @@ def _pick(wanted: str, local_rank: int, num_local: int) -> torch.device:
     if kind == "cpu" or (kind == "auto" and not num_gpus):
         return torch.device("cpu")
     if not num_gpus:
-        raise ConfigError(f"device: {wanted} was asked for, but torch {torch.__version__} finds no GPU; use cpu")
+        raise ConfigError(f"device: torch {torch.__version__} finds no GPU for {wanted}; use cpu")
     if index and num_local > 1:
         raise ConfigError(f"device: {wanted} names one GPU for {num_local} processes; use cuda")
     number = int(index) if index else local_rank
     if number >= num_gpus:
         if num_local > 1:
-            raise ConfigError(f"{num_local} processes for {num_gpus} GPUs; torchrun --nproc-per-node={num_gpus}")
-        raise ConfigError(f"device: {wanted} was asked for, but this machine has {num_gpus} GPU(s), from cuda:0")
+            raise ConfigError(f"{num_local} processes for {num_gpus} GPUs; use torchrun --nproc-per-node={num_gpus}")
+        raise ConfigError(f"device: no {wanted}; this machine has {num_gpus} GPU(s), starting at cuda:0")
     return torch.device("cuda", number)
 
 
@@ -155,13 +155,13 @@ def name_cpu(threads: int) -> str:
 
 
 def default_threads(num_local: int = 1) -> int:
-    """What OMP_NUM_THREADS says, or a process's share of the cores; torchrun's own OMP_NUM_THREADS=1 is not meant."""
+    """OMP_NUM_THREADS, or a process's share of the cores; torchrun's own OMP_NUM_THREADS=1 is ignored."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     return int(said) if num_local == 1 and said.isdigit() and int(said) else max(1, usable_cores() // num_local)
 
 
 def send(array: NDArray[Any], device: torch.device) -> Tensor:
-    """An array as a tensor on a device; on its way to a GPU nobody waits for it."""
+    """An array as a tensor on a device; the copy to a GPU does not block."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
@@ -176,7 +176,7 @@ def fetch(tensor: Tensor) -> NDArray[Any]:
 def measure_peak(device: Device, seconds: float = 0.5) -> float:
     """FLOP/s of a large matrix product on this device now: the ceiling that a share of peak refers to.
 
-    Measured rather than looked up: a data sheet's figure is reached by no product, and laptops have none.
+    Measured rather than looked up: no product reaches a data sheet's figure, and laptops have none.
     """
     size = 8192 if device.is_cuda else 1024
     dtype = torch.bfloat16 if device.precision == "bf16" else torch.float32
@@ -198,7 +198,7 @@ def measure_peak(device: Device, seconds: float = 0.5) -> float:
 
 
 def speed_up(model: Model, device: Device) -> None:
-    """Take the fastest way through a model that this device has; its numbers stay the same but for rounding."""
+    """Use the fastest layers that this device has; results stay the same up to rounding."""
     model.encoder.recompute = device.recompute
     if device.fast_layers and FastLayers.fits(model.encoder):
         from litebert.model.fast import triton_ops

@@ -26,23 +26,23 @@ Resume = Literal["auto", "never", "must"]
 
 
 def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...] = (), advice: str = "") -> bool:
-    """Whether to go on with the run in the folder; refuses a folder whose run has another config.
+    """Whether to resume the run in the folder; refuses a folder whose run has another config.
 
-    `free` are the beginnings of keys that may change between two parts of a run.
+    `free` lists prefixes of keys that may change on resume.
     """
     steps, there = checkpoint.steps(folder), checkpoint.latest(folder) is not None
     if resume == "must" and not steps:
-        raise ConfigError(f"{folder}: no checkpoint to resume from; leave --resume at auto to start there")
+        raise ConfigError(f"{folder}: no checkpoint to resume from; use resume auto to start a new run there")
     started = (folder / "metrics.jsonl").exists()
     if resume == "never" and (steps or started):
-        raise ConfigError(f"{folder}: holds a run already; choose another folder, or --resume auto")
+        raise ConfigError(f"{folder}: already holds a run; choose another folder, or resume auto")
     if steps and not there:
         raise CheckpointError(
-            f"{folder}: none of its checkpoints (steps {', '.join(map(str, steps))}) is whole; "
+            f"{folder}: none of its checkpoints (steps {', '.join(map(str, steps))}) is complete; "
             f"{checkpoint.remedy(folder)}, or start in another folder"
         )
     if there:
-        # That of the checkpoint: it has a checksum, and config.yaml may have been damaged or edited since.
+        # The checkpoint's config has a checksum; config.yaml may have been damaged or edited since.
         check_config(folder, checkpoint.saved_config(folder), config, free, advice)
     elif not started:
         _spare_config(folder / "config.yaml", config)
@@ -50,15 +50,15 @@ def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...
 
 
 def _spare_config(path: Path, config: Any) -> None:
-    """A config.yaml that somebody wrote by hand, with comments, is not overwritten by that of a run."""
+    """Do not overwrite a hand-written config.yaml."""
     if path.exists() and not (path.parent / "run.json").exists() and path.read_bytes() != write_yaml(config).encode():
-        raise ConfigError(f"{path}: is no run's, and a run there would overwrite it; choose another folder for --out")
+        raise ConfigError(f"{path}: not written by a run, and a run would overwrite it; choose another output folder")
 
 
 def check_config(
     folder: Path, saved: Mapping[str, Any] | None, config: Any, free: tuple[str, ...] = (), advice: str = ""
 ) -> None:
-    """Refuse to go on with another config than that of the run in a folder, `saved` (None: nobody knows it)."""
+    """Refuse to resume with a config that differs from the run's own, `saved` (None: unknown)."""
     if saved is None:
         return
     before = to_dict(build(type(config), saved, f"{folder}: "))
@@ -68,19 +68,19 @@ def check_config(
         listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
         raise ConfigError(
             f"{folder}: the run there has another config:\n  {listed}\n"
-            f"Go on with its own config, or start a new run in another folder{advice}."
+            f"Resume with its own config, or start a new run in another folder{advice}."
         )
 
 
 def begin(folder: Path, config: Any, resuming: bool) -> None:
-    """Write the complete config; a run that was stopped before its first checkpoint begins anew."""
+    """Write the complete config; a run stopped before its first checkpoint starts over."""
     if not resuming:
         (folder / "metrics.jsonl").unlink(missing_ok=True)
     write_atomic(folder / "config.yaml", write_yaml(config))
 
 
 def describe_process(device: Device, **hardware: Any) -> dict[str, Any]:
-    """Versions, command and hardware of this process, for run.json; `hardware` is what else is to be said of it."""
+    """Versions, command and hardware of this process, for run.json; `hardware` adds to it."""
     return {
         "litebert": litebert.__version__,
         "torch": torch.__version__,
@@ -110,7 +110,7 @@ def write_facts(folder: Path, facts: dict[str, Any], completed: bool) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, wanted: bool) -> Iterator[None]:
-    """Hold the folder for this run alone (where `wanted`: one process of a run does); a crash lets go of it."""
+    """Lock the folder for this run (if `wanted`: one process of a run does); a crash releases it."""
     if not wanted:
         yield
         return
@@ -122,7 +122,7 @@ def locked(folder: Path, wanted: bool) -> Iterator[None]:
         try:
             held.enter_context(hold_lock(folder / ".lock"))
         except BlockingIOError:
-            raise ConfigError(f"{folder}: another process is training there now; choose another folder") from None
+            raise ConfigError(f"{folder}: another process is training in this folder; choose another one") from None
         sweep(folder)
         yield
 

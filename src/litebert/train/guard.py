@@ -5,8 +5,8 @@
                         "rollback": load the last checkpoint, then guard.rewind(its guard state);
                         "stop": end the run, `verdict.reason` says why and what to try
 
-A batch is a function of (seed, step), so the same batch comes again after a rollback: steps for which `is_bad` holds
-are to be left out then. The guard never reads a clock or a device; its state is plain data.
+A batch is a function of (seed, step), so the same batch comes again after a rollback: leave out the steps for which
+`is_bad` holds. The guard never reads a clock or a device; its state is plain data.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class GuardConfig:
 
     on_nan: Literal["skip", "rollback", "stop"] = "skip"
     on_spike: Literal["ignore", "skip", "rollback", "stop"] = "skip"
-    spike_factor: float = 2.0  # a loss above so many times the median of the last steps is a spike
+    spike_factor: float = 2.0  # a loss above this multiple of the median of the last steps is a spike
     gradient_factor: float | None = None  # the same for the gradient's norm; None: clipping deals with it
     window: int = 100  # the last steps that the median is taken over
-    min_history: int = 20  # no verdict on spikes before so many steps
+    min_history: int = 20  # no verdict on spikes before this many steps
     max_skips: int = 10  # in a row
     max_rollbacks: int = 3  # in all
 
@@ -40,12 +40,12 @@ class GuardConfig:
         for name in ("spike_factor", "gradient_factor"):
             value = getattr(self, name)
             if value is not None and not value > 1:
-                raise ConfigError(f"{name}: must be above 1, got {value}")
+                raise ConfigError(f"{name}: must be > 1, got {value}")
         if not 1 <= self.min_history <= self.window:
-            raise ConfigError(f"min_history: must lie between 1 and window {self.window}, got {self.min_history}")
+            raise ConfigError(f"min_history: must be between 1 and window ({self.window}), got {self.min_history}")
         for name in ("max_skips", "max_rollbacks"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"{name}: must not be negative, got {getattr(self, name)}")
+                raise ConfigError(f"{name}: must be >= 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Guard:
                 ("gradient norm", norm, self._norms, self.config.gradient_factor),
             ):
                 if factor and len(past) >= self.config.min_history and value > factor * median(past):
-                    usual = f"{value:.4g} at step {step}, where {median(past):.4g} was usual"
+                    usual = f"{value:.4g} at step {step}, the median is {median(past):.4g}"
                     return self._act(self.config.on_spike, step, f"{name} {usual}")
         self._losses.append(loss)
         if gradient_norm is not None:
@@ -90,11 +90,11 @@ class Guard:
         return Verdict("ok")
 
     def is_bad(self, step: int) -> bool:
-        """Whether the run was rolled back because of this step's batch, so that it is to be left out."""
+        """Whether the run was rolled back because of this step's batch: leave it out."""
         return step in self.bad_steps
 
     def forget(self) -> None:
-        """Start the history anew, where a jump is expected: another depth, another length, another objective."""
+        """Clear the history where a jump is expected: another depth, length or objective."""
         self._losses.clear()
         self._norms.clear()
 
@@ -110,7 +110,7 @@ class Guard:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on as the guard whose state this is: for a resumed run."""
+        """Continue from a saved state: for a resumed run."""
         self._losses = deque(state["losses"], maxlen=self.config.window)
         self._norms = deque(state["norms"], maxlen=self.config.window)
         self._skips_in_a_row = state["skips_in_a_row"]
@@ -119,7 +119,7 @@ class Guard:
         self.bad_steps = set(state["bad_steps"])
 
     def rewind(self, state: Mapping[str, Any]) -> None:
-        """Go back to a checkpoint's history, but remember the rollbacks: else they would never end."""
+        """Go back to a checkpoint's history, but remember the rollbacks, or they would never end."""
         num_rollbacks, bad_steps = self.num_rollbacks, self.bad_steps
         self.restore(state)
         self.num_rollbacks = max(self.num_rollbacks, num_rollbacks)

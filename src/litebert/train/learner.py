@@ -1,4 +1,4 @@
-"""What a run brings to the training loop: everything in which pretraining and fine-tuning differ."""
+"""What a run brings to the training loop: everything that differs between pretraining and fine-tuning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StepBatches(NamedTuple):
 
 
 class StepTotals(NamedTuple):
-    """What one global batch came to, over all micro-batches and processes."""
+    """Totals of one global batch, over all micro-batches and processes."""
 
     tokens: int
     counts: tuple[float, ...]
@@ -32,14 +32,14 @@ class StepTotals(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Another part of the run begins: what to say about it, and whether its batches are other ones."""
+    """A new part of the run begins: the message about it, and whether its batches differ."""
 
     message: str
     batches: bool
 
 
 class Evaluation(NamedTuple):
-    """Scores for the log, the same in words, and what a person should know besides."""
+    """Scores for the log, the same in words, and warnings."""
 
     values: dict[str, float]
     text: str
@@ -55,13 +55,13 @@ class Learner(ABC):
     max_seconds: float | None = None  # whichever of steps, seconds and tokens ends first ends the run
     max_tokens: int | None = None
     draws: bool  # whether a step is random (dropout)
-    graphs: Literal["auto", "on", "off"] = "off"  # whether steps are recorded; auto: where a trial finds it worth it
+    graphs: Literal["auto", "on", "off"] = "off"  # whether steps are recorded; auto: if a trial finds that it pays
     check_graphs = True
     advice = ADVICE  # for a run whose loss is not finite
-    notes: Sequence[tuple[str, str]] = ()  # what to tell at the start, each with a style
+    notes: Sequence[tuple[str, str]] = ()  # shown at the start, each with a style
 
     def prepare(self, step: int) -> None:  # noqa: B027 (a learner may need none of these)
-        """Before the first step, once the weights are there: the fastest way through the model."""
+        """Called before the first step, once the weights are loaded."""
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -82,26 +82,26 @@ class Learner(ABC):
         """The learning rate of a step, when `share` of the run is done."""
 
     def enter(self, share: float) -> Change | None:
-        """Begin what is due when `share` of the run is done (another depth, another length); None where all stays."""
+        """Begin the stage that starts at `share` of the run (another depth or length); None if nothing changes."""
         return None
 
     def satisfied(self) -> bool:
-        """Whether the run may end before its time."""
+        """Whether the run may end early."""
         return False
 
     # -- reports, evaluation, checkpoints ------------------------------------------------------------------------------
 
     @abstractmethod
     def report(self, steps: Sequence[StepTotals], seconds: float) -> dict[str, float]:
-        """What some steps came to, for the log."""
+        """Means over some steps, for the log."""
 
     @abstractmethod
     def evaluate(self, step: int) -> Evaluation | None:
-        """Scores on what is not trained on; None where there is nothing. The model is left as training wants it."""
+        """Scores on held-out data; None if there is none. The model is left in training mode."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to hold besides weights, as plain data."""
+        """What a checkpoint holds besides weights, as plain data."""
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors of a checkpoint."""
@@ -109,12 +109,12 @@ class Learner(ABC):
 
     @abstractmethod
     def restore(self, saved: Checkpoint) -> None:
-        """Put back what `weights` and `state` gave; a checkpoint of other data is an error."""
+        """Restore `weights` and `state`; a checkpoint of other data is an error."""
 
     @abstractmethod
     def facts(self, step: int) -> dict[str, Any]:
         """What run.json says about the run after `step` steps."""
 
     def hardware(self) -> dict[str, Any]:
-        """What run.json says about the machine besides the usual."""
+        """What else run.json says about the machine."""
         return {}

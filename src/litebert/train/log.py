@@ -40,7 +40,7 @@ from litebert.parse import parse_json
 class MetricsLog:
     """Appends to `metrics.jsonl`, and mirrors numbers to TensorBoard where a folder for it is given.
 
-    A disk that is full does not end the run: lines wait in memory for the next write, and `problem` says why.
+    A full disk does not end the run: lines wait in memory for the next write, and `problem` says why.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class MetricsLog:
         self.num_lines = 0
         self._waiting: deque[bytes] = deque(maxlen=10_000)
         if resume_step is None and self.path.exists() and self.path.stat().st_size:
-            raise ConfigError(f"{self.path}: belongs to an earlier run; resume it, or choose another folder")
+            raise ConfigError(f"{self.path}: holds an earlier run's metrics; resume that run, or choose another folder")
         self._board: Any = None
         if tensorboard is not None:
             require("tensorboard", "the TensorBoard log")
@@ -70,7 +70,7 @@ class MetricsLog:
             self.rewind(resume_step, resume_lines)
 
     def write(self, step: int, values: Mapping[str, Any], kind: str = "train") -> None:
-        """Add one line; a number that is not finite becomes null, since JSON has no other word for it."""
+        """Add one line; numbers that are not finite become null, since JSON has none."""
         line = {"step": step, "time": time.time(), "kind": kind}
         line |= {name: _plain(value) for name, value in values.items()}
         self._append(line)
@@ -104,7 +104,7 @@ class MetricsLog:
                 self._append({**line, "step": step})
 
     def _leave_out(self, damaged: list[int], end: int) -> None:
-        """Go on without some lines; the file with them is kept beside."""
+        """Drop damaged lines; the original file is kept beside the new one."""
         content = self.path.read_bytes()
         aside = self.path.with_name(f"{self.path.name}.damaged")
         write_atomic(aside, content)
@@ -114,10 +114,10 @@ class MetricsLog:
         write_atomic(self.path, b"".join(kept))
         self._file = self.path.open("ab", buffering=0)
         which = f"line {damaged[0]}" if len(damaged) == 1 else f"{len(damaged)} lines, the first of them {damaged[0]},"
-        self.damage = f"{self.path}: {which} damaged and left out; the file as it was is {aside.name}"
+        self.damage = f"{self.path}: {which} damaged and left out; the original file is kept as {aside.name}"
 
     def close(self) -> None:
-        """Write what waits, and let go of the files."""
+        """Write pending lines and close the files."""
         self._flush()
         self._file.close()
         if self._board is not None:
@@ -155,7 +155,7 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     found = []
     for number, (line, _) in enumerate(_lines(Path(path)), start=1):
         if line is None:
-            raise DataError(f"{path}, line {number}: not a line of metrics; delete the line to go on")
+            raise DataError(f"{path}, line {number}: not a line of metrics; delete the line to continue")
         found.append(line)
     return found
 
@@ -190,7 +190,7 @@ RATE_SECONDS = 60.0  # the time left follows the speed of the last minute: a dee
 
 
 def describe(step: int, num_steps: int, values: Mapping[str, float], seconds_left: float | None = None) -> str:
-    """One report as text; values that are not there are left out, the least important come last."""
+    """One report as text; missing values are left out, the least important come last."""
     parts = [f"step {step:,}/{num_steps:,}"]
     if "loss" in values:
         parts.append(f"loss {values['loss']:.3f}")
@@ -225,7 +225,7 @@ def short_time(seconds: float) -> str:
 
 
 class Progress:
-    """Shows a run on the screen; does nothing where `show` is false (all processes but the main one)."""
+    """Shows a run on the screen, unless `show` is false (all processes but the main one)."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class Progress:
 
     @contextlib.contextmanager
     def _terminal(self) -> Iterator[None]:
-        """A terminal that was closed shows nothing more; the run has to save all the same."""
+        """Stop showing anything once the terminal is closed; the run still has to save."""
         try:
             yield
         except OSError as error:

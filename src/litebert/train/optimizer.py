@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 from litebert.errors import CheckpointError, ConfigError, InputError, did_you_mean
 from litebert.model.heads import Model
 from litebert.train.config import Freeze, OptimConfig
+from litebert.train.schedule import check
 
 
 class AdamW(Optimizer):
@@ -37,12 +38,12 @@ class AdamW(Optimizer):
         weight_decay: float = 0.01,
         bias_correction: bool = False,
     ):
-        # By the names that a run's config has for them, with ours where it differs.
-        _check(lr >= 0, f"optim.lr: must not be negative, got {lr}")
+        # Named as in a run's config, with our own name where it differs.
+        check(lr >= 0, f"optim.lr: must be >= 0, got {lr}")
         for number, beta in enumerate(betas, 1):
-            _check(0 <= beta < 1, f"optim.beta{number} (betas): must be in [0, 1), got {beta}")
-        _check(eps > 0, f"optim.eps: must be above 0, got {eps}")
-        _check(weight_decay >= 0, f"optim.weight_decay: must not be negative, got {weight_decay}")
+            check(0 <= beta < 1, f"optim.beta{number} (betas): must be in [0, 1), got {beta}")
+        check(eps > 0, f"optim.eps: must be > 0, got {eps}")
+        check(weight_decay >= 0, f"optim.weight_decay: must be >= 0, got {weight_decay}")
         super().__init__(
             params,
             {
@@ -147,7 +148,7 @@ class Muon(AdamW):
     """
 
     def __init__(self, params: Iterable[Any], momentum: float = 0.95, **settings: Any):
-        _check(0 <= momentum < 1, f"optim.momentum: must be in [0, 1), got {momentum}")
+        check(0 <= momentum < 1, f"optim.momentum: must be in [0, 1), got {momentum}")
         super().__init__(params, **settings)
         for group in self.param_groups:
             group.setdefault("orthogonal", False)
@@ -192,9 +193,9 @@ def orthogonalize(matrices: list[Tensor]) -> list[Tensor]:
 
 
 def parameter_groups(model: nn.Module, weight_decay: float = 0.01, muon: bool = False) -> list[dict[str, Any]]:
-    """A model's parameters by role: matrices, and biases and norms (without decay and adaptation).
+    """A model's parameters by role: matrices; biases and norms (without decay and adaptation).
 
-    `muon` sets the encoder's hidden matrices apart (attention, FFN, projection; neither embeddings nor heads).
+    `muon` separates the encoder's hidden matrices (attention, FFN, projection; neither embeddings nor heads).
     The groups carry the parameters' names, by which `moments` saves them.
     """
     hidden = {
@@ -233,7 +234,7 @@ def _is_hidden(path: str) -> bool:
 def freeze(model: Model, what: Freeze, new: Iterable[str] = ()) -> None:
     """Stop parts of the encoder from learning.
 
-    Adapters and what is `new` (a pooler that no file brought) always learn.
+    Adapters and `new` parameters (a pooler that the file lacks) always learn.
     """
     new = set(new)
     for name, parameter in model.named_parameters():
@@ -281,7 +282,7 @@ def _factor(name: str, blocks: dict[str, int], head_factor: float, block_decay: 
 
 
 def make_optimizer(model: Model, optim: OptimConfig, lr: float, new: Iterable[str] = ()) -> AdamW:
-    """The config's optimiser over what learns; what is `new` always does."""
+    """The config's optimiser over the parameters that learn; those in `new` always do."""
     freeze(model, optim.freeze, new)
     adam_factor = optim.adam_factor if optim.name == "muon" else None
     groups = learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay, adam_factor)
@@ -297,7 +298,7 @@ def make_optimizer(model: Model, optim: OptimConfig, lr: float, new: Iterable[st
 
 
 class Average:
-    """The moving average of a model's weights: weights of the last 1 / (1 - decay) steps or so, without their noise.
+    """The moving average of a model's weights over about the last 1 / (1 - decay) steps, which removes noise.
 
     It begins as a plain mean, so that the random weights of the start do not linger.
     """
@@ -309,7 +310,7 @@ class Average:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights after a step."""
+        """Add the weights after a step."""
         self.steps += 1
         share = max(1 - self.decay, 1 / self.steps)
         torch._foreach_lerp_(list(self.weights.values()), list(self._live.values()), share)
@@ -329,9 +330,9 @@ class Average:
         self._copy(self.weights)
 
     def restore(self, weights: Mapping[str, Tensor], steps: int) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         if weights.keys() != self.weights.keys():
-            raise CheckpointError("the checkpoint's averaged weights are not those of this model")
+            raise CheckpointError("the checkpoint's averaged weights do not fit this model")
         for name, tensor in weights.items():
             self.weights[name].copy_(tensor)
         self.steps = steps
@@ -349,7 +350,7 @@ def clip_gradients(params: Iterable[Tensor], max_norm: float = 1.0) -> Tensor:
     if not grads:
         return torch.zeros(())
     total: Tensor = torch.linalg.vector_norm(norms(grads))
-    if max_norm < math.inf:  # infinity over infinity is no number
+    if max_norm < math.inf:  # infinity over infinity is NaN
         torch._foreach_mul_(grads, max_norm / total.clamp(min=max_norm))  # exactly 1 below the limit
     return total
 
@@ -380,7 +381,9 @@ def load_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     for key, tensor in tensors.items():
         name, _, kind = key.rpartition(".")
         if name not in params or kind not in ("m", "v", "step"):
-            raise CheckpointError(f"optimiser state: {key} belongs to no parameter{did_you_mean(name, params)}")
+            raise CheckpointError(
+                f"optimiser state: {key}: the model has no such parameter{did_you_mean(name, params)}"
+            )
         param = params[name]
         if kind != "step" and tensor.shape != param.shape:
             shapes = f"has shape {tuple(tensor.shape)}, the parameter {tuple(param.shape)}"
@@ -398,14 +401,11 @@ def load_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
 
 def _named(optimizer: Optimizer) -> dict[str, Tensor]:
     if not all("param_names" in group for group in optimizer.param_groups):
-        raise InputError("an optimiser is saved by its parameters' names: build it with parameter_groups(model)")
+        raise InputError(
+            "the optimiser's parameters have no names to save its state by; build it with parameter_groups(model)"
+        )
     return {
         name: param
         for group in optimizer.param_groups
         for name, param in zip(group["param_names"], group["params"], strict=True)
     }
-
-
-def _check(holds: bool, message: str) -> None:
-    if not holds:
-        raise ConfigError(message)

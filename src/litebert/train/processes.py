@@ -50,7 +50,7 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes files and talks."""
+        """Whether this is the process that writes files and output."""
         return self.rank == 0
 
 
@@ -78,7 +78,7 @@ def world_from_environment(environment: Mapping[str, str] = os.environ) -> World
 
 @contextlib.contextmanager
 def connect(world: World, device: torch.device | str, timeout: float = 600.0) -> Iterator[World]:
-    """Join the other processes and leave them cleanly; nobody waits for a lost one longer than `timeout` seconds."""
+    """Join the other processes and leave them cleanly; a lost one is waited for `timeout` seconds at most."""
     if world.size == 1:
         yield world
         return
@@ -104,10 +104,10 @@ def connect(world: World, device: torch.device | str, timeout: float = 600.0) ->
 
 
 def _forget_group_names() -> None:
-    """Begin with torch's first name for a group.
+    """Reset torch's numbering of process groups.
 
-    It numbers them, and begins anew only when a group ends. After one that never came about, this process would look
-    for the others under another name than theirs, and both would wait until the time is up.
+    torch restarts it only when a group ends. After a group that never formed, this process would look for the others
+    under a different name, and both would wait until the timeout.
     """
     if not dist.is_initialized():
         distributed_c10d._world.group_count = 0
@@ -117,17 +117,17 @@ def _forget_group_names() -> None:
 def _meeting_place(place: tuple[str, str], rank: int, size: int, timeout: timedelta) -> Store:
     """The store where processes find each other, at the environment's `place`: one for all runs of a process.
 
-    With one for each run, a process that is quick to begin the next might still find that of the last, which then ends.
+    With one per run, a process that starts the next run early could still find the last one's store, which then ends.
     """
     store, _, _ = next(rendezvous("env://", rank, size, timeout=timeout))
     return store
 
 
 def agree_on_attempt(store: Store, world: World, timeout: float) -> str:
-    """A name that only the living processes of this attempt have: "6f0c...".
+    """A name that only the live processes of this attempt share: "6f0c...".
 
-    torchrun's store outlives a restart, and in it the addresses of the dead: each attempt needs names of its own.
-    The restart count is no such name, since machines count differently when only one of them lost a process.
+    torchrun's store outlives a restart, with the addresses of dead processes in it, so each attempt needs its own name.
+    The restart count will not do: machines count differently when only one of them lost a process.
     """
     me = uuid.uuid4().hex
     if world.is_main:
@@ -220,7 +220,7 @@ def gather_rows(rows: Tensor, world: World) -> tuple[Tensor, int]:
 
 
 def wait_for_all(world: World) -> None:
-    """Go on when every process has come here."""
+    """Wait until every process has reached this point."""
     if world.size > 1:
         with _lost(world):
             dist.barrier()
@@ -228,27 +228,27 @@ def wait_for_all(world: World) -> None:
 
 @contextlib.contextmanager
 def _lost(world: World) -> Iterator[None]:
-    """Torch's many errors for one thing, as one error that says what to do."""
+    """Turn torch's many errors for a lost process into one that says what to do."""
     try:
         yield
     except RuntimeError as error:  # dist.DistError is one too
         # "[/path/in/torch.cc:537] Connection reset by peer. This is typically ..." -> "Connection reset by peer"
         reason = re.sub(r"^(\[[^\]]*\] )+", "", str(error).strip()).split(". ")[0].partition("\n")[0]
         raise WorkerLostError(
-            f"process {world.rank} of {world.size} lost touch with the others ({reason}). The last checkpoint "
-            "is whole: start again with --resume auto, or let torchrun do it with --max-restarts."
+            f"process {world.rank} of {world.size} lost contact with the others ({reason}). The last checkpoint "
+            "is complete: rerun the same command to resume, or let torchrun restart it (--max-restarts)."
         ) from error
 
 
 class StopRequest:
-    """Whether somebody asked the run to end, and by which signal."""
+    """Whether a signal asked the run to end, and which."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
 
     @property
     def requested(self) -> bool:
-        """Whether the run is to save and end."""
+        """Whether the run should save and end."""
         return self.signal is not None
 
 

@@ -1,4 +1,4 @@
-"""What changes as a run goes on: the learning rate, the depth, the sequence length. Pure functions, no state.
+"""What changes during a run: the learning rate, the depth, the sequence length. Pure functions, no state.
 
 learning_rate(0, LearningRate())                   -> 5.632e-07    (the first of 3,125 warm-up steps counts)
 learning_rate(0, LearningRate(style="google"))     -> 0.0          (the released code's first step is lost)
@@ -34,19 +34,19 @@ class LearningRate:
     style: Literal["continuous", "google"] = "continuous"
 
     def __post_init__(self) -> None:
-        # By the names that a run's config has for them, with ours where it differs.
-        _check(math.isfinite(self.peak) and self.peak > 0, f"optim.lr (peak): must be above 0, got {self.peak}")
-        _check(
+        # Named as in a run's config, with our own name where it differs.
+        check(math.isfinite(self.peak) and self.peak > 0, f"optim.lr (peak): must be > 0, got {self.peak}")
+        check(
             0 <= self.end <= self.peak,
-            f"optim.end_lr (end): must lie between 0 and optim.lr {self.peak}, got {self.end}",
+            f"optim.end_lr (end): must be between 0 and optim.lr {self.peak}, got {self.end}",
         )
-        _check(self.num_steps >= 1, f"steps (num_steps): must be at least 1, got {self.num_steps}")
-        _check(self.warmup_steps >= 0, f"optim.warmup_steps: must not be negative, got {self.warmup_steps}")
-        _check(self.power > 0, f"optim.power: must be above 0, got {self.power}")
-        _check(0 < self.decay_share <= 1, f"optim.decay_share: must be > 0 and <= 1, got {self.decay_share}")
-        _check(
+        check(self.num_steps >= 1, f"steps (num_steps): must be >= 1, got {self.num_steps}")
+        check(self.warmup_steps >= 0, f"optim.warmup_steps: must be >= 0, got {self.warmup_steps}")
+        check(self.power > 0, f"optim.power: must be > 0, got {self.power}")
+        check(0 < self.decay_share <= 1, f"optim.decay_share: must be > 0 and <= 1, got {self.decay_share}")
+        check(
             self.warmup_steps <= self.num_steps,
-            f"optim.warmup_steps: {self.warmup_steps} are more than the {self.num_steps} steps of the run; "
+            f"optim.warmup_steps: must be <= the {self.num_steps} steps of the run, got {self.warmup_steps}; "
             "lower it, or raise steps",
         )
 
@@ -78,7 +78,7 @@ def _decayed(share: float, schedule: LearningRate) -> float:
 
 def sqrt_scaled_lr(batch: int, base_lr: float = 0.00176, base_batch: int = 4096) -> float:
     """The paper's rate for another batch size, by the square-root rule of You et al.: 1024 -> 0.00088."""
-    _check(batch >= 1, f"batch: must be at least 1, got {batch}")
+    check(batch >= 1, f"batch: must be >= 1, got {batch}")
     return base_lr * math.sqrt(batch / base_batch)
 
 
@@ -90,8 +90,8 @@ class Stage:
     value: int
 
     def __post_init__(self) -> None:
-        _check(0 < self.until <= 1, f"until: a share of the run, above 0 and at most 1, got {self.until}")
-        _check(self.value >= 1, f"value: must be at least 1, got {self.value}")
+        check(0 < self.until <= 1, f"until: must be a share of the run, > 0 and <= 1, got {self.until}")
+        check(self.value >= 1, f"value: must be >= 1, got {self.value}")
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class RateStage(Stage):
     value: float  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        _check(0 < self.until <= 1, f"until: a share of the run, above 0 and at most 1, got {self.until}")
-        _check(0 < self.value < math.inf, f"value: must be > 0, got {self.value}")
+        check(0 < self.until <= 1, f"until: must be a share of the run, > 0 and <= 1, got {self.until}")
+        check(0 < self.value < math.inf, f"value: must be > 0, got {self.value}")
 
 
 def check_stages(stages: Sequence[Stage], name: str) -> None:
@@ -111,7 +111,9 @@ def check_stages(stages: Sequence[Stage], name: str) -> None:
         raise ConfigError(f"{name}: needs at least one stage, for example [{{until: 1.0, value: 12}}]")
     for i, (before, after) in enumerate(pairwise(stages)):
         if after.until <= before.until:
-            raise ConfigError(f"{name}[{i + 1}].until: {after.until} does not come after {before.until}")
+            raise ConfigError(
+                f"{name}[{i + 1}].until: must be > {before.until}, the stage before it, got {after.until}"
+            )
     if stages[-1].until != 1:
         raise ConfigError(f"{name}[{len(stages) - 1}].until: the last stage must end at 1.0, got {stages[-1].until}")
 
@@ -146,6 +148,6 @@ def run_progress(
     return min(1.0, max(by_steps, by_clock, by_tokens))
 
 
-def _check(holds: bool, message: str) -> None:
+def check(holds: bool, message: str) -> None:
     if not holds:
         raise ConfigError(message)

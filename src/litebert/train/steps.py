@@ -28,7 +28,7 @@ APART = 0.1  # share by which a replay's numbers may differ from those of the wo
 
 
 class Replayable(Protocol):
-    """A torch.cuda.CUDAGraph, or what stands for one in a test."""
+    """A torch.cuda.CUDAGraph, or its stand-in in a test."""
 
     def replay(self) -> None: ...
 
@@ -46,14 +46,14 @@ class Recorder:
     def __init__(self, model: Model, device: Device):
         self.model, self.device = model, device
         self.works = True
-        self.problem: str | None = None  # something to tell, once
+        self.problem: str | None = None  # to report, once
         self._memory: Any = None  # one for all graphs, since one runs at a time
 
     def record(self, work: Callable[[], Tensor], check: bool = False) -> Recorded | None:
-        """A graph of `work`; gradients and random numbers stay as if nothing had been run. None where it fails.
+        """A graph of `work`, or None if recording fails; gradients and random numbers stay as they were.
 
-        check: hold a replay to the work itself, and take a difference for a failure. After a failure, graphs recorded
-        before must not be replayed any more.
+        check: compare a replay with the work itself; a difference counts as a failure. After a failure, graphs
+        recorded before must not be replayed.
         """
         if not self.works:
             return None
@@ -75,10 +75,10 @@ class Recorder:
                     self.works = False
                     cause = error.__context__ or error  # the end of a broken recording raises once more
                     reason = str(cause).strip().splitlines()[0]
-                    self.problem = f"steps cannot be recorded here, so they are slower: {reason}"
+                    self.problem = f"CUDA graphs do not work here, so steps are slower: {reason}"
                     if stream is not None:
                         leave_recording(stream)
-                    self._forget_working_weights()  # made in a recording that is never run, they hold anything
+                    self._forget_working_weights()  # made in a recording that is never run, they hold garbage
                     return None
         finally:
             for parameter, before in zip(parameters, kept, strict=True):
@@ -94,7 +94,7 @@ class Recorder:
                 work()
         torch.cuda.current_stream(device).wait_stream(side)
         self._memory = self._memory or torch.cuda.graph_pool_handle()
-        self._forget_working_weights()  # their making from the parameters belongs into the graph
+        self._forget_working_weights()  # the graph itself makes them from the parameters
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._memory):
             result = work()
@@ -116,8 +116,8 @@ class Recorder:
             torch.stack([grad.norm() / grad.numel() ** 0.5 for grad in each])
             for each in (expected, torch._foreach_sub(grads, expected))
         )
-        # Those that are nearly nothing are all rounding and not held to themselves. Among vectors these are not so
-        # small: what the keys' bias gets is the rounding of a sum over all tokens, which atomic sums make another.
+        # Gradients near zero are all rounding, so they are compared with the median size instead. Vectors need a wider
+        # margin: the keys' bias gets the rounding of a sum over all tokens, which atomic sums change every time.
         least = sizes.new_tensor([1.0 if grad.ndim == 1 else 0.01 for grad in grads])
         if _beyond(apart, APART * torch.maximum(sizes, least * sizes.median())):
             raise RuntimeError("a replay gives other gradients")
@@ -132,7 +132,7 @@ class Recorder:
 
 
 def _beyond(apart: Tensor, limit: Tensor) -> bool:
-    """Whether something is farther away than it may be, or no number; a limit that is none itself holds nothing."""
+    """Whether anything exceeds its limit or is NaN; a limit that is not finite is ignored."""
     return bool((~(apart <= limit) & limit.isfinite()).any())
 
 
@@ -150,19 +150,19 @@ def leave_recording(stream: torch.cuda.Stream) -> None:
 # -> the loss to go down, and the sums to report.
 Loss = Callable[[Any, Tensor], tuple[Tensor, Tensor]]
 
-CALLS = 6  # of each way in a trial; the fastest counts, since the first ones compile, record and warm up
-LAUNCHING_SHARE = 0.5  # of a plain step's time: where launching takes less, the GPU is busy and nothing is to be won
-# A graph runs the same kernels, so by itself it is no slower. Where other programs use the GPU too, a clock may say so
-# all the same; only if it is slower by this is there something else that we do not know of.
+CALLS = 6  # per way in a trial; the fastest counts, since the first ones compile, record and warm up
+LAUNCHING_SHARE = 0.5  # of a plain step's time: if launching takes less, the GPU is busy and a graph gains nothing
+# A graph runs the same kernels, so it should be no slower. On a shared GPU the clock may say otherwise; it is rejected
+# only beyond this factor.
 SLOWER = 1.5
 
 
 class PlainStep:
-    """Runs the model as it is: on CPUs, in several processes, and wherever nothing can be recorded."""
+    """Runs the model as it is: on CPUs, in several processes, and wherever recording fails."""
 
     def __init__(self, model: Model, device: Device, loss: Loss):
         self.model, self.device, self.loss = model, device, loss
-        self.news: list[str] = []  # to be told by whoever takes the steps
+        self.news: list[str] = []  # for the caller to report
 
     def __call__(self, inputs: Any, counts: Tensor) -> Tensor:
         """Add the gradients of a micro-batch to the parameters'; returns its sums."""
@@ -181,14 +181,14 @@ class PlainStep:
 
 
 class Timing(NamedTuple):
-    """Seconds of one micro-batch until the device was done, and until Python was."""
+    """Seconds of one micro-batch until the device finished, and until Python did."""
 
     all: float
     launching: float
 
 
 class Trial:
-    """Whether replaying is worth it: a few micro-batches are taken each way, timed one by one."""
+    """Whether replaying pays: a few micro-batches are taken each way and timed one by one."""
 
     def __init__(self, device: Device):
         self.device = device
@@ -196,7 +196,7 @@ class Trial:
         self.replayed: list[Timing] = []
 
     def replays(self) -> bool:
-        """Whether the next micro-batch is to be replayed from a graph."""
+        """Whether to replay the next micro-batch from a graph."""
         if len(self.plain) < CALLS:
             return False
         fastest = min(self.plain)
@@ -205,11 +205,11 @@ class Trial:
         return len(self.replayed) < CALLS or min(self.replayed).all < SLOWER * fastest.all
 
     def over(self) -> bool:
-        """Whether the way is found."""
+        """Whether the trial is decided."""
         return len(self.plain) >= CALLS and not (self.replays() and len(self.replayed) < CALLS)
 
     def time(self, take: Callable[[], Tensor]) -> Tensor:
-        """Take one micro-batch the way that is due."""
+        """Take one micro-batch, the way that is next."""
         times = self.replayed if self.replays() else self.plain
         self.device.synchronize()
         began = time.perf_counter()
@@ -230,10 +230,9 @@ class Recording(NamedTuple):
 
 
 class GraphStep(PlainStep):
-    """Replays one recorded graph per shape of a micro-batch, always or (`choose`) where a trial finds it worth it.
+    """Replays one recorded graph per shape of a micro-batch, always or (`choose`) if a trial finds that it pays.
 
-    check: hold each graph to the work itself before it is used. Where recording fails, steps are run plainly from then
-    on.
+    check: compare each graph with the work itself before it is used. If recording fails, steps then run plainly.
     """
 
     def __init__(self, model: Model, device: Device, loss: Loss, choose: bool, check: bool):
@@ -314,12 +313,12 @@ def parts_of(inputs: Any) -> Iterator[Any]:
 
 
 def shape_of(inputs: Any) -> tuple[Any, ...]:
-    """What decides whether two micro-batches may use the same graph: the sizes of their tensors, and their numbers."""
+    """What two micro-batches must share to use one graph: the sizes of their tensors, and their numbers."""
     return tuple(part.shape if isinstance(part, Tensor) else part for part in parts_of(inputs))
 
 
 def clone_tensors(inputs: Any) -> Any:
-    """The same micro-batch in memory of its own."""
+    """A copy of a micro-batch."""
     if isinstance(inputs, dict):
         return {name: clone_tensors(part) for name, part in inputs.items()}
     if isinstance(inputs, tuple):

@@ -1,4 +1,4 @@
-"""The one training loop: learns on one process or many, and cannot be lost.
+"""The one training loop, on one process or many, which resumes wherever it was stopped.
 
 RUN/
   config.yaml     the complete config          run.json       hardware, versions, command, state
@@ -74,7 +74,7 @@ def open_machine(config: DeviceConfig) -> tuple[World, Device]:
     world = world_from_environment()
     device = open_device(config, world.local_rank, world.local_size)
     if device.graphs == "on" and world.size > 1:
-        raise ConfigError(f"device.graphs: on is for one process, and these are {world.size}; use auto")
+        raise ConfigError(f"device.graphs: on works with one process, not {world.size}; use auto")
     return world, device
 
 
@@ -145,12 +145,12 @@ class Trainer:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def fit(self, stop: StopRequest) -> int | None:
-        """Train until the budget is spent, or somebody asks to stop: then the number of that signal."""
+        """Train until the budget is spent; if a signal asks to stop, save and return its number."""
         log = self.config.log
         with self.progress:
             while not self.finished:
                 self._enter_stage()
-                if self.guard.is_bad(self.step):  # the run was rolled back because of this batch: leave it out
+                if self.guard.is_bad(self.step):  # the run was rolled back because of this batch
                     self.feed.take()
                     self.step += 1
                     continue
@@ -175,7 +175,7 @@ class Trainer:
                     self.evaluate()
                 stopping = stopping or (self.world.size == 1 and stop.requested)
                 if stopping:
-                    self.event("stopped by a signal; the same command goes on from here")
+                    self.event("stopped by a signal; rerun the same command to continue")
                 if stopping or self._checkpoint_due():
                     self.save(must=stopping)
                 if stopping:
@@ -242,7 +242,7 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether the budget is spent, or enough is learned."""
+        """Whether the budget is spent, or the learner is satisfied."""
         return self.share >= 1.0 or self.learner.satisfied()
 
     @property
@@ -262,7 +262,7 @@ class Trainer:
     # -- evaluation, checkpoints, the end ------------------------------------------------------------------------------
 
     def evaluate(self) -> None:
-        """Score what is not trained on, once per step."""
+        """Score held-out data, once per step."""
         if self._evaluated_at == self.step:
             return
         started = time.monotonic()
@@ -281,7 +281,7 @@ class Trainer:
             self.event(warning)
 
     def save(self, must: bool = False) -> None:
-        """Write a checkpoint; a full disk ends the run only where it must not be lost now."""
+        """Write a checkpoint; a full disk ends the run only if `must`."""
         self._saved_at = time.monotonic()
         if self.log is None:
             return
@@ -305,7 +305,7 @@ class Trainer:
         except checkpoint.CheckpointWriteError as error:
             if must or log.on_write_error == "stop":
                 raise
-            self.event(f"{error} The run goes on; the next checkpoint will be tried as usual.")
+            self.event(f"{error} The run continues and will try again at the next checkpoint.")
 
     def _checkpoint_due(self) -> bool:
         minutes = self.config.log.checkpoint_minutes
@@ -332,9 +332,7 @@ class Trainer:
             saved = checkpoint.load(self.folder)
         except CheckpointError:
             self.event(reason)
-            raise TrainingStoppedError(
-                f"{reason}: a rollback is due, but there is no checkpoint to go back to yet. {self.learner.advice}"
-            ) from None
+            raise TrainingStoppedError(f"{reason}: no checkpoint to roll back to yet. {self.learner.advice}") from None
         self._restore(saved)
         self.guard.rewind(saved.state["guard"])
         if self.log is not None:
@@ -371,7 +369,7 @@ class Trainer:
         return time.monotonic() - self._began
 
     def event(self, message: str, lasting: bool = False) -> None:
-        """Tell the person at the screen, and the log."""
+        """Show a message on the screen and log it."""
         self.progress.note(f"step {self.step:,}  {message}", "yellow")
         if self.log is not None:
             self.log.event(self.step, message, lasting)
@@ -384,10 +382,10 @@ class Trainer:
 
 
 class Feed:
-    """The batches of one step after the other, on the device before they are asked for.
+    """The batches of one step after the other, on the device before they are needed.
 
     A step ends by waiting for the device, to learn its loss. If the next batches were fetched and copied only then, the
-    device would stand idle meanwhile; so `prepare` is called while it still has work.
+    device would be idle meanwhile; so `prepare` is called while it still has work.
     """
 
     def __init__(self, batches: Iterator[StepBatches]):
@@ -407,14 +405,14 @@ class Feed:
         return taken
 
     def close(self) -> None:
-        """Let go of what makes the batches."""
+        """Close what makes the batches."""
         self._ready = None
         if hasattr(self._batches, "close"):
             self._batches.close()
 
 
 class Meter:
-    """Averages the steps between two reports; `state` is that of a checkpoint between them."""
+    """Averages the steps between two reports; a checkpoint between them keeps its `state`."""
 
     def __init__(self, trainer: Trainer, state: Mapping[str, Any] | None = None):
         state = state or {"steps": [], "seconds": 0.0}
@@ -423,7 +421,7 @@ class Meter:
         self._since = self._working() - state["seconds"]
 
     def _working(self) -> float:
-        """A clock that stands still while the run evaluates."""
+        """A clock that stops while the run evaluates."""
         return time.monotonic() - self.trainer.evaluating
 
     def add(self, totals: StepTotals) -> None:
@@ -461,10 +459,10 @@ class Meter:
 
 
 def check_same_step(step: int, world: World, device: torch.device) -> None:
-    """Every process must have found the same checkpoint: a run's folder has to be one that all of them see."""
+    """Every process must find the same checkpoint, in a run folder that all of them see."""
     total = sum_totals(torch.tensor([float(step)], dtype=torch.float64, device=device), world)
     if int(total.item()) != step * world.size:
         raise ConfigError(
-            f"process {world.rank} is at step {step}, others are not: the run's folder must be on a disk that all "
+            f"process {world.rank} is at step {step}, others are not: the run folder must be on a disk that all "
             "machines share"
         )

@@ -1,6 +1,6 @@
 """Many short pretraining runs that differ in one thing each, one after the other, with one table at the end.
 
-    python benchmarks/recipe_search.py SEARCH.yaml --out RESULTS [--only NAME ...] [--minutes 2]
+    python benchmarks/pretrain_search.py SEARCH.yaml --out RESULTS [--only NAME ...] [--minutes 2]
 
 SEARCH.yaml names what all runs have in common and what each of them changes, in the form of a run's config:
 
