@@ -92,4 +92,4 @@ def test_the_command(cli, tmp_path):
     wrong = cli("bench", "pretrain", "--against", "jax")
     assert (wrong.code, "jax is not one of: compiled, eager, none" in wrong.err) == (2, True)
     wrong = cli("bench", "pretrain", "--store", tmp_path)
-    assert (wrong.code, "belong together" in wrong.err) == (2, True)
+    assert (wrong.code, "--store and --tokenizer go together: give both or neither" in wrong.err) == (2, True)

@@ -207,7 +207,7 @@ def test_a_loss_that_is_not_finite_rolls_back_and_leaves_the_batch_out(toy_model
     [event] = lines(tmp_path / "run", "event")
     assert event["message"] == "loss nan at step 5: back to the last checkpoint"
     options["log"] = {"checkpoint_every": 0}
-    with pytest.raises(TrainingStoppedError, match=r"no checkpoint to go back to yet\. Lower the learning rate"):
+    with pytest.raises(TrainingStoppedError, match=r"no checkpoint to roll back to yet\. Lower the learning rate"):
         finetune(tiny_config(toy_model, files, **options), tmp_path / "none", quiet=True)
 
 
@@ -237,7 +237,7 @@ def test_a_complete_run_is_left_alone_and_another_config_refused(toy_model, file
     assert finetune(config, tmp_path, quiet=True).scores == first.scores
     with pytest.raises(ConfigError, match=r"another config:\n  optim.lr: 0.01 -> 0.02"):
         finetune(tiny_config(toy_model, files, optim={"lr": 0.02}), tmp_path, quiet=True)
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         finetune(config, tmp_path, resume="never", quiet=True)
 
 

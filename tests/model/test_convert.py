@@ -127,7 +127,7 @@ def test_mistakes_end_with_one_message_and_code_2(cli, tmp_path, monkeypatch, ar
 def test_an_existing_model_is_not_overwritten_unasked(cli, tmp_path):
     save_model(PretrainingModel(TINY), tmp_path / "out")
     result = cli("convert", FIXTURES / "base", tmp_path / "out")
-    assert (result.code, "--overwrite" in result.err) == (2, True)
+    assert (result.code, "already holds a model; use another folder, or set overwrite" in result.err) == (2, True)
     assert load_model(tmp_path / "out").config == TINY
     assert cli("convert", FIXTURES / "base", tmp_path / "out", "--overwrite").code == 0
     assert load_model(tmp_path / "out").config.vocab_size == 50

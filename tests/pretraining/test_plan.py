@@ -53,5 +53,5 @@ def test_widths_between_the_measured_ones_are_interpolated():
 def test_impossible_plans_are_refused():
     with pytest.raises(ConfigError, match="gpus: must be >= 1"):
         predict(preset("albert-base"), 0, 4096, 1)
-    with pytest.raises(ConfigError, match="cannot be shared by 64 GPUs"):
+    with pytest.raises(ConfigError, match="batch_tokens: 32 tokens cannot be divided among 64 GPUs"):
         predict(preset("albert-base"), 64, 32, 1)

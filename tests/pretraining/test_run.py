@@ -116,7 +116,7 @@ def test_in_python_a_run_is_named_as_on_the_command_line(corpus, tmp_path):
         assert result.completed
         assert_same(weights(tmp_path / "plain", 3), weights(tmp_path / name, 3))
         assert load_run_config(tmp_path / name / "config.yaml").max_minutes == 9
-    with pytest.raises(ConfigError, match="out: name the folder"):
+    with pytest.raises(ConfigError, match="out: must name the run folder"):
         pretrain(plain)
     assert machine_preset("cpu") == "cpu/albert-tiny"
 
@@ -401,7 +401,7 @@ def test_a_spike_is_caught(corpus, tmp_path, monkeypatch):
     poison(monkeypatch, {6}, value=50.0)
     guard = {"window": 5, "min_history": 3, "spike_factor": 3.0}
     pretrain(tiny_config(corpus, guard=guard), tmp_path, quiet=True)
-    assert any("at step 6, where" in line["message"] for line in lines(tmp_path, "event"))
+    assert any("at step 6, the median is" in line["message"] for line in lines(tmp_path, "event"))
 
 
 def test_a_corrupt_last_checkpoint_falls_back_and_says_so(corpus, tmp_path, capsys):
@@ -442,7 +442,7 @@ def test_a_full_disk_does_not_end_the_run(corpus, tmp_path, monkeypatch):
     assert result.completed
     assert failures
     assert checkpoint.steps(tmp_path / "go") == [6, 8]
-    assert any("The run goes on" in line["message"] for line in lines(tmp_path / "go", "event"))
+    assert any("The run continues" in line["message"] for line in lines(tmp_path / "go", "event"))
     with pytest.raises(checkpoint.CheckpointWriteError, match="step-00000003"):
         pretrain(tiny_config(corpus, log={"on_write_error": "stop"}), tmp_path / "stop", quiet=True)
 
@@ -469,7 +469,7 @@ def test_resume_modes(corpus, tmp_path):
     with pytest.raises(ConfigError, match="no checkpoint to resume from"):
         pretrain(tiny_config(corpus), tmp_path / "x", resume="must", quiet=True)
     pretrain(tiny_config(corpus, steps=3), tmp_path / "x", resume="never", quiet=True)
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already holds a run; choose another folder"):
         pretrain(tiny_config(corpus, steps=3), tmp_path / "x", resume="never", quiet=True)
     assert pretrain(tiny_config(corpus, steps=3), tmp_path / "x", resume="must", quiet=True).completed
 
@@ -481,7 +481,7 @@ def test_a_config_written_by_hand_is_not_overwritten(corpus, tmp_path):
     path = tmp_path / "mine" / "config.yaml"
     path.parent.mkdir()
     path.write_text(f"# why this run\n{written}")
-    with pytest.raises(ConfigError, match=r"config\.yaml: is no run's, and a run there would overwrite it"):
+    with pytest.raises(ConfigError, match=r"config\.yaml: not written by a run, and a run would overwrite it"):
         pretrain(config, path.parent, quiet=True)
     assert path.read_text().startswith("# why this run")
     path.write_text(written)  # as a run leaves it that died before it wrote anything else
@@ -546,7 +546,7 @@ def test_wall_clock_budget(corpus, tmp_path, capsys):
     )
     result = pretrain(config, tmp_path)
     assert result.completed
-    assert "before the warm-up of 50,000 steps was" in capsys.readouterr().out
+    assert "the run ended during the warm-up of 50,000 steps" in capsys.readouterr().out
     assert 1 < result.step < 100_000
     assert lines(tmp_path, "train")[-1]["lr"] < 0.005  # the schedule followed the clock
 
@@ -576,7 +576,7 @@ def test_another_corpus_on_resume_is_refused_and_a_moved_one_is_not(corpus, tmp_
     assert pretrain(tiny_config(corpus, steps=3, data={"stores": [str(moved)]}), tmp_path / "run", quiet=True).completed
     tokenizer = Tokenizer.load(corpus / "tokenizer")
     TokenStore.write(tmp_path / "other", [[[7, 8, 9], [10, 11]]] * 200, tokenizer.fingerprint, tokenizer.vocab_size)
-    with pytest.raises(ConfigError, match="trained on other stores"):
+    with pytest.raises(ConfigError, match="trained on stores with other content than"):
         pretrain(tiny_config(corpus, steps=3, data={"stores": [str(tmp_path / "other")]}), tmp_path / "run", quiet=True)
 
 
@@ -592,7 +592,7 @@ def test_a_corpus_of_the_same_size_and_other_content_on_resume_is_refused(corpus
     data = Data(other, tokenizer)  # a checkpoint of litebert 0.1 knows the counts alone
     data.check_stores([fingerprint[:3] for fingerprint in data.fingerprints()], tmp_path)
     for wrong in (None, [], [[1, 2, 3]], [[*data.fingerprints()[0][:3], "0"]]):
-        with pytest.raises(ConfigError, match="trained on other stores"):
+        with pytest.raises(ConfigError, match="trained on stores with other content than"):
             data.check_stores(wrong, tmp_path)
 
 
@@ -628,7 +628,7 @@ def test_two_runs_in_one_folder_are_refused(corpus, tmp_path):
     process = start(config, tmp_path / "run", tmp_path)
     try:
         _wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists(), 60)
-        with pytest.raises(ConfigError, match="another process is training there"):
+        with pytest.raises(ConfigError, match="another process is training in this folder"):
             pretrain(config, tmp_path / "run", quiet=True)
     finally:
         process.kill()

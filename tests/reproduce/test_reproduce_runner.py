@@ -310,9 +310,9 @@ def test_under_torchrun_all_train_and_the_main_process_measures(plan, said, monk
     assert list(failures) == ["bad", "after-bad", "busy"], failures
     assert failures["after-bad"] == "starts from the model of bad, which failed"
     assert "nowhere/at-all" in (folder / "bad" / "error.txt").read_text()
-    assert "another process is training there" in failures["busy"]
+    assert "another process is training in this folder" in failures["busy"]
     assert "'after-bad'" in output
-    assert "'busy': 'process 1 of 2 lost touch" in output
+    assert "'busy': 'process 1 of 2 lost contact" in output
     assert "'sound'" not in output  # nor did one of them train this cell and the other the one before
     assert "said" not in output
     assert [line.split()[1] for line in said] == [cell.name for cell in cells]

@@ -85,7 +85,7 @@ def test_a_batch_goes_straight_into_a_model():
     assert words.shape[:2] == batch.input_ids.shape
     again = model(batch.input_ids, segment_ids=batch["token_type_ids"], attention_mask=batch.attention_mask)
     assert torch.equal(words, again.masked_lm)
-    with pytest.raises(InputError, match="two names of one input"):
+    with pytest.raises(InputError, match="segment_ids and token_type_ids are the same input; give one"):
         model(**batch, segment_ids=batch.token_type_ids)
     with pytest.raises(AttributeError, match=r"has input_ids, token_type_ids, attention_mask, not 'labels'"):
         batch.labels  # noqa: B018

@@ -194,7 +194,7 @@ def test_no_good_checkpoint_names_each_problem(tmp_path):
 def test_no_checkpoint_at_all(tmp_path):
     assert latest(tmp_path) is None
     assert steps(tmp_path) == []
-    with pytest.raises(CheckpointError, match="no checkpoint here"):
+    with pytest.raises(CheckpointError, match="no checkpoint in this folder; start the run without resuming"):
         load(tmp_path)
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         load(tmp_path, step=5)

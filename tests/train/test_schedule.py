@@ -210,7 +210,7 @@ def test_stages_that_do_not_cover_the_run(stages, message):
 def test_mistakes_are_named(values, message):
     with pytest.raises(ConfigError, match=message):
         build(LearningRate, values)
-    with pytest.raises(ConfigError, match="until: a share"):
+    with pytest.raises(ConfigError, match="until: must be a share of the run, > 0 and <= 1, got 0"):
         Stage(0.0, 3)
     with pytest.raises(ConfigError, match="value: must be >= 1"):
         Stage(1.0, 0)

@@ -111,7 +111,7 @@ class ModelConfig:
                 f"num_attention_heads: must divide hidden_size {self.hidden_size}, got {self.num_attention_heads}"
             )
         if not 0 <= self.pad_token_id < self.vocab_size:
-            raise ConfigError(f"pad_token_id: must be < vocab_size {self.vocab_size}, got {self.pad_token_id}")
+            raise ConfigError(f"pad_token_id: must be >= 0 and < vocab_size {self.vocab_size}, got {self.pad_token_id}")
         if self.sharing == "none":
             # Not sharing means one group per layer; one spelling for both.
             object.__setattr__(self, "num_hidden_groups", self.num_hidden_layers)

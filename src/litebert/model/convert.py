@@ -61,7 +61,7 @@ def convert_model(
     target = Path(target)
     check_choice("dtype", dtype, DTYPES)
     if (target / CONFIG_FILE).exists() and not overwrite:
-        raise CheckpointError(f"{target}: already holds a model; overwrite replaces it")
+        raise CheckpointError(f"{target}: already holds a model; use another folder, or set overwrite")
     model, report = load_model_and_report(source, head, config=config, **changes)
     save_model(model, target, DTYPES[dtype])
     folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)

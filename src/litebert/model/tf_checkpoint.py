@@ -175,7 +175,7 @@ class TfCheckpoint:
         except OSError as error:
             raise CheckpointError(f"{path}: tensor {name!r} cannot be read: {error.strerror}") from None
         if data.size != entry.size or mask_crc(crc32c(data)) != entry.crc:
-            raise CheckpointError(f"{path}: tensor {name!r}: its checksum differs; {_AGAIN}")
+            raise CheckpointError(f"{path}: tensor {name!r}: does not match its checksum; {_AGAIN}")
         dtype, stored = _DTYPES[entry.dtype]
         values = data.view(stored)
         if dtype == "bfloat16":  # the upper half of a float32

@@ -17,7 +17,10 @@ from litebert.text.tokenizer import Tokenizer
 def load_tokenizer(config: RunConfig) -> Tokenizer:
     """The run's tokenizer; stores and tokenizer are required."""
     if not config.data.stores:
-        raise ConfigError("data.stores: name at least one token store; `litebert corpus build` makes one")
+        raise ConfigError(
+            "data.stores: name at least one token store, for example data.stores=[store]; "
+            "`litebert corpus build` makes one"
+        )
     if not config.data.tokenizer:
         raise ConfigError("data.tokenizer: name the tokenizer folder that the stores were built with")
     return Tokenizer.load(config.data.tokenizer)

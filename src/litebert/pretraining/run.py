@@ -320,7 +320,7 @@ class Pretraining(Learner):
         if trainer.step < (warmup := self.schedule.warmup_steps):
             trainer.progress.note(
                 f"the run ended during the warm-up of {warmup:,} steps, so the rate never reached its peak. Give "
-                "it more time, or lower optim.warmup_steps",
+                "it more time, or lower optim.warmup_steps (a dry run shows how many steps to expect)",
                 "yellow",
             )
         folder = trainer.folder / "model"

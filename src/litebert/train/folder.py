@@ -35,7 +35,7 @@ def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...
         raise ConfigError(f"{folder}: no checkpoint to resume from; use resume auto to start a new run there")
     started = (folder / "metrics.jsonl").exists()
     if resume == "never" and (steps or started):
-        raise ConfigError(f"{folder}: already holds a run; choose another folder, or resume auto")
+        raise ConfigError(f"{folder}: already holds a run; choose another folder, or use resume auto")
     if steps and not there:
         raise CheckpointError(
             f"{folder}: none of its checkpoints (steps {', '.join(map(str, steps))}) is complete; "
