@@ -149,5 +149,6 @@ def run_progress(
 
 
 def check(holds: bool, message: str) -> None:
+    """Raise a ConfigError unless the condition holds."""
     if not holds:
         raise ConfigError(message)
