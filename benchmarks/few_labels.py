@@ -1,8 +1,12 @@
-"""A few hundred labels: a linear head on frozen features (--head-only) and full fine-tuning, beside TF-IDF.
+"""A handful of labels per class: `--few`, `--head-only` and full fine-tuning beside TF-IDF, over several draws.
 
-    python benchmarks/few_labels.py glue/SST-2 --labels 600 --samples 3 --out results/few-labels
-Each sample draws that many training examples at random; dev is the whole official file. All rows of a sample learn from
-the same examples; leads over TF-IDF are paired, with 95 % intervals. Runs that are complete are not run again.
+    python benchmarks/few_labels.py default DATA --out results/few-labels
+    python benchmarks/few_labels.py default DATA --out /tmp/f --tasks trec --per-class 4 --samples 1 --steps 4 --dev 50
+
+DATA holds glue/SST-2, korean/nsmc and topics/trec. Each sample draws so many training examples of each class at random;
+all rows of a sample learn from the same ones, and dev is the official file (its first --dev examples). Runs that are
+complete are not run again. SCORES.json and SCORES.md are written on the way. NSMC is Korean: name a model that reads it
+(--korean MODEL), or leave it out.
 """
 
 from __future__ import annotations
@@ -10,14 +14,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import platform
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from litebert.finetuning.baselines import show_lead
+from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.presets import pick_preset
 from litebert.finetuning.run import finetune
@@ -25,64 +31,109 @@ from litebert.model.config import load_config
 from litebert.tasks.read import read_task
 from litebert.tasks.task import TaskData
 
+TASKS: dict[str, tuple[str, dict[str, str]]] = {
+    "sst-2": ("classification", {"train": "glue/SST-2/train.tsv", "dev": "glue/SST-2/dev.tsv"}),
+    "nsmc": ("classification", {"train": "korean/nsmc/ratings_train.txt", "dev": "korean/nsmc/ratings_test.txt"}),
+    "trec": ("classification", {"train": "topics/trec/train.tsv", "dev": "topics/trec/dev.tsv"}),
+}
+METHODS: dict[str, dict[str, Any]] = {"few": {"few": True}, "head only": {"head_only": True}, "whole model": {}}
+LEAST_STEPS = 100  # of the whole model: three epochs of sixteen examples are three steps, which teach nothing
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="GLUE's SST-2 folder")
-    parser.add_argument("--task", default="sst-2")
-    parser.add_argument("--labels", type=int, default=600)
-    parser.add_argument("--samples", type=int, default=3)
-    parser.add_argument("--model", default="default")
+    parser.add_argument("model")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--korean", help="the model for NSMC")
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--per-class", type=int, nargs="+", default=[8, 16, 64])
+    parser.add_argument("--samples", type=int, default=5)
+    parser.add_argument("--dev", type=int, default=2000, help="examples to score on, at most")
+    parser.add_argument("--steps", type=int, help="for a smoke run")
+    parser.add_argument("--adapter", type=int, default=0, help="rank, for the method few; 0: the whole model")
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    data = read_task(arguments.task, folder=arguments.data)
-    rows: dict[str, list[float]] = {}
-    for sample in range(arguments.samples):
-        few = draw(data, arguments.labels, sample)
-        for name, settings in (("head only", {"head_only": True}), ("whole model", {})):
-            folder = arguments.out / f"{arguments.labels}-{sample}-{name.replace(' ', '-')}"
-            config = finetune_config(
-                {
-                    "task": arguments.task,
-                    "model": arguments.model,
-                    "device": {"threads": arguments.threads},
-                    **settings,
-                },
-                auto=pick_preset(load_config(arguments.model).hidden_size, torch.cuda.is_available()),
-            )
-            began = time.process_time()
-            result = finetune(config, folder, quiet=True, data=few)
-            took = keep(folder / "cpu_seconds.json", time.process_time() - began)
-            metric = result.scores.metric
-            baselines = {each.baseline: each for each in result.scores.baselines if each.metric == metric}
-            rows.setdefault(f"{name} ({config.preset})", []).append(result.scores.value or 0.0)
-            for baseline, each in baselines.items():
-                if name == "head only":
-                    rows.setdefault(baseline, []).append(each.score.value)
-            best = max(baselines.values(), key=lambda each: each.score.value)
-            print(
-                f"sample {sample}, {name}: {metric} {100 * (result.scores.value or 0):.1f}, {took:.0f} CPU s; "
-                f"lead over {best.baseline} {show_lead(best)}: {best.verdict}",
-                flush=True,
-            )
-    print("\n| method | mean | samples |\n|---|---|---|")
-    for name, values in rows.items():
-        shown = ", ".join(f"{100 * value:.1f}" for value in values)
-        print(f"| {name} | {100 * statistics.mean(values):.1f} | {shown} |")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    rows: dict[tuple[str, int, str], list[float]] = {}
+    for task in arguments.tasks:
+        kind, files = TASKS[task]
+        data = read_task(kind, **{split: str(arguments.data / file) for split, file in files.items()})
+        model = arguments.korean if task == "nsmc" and arguments.korean else arguments.model
+        for per_class in arguments.per_class:
+            for sample in range(arguments.samples):
+                few = draw(data, per_class, sample, arguments.dev)
+                for method in arguments.methods:
+                    score_one(rows, task, per_class, sample, method, few, model, arguments)
+                write(arguments.out, arguments, rows)
 
 
-def draw(data: TaskData, labels: int, seed: int) -> TaskData:
-    """The task with a random sample of its training examples."""
-    chosen = np.random.default_rng(seed).choice(len(data.train), labels, replace=False)
-    return dataclasses.replace(data, train=[data.train[i] for i in sorted(chosen.tolist())], test={})
+def score_one(
+    rows: dict[tuple[str, int, str], list[float]],
+    task: str,
+    per_class: int,
+    sample: int,
+    method: str,
+    few: TaskData,
+    model: str,
+    arguments: argparse.Namespace,
+) -> None:
+    """Train one method on one draw and add its accuracy, and with the first method that of TF-IDF."""
+    settings = dict(METHODS[method])
+    if method == "whole model":
+        settings["steps"] = max(LEAST_STEPS, 3 * len(few.train) // 16)
+    if method == "few" and arguments.adapter:
+        settings["adapter"] = {"rank": arguments.adapter}
+    if arguments.steps and method != "head only":
+        settings["steps"] = arguments.steps
+    common = {"task": "classification", "model": model, "seed": sample, "log": {"evaluate_every": 0}}
+    machine = {"device": {"device": arguments.device, "threads": arguments.threads}}
+    auto = pick_preset(load_config(model).hidden_size, torch.cuda.is_available())
+    config = finetune_config({**common, **machine, **settings}, auto=auto)
+    folder = arguments.out / f"{task}-{per_class}-{sample}-{method.replace(' ', '-')}"
+    began = time.monotonic()
+    result = finetune(config, folder, quiet=True, data=few)
+    accuracy = result.scores.splits["dev"]["accuracy"].value
+    rows.setdefault((task, per_class, method), []).append(accuracy)
+    if method == arguments.methods[0]:
+        for each in result.scores.baselines:
+            if each.metric == "accuracy" and "TF-IDF" in each.baseline:
+                rows.setdefault((task, per_class, "TF-IDF"), []).append(each.score.value)
+    print(
+        f"{task}, {per_class} per class, sample {sample}, {method}: {100 * accuracy:.1f} "
+        f"({time.monotonic() - began:.0f} s)",
+        flush=True,
+    )
 
 
-def keep(path: Path, seconds: float) -> float:
-    """The time of the run as it was first measured."""
-    if not path.exists():
-        path.write_text(json.dumps(seconds), encoding="utf-8")
-    return float(json.loads(path.read_text(encoding="utf-8")))
+def draw(data: TaskData, per_class: int, seed: int, most_dev: int) -> TaskData:
+    """The task with so many training examples of each class, drawn at random."""
+    random = np.random.default_rng(seed)
+    labels = np.array([example.label for example in data.train])
+    chosen: list[int] = []
+    for label in np.unique(labels):
+        places = np.flatnonzero(labels == label)
+        chosen += random.choice(places, min(per_class, len(places)), replace=False).tolist()
+    dev = {"dev": data.dev["dev"][:most_dev]}
+    return dataclasses.replace(data, train=[data.train[i] for i in sorted(chosen)], dev=dev, test={}, notes=[])
+
+
+def write(out: Path, arguments: argparse.Namespace, rows: dict[tuple[str, int, str], list[float]]) -> None:
+    """SCORES.json, and the same as a table: the mean over samples and its standard deviation."""
+    machine = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
+    facts = {"machine": machine, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
+    settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(arguments).items()}
+    scores = [{"task": t, "per_class": n, "method": m, "accuracy": values} for (t, n, m), values in rows.items()]
+    write_atomic(out / "SCORES.json", json.dumps({**facts, "settings": settings, "scores": scores}, indent=1))
+    lines = ["| task | labels per class | method | accuracy | over samples |", "|---|---|---|---|---|"]
+    for (task, per_class, method), values in rows.items():
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        mean = statistics.mean(values)
+        lines.append(f"| {task} | {per_class} | {method} | {100 * mean:.1f} | ± {100 * spread:.1f} ({len(values)}) |")
+    note = f"{machine}, torch {torch.__version__}, {facts['date']}"
+    write_atomic(out / "SCORES.md", "\n".join([*lines, "", note, ""]))
 
 
 if __name__ == "__main__":

@@ -209,3 +209,115 @@ def test_an_adapter_of_another_base_is_refused(tmp_path):
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ConfigError, match=message):
         AdapterConfig(**settings)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What training computes and keeps
+
+
+def plain_copy(model):
+    """The same adapted model, whose layers are torch's own operations."""
+    for module in model.modules():
+        if isinstance(module, AdaptedLinear):
+            module.forward = lambda input, m=module: (
+                torch.nn.functional.linear(input, m.weight, m.bias) + m.scale * (input @ m.lora_a.T) @ m.lora_b.T
+            )
+    model.encoder.keeping = None
+    return model
+
+
+def test_gradients_are_those_of_the_plain_formula():
+    found = []
+    for lean in (True, False):
+        model = make("classification")
+        torch.manual_seed(2)
+        add_adapter(model, AdapterConfig(rank=3))
+        randomize(model)
+        model = model if lean else plain_copy(model)
+        model.train()(IDS).square().sum().backward()
+        found.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    assert all(".lora_" in name or name.startswith("classifier") for name in found[0])
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(gradient, found[1][name], atol=1e-5, rtol=1e-4, msg=name)
+        assert gradient.abs().max() > 0, name
+
+
+def test_norms_and_activations_are_not_kept():
+    def kept(model) -> int:
+        sizes: dict[int, int] = {}
+        held = {parameter.data_ptr() for parameter in model.parameters()}
+
+        def pack(tensor):
+            if tensor.data_ptr() not in held:
+                sizes[tensor.data_ptr()] = tensor.nbytes
+            return tensor
+
+        ids = torch.arange(64).view(4, 16) % 50
+        if model.encoder.keeping is None:
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+                model(ids).sum()
+            return sum(sizes.values())
+        lean = model.encoder.keeping.__self__
+        own = lean._pack
+        lean._pack = lambda tensor: pack(tensor) if isinstance(own(tensor), torch.Tensor) else own(tensor)
+        model(ids).sum()
+        return sum(sizes.values())
+
+    whole = make("classification").train()
+    adapted = make("classification").train()
+    add_adapter(adapted, AdapterConfig(rank=1))
+    assert kept(adapted) < 0.75 * kept(whole)
+
+
+def test_merging_leaves_a_plain_model():
+    model = make("encoder")
+    add_adapter(model, AdapterConfig(rank=2))
+    randomize(model)
+    expected = outputs(model)
+    merge_adapter(model)
+    assert model.encoder.keeping is None
+    assert not any(module._forward_hooks for module in model.modules())
+    for mine, other in zip(outputs(model), expected, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+    model(IDS).hidden.sum().backward()
+    assert all(p.grad is not None for name, p in model.named_parameters() if "pooler" not in name)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# An adapter for each application
+
+
+def test_each_application_has_its_own(tmp_path):
+    model = make("classification")
+    start = outputs(model)
+    size = sum(p.numel() for p in model.parameters())
+    add_adapter(model, AdapterConfig(rank=7, per_application=True))  # of 3 applications: 2 each
+    adapted = [module for module in model.modules() if isinstance(module, AdaptedLinear)]
+    assert len(adapted) == 3 * 4 + 1
+    assert {module.lora_a.shape[0] for module in adapted} == {2}
+    assert len({id(module.weight) for module in adapted}) == 5  # the matrices themselves are still shared
+    new = sum(p.numel() for name, p in model.named_parameters() if ".lora_" in name)
+    assert sum(p.numel() for p in model.parameters()) == size + new
+    for mine, other in zip(outputs(model), start, strict=True):
+        torch.testing.assert_close(mine, other)
+    randomize(model)
+    expected = outputs(model)
+    save_adapter(model, tmp_path / "adapter", base="base")
+    again = make("classification")
+    config = load_adapter(again, tmp_path / "adapter")
+    assert (config.rank, config.scale, config.per_application) == (6, 2.0, True)
+    for mine, other in zip(outputs(again), expected, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+    merge_adapter(again)
+    for mine, other in zip(outputs(again), expected, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+    save_model(again, tmp_path / "merged")
+    opened = AUTO["classification"].from_pretrained(tmp_path / "merged").eval()
+    for mine, other in zip(theirs(opened), expected, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+def test_a_rank_that_cannot_be_divided_is_named():
+    with pytest.raises(ConfigError, match="rank: must be >= 3, which the applications of the layer share; got 2"):
+        add_adapter(make("classification"), AdapterConfig(rank=2, per_application=True))

@@ -44,6 +44,15 @@ def finetune(
     head_only: Annotated[
         bool, typer.Option("--head-only", help="Fit a linear head on the frozen encoder: a quick first result.")
     ] = False,
+    few: Annotated[
+        bool, typer.Option("--few", help="For a handful of labels: contrastive pairs, then a linear head (SetFit).")
+    ] = False,
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            help="Similarity: make training pairs from plain text: sentences, adjacent or titles.", metavar="HOW"
+        ),
+    ] = None,
     adapter: Annotated[
         int | None,
         typer.Option(help="Train a LoRA adapter of this rank instead of all weights.", metavar="RANK"),
@@ -84,6 +93,8 @@ def finetune(
         "max_length": max_length,
         "device": {"device": device},
         "head_only": head_only or None,
+        "few": few or None,
+        "similarity": {"pairs": pairs},
     }
     if adapter is not None:
         flags["adapter"] = {"rank": adapter}

@@ -314,7 +314,7 @@ class Finetuning(Learner):
         better = value > self.best_value or not self.best
         if better:
             self.best_value, self.best_step, self.worse_in_a_row = value, step, 0
-            self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+            self.best = {name: tensor.clone() for name, tensor in self._learned().items()}
         else:
             self.worse_in_a_row += 1
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
@@ -332,7 +332,13 @@ class Finetuning(Learner):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights, and the best so far."""
-        return super().weights() | {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
+        return self._learned() | {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
+
+    def _learned(self) -> dict[str, Tensor]:
+        """All weights, or with an adapter those that it changes."""
+        learned = {name for name, parameter in self.model.named_parameters() if parameter.requires_grad}
+        state = {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
+        return state if self.config.adapter is None else {name: state[name] for name in sorted(learned)}
 
     def restore(self, saved: Checkpoint) -> None:
         """Weights and the best so far, if the data are the same."""
@@ -343,7 +349,8 @@ class Finetuning(Learner):
                     "or start a new run in another folder"
                 )
         best = {name: tensor for name, tensor in saved.model.items() if name.startswith(BEST)}
-        self.model.load_state_dict({name: tensor for name, tensor in saved.model.items() if name not in best})
+        weights = {name: tensor for name, tensor in saved.model.items() if name not in best}
+        self.model.load_state_dict(weights, strict=self.config.adapter is None)
         self.best = {name.removeprefix(BEST): tensor.to(self.device.device) for name, tensor in best.items()}
         value = saved.state["best_value"]
         self.best_value = -math.inf if value is None else value
@@ -371,7 +378,7 @@ class Finetuning(Learner):
             trainer.evaluate()
         step = self.best_step if self.best else trainer.step
         if self.best:
-            self.model.load_state_dict(self.best)
+            self.model.load_state_dict(self.best, strict=self.config.adapter is None)
         if self.satisfied():
             trainer.event(f"stopped early: {self.config.patience} evaluations without a better one")
         folder, data, task, splits = trainer.folder, self.data, self.task, {}

@@ -1,7 +1,11 @@
 """Low-rank adapters (LoRA, Hu et al. 2021) in PEFT's own format: a fine-tuned model in well under a megabyte.
 
 y = x W^T + b + scale * (x A^T) B^T, with A [r, in], B [out, r] and scale = alpha / r. ALBERT applies one layer at every
-depth, so one adapter of its six matrices adapts the whole model.
+depth, so one adapter of its six matrices adapts the whole model; `per_application` gives each application of the layer
+an adapter of its own, of its share of the rank.
+
+Training computes no gradient of the frozen matrices, and keeps less for the backward pass than full fine-tuning: what
+LayerNorm and the activation give is computed again from their inputs, which are kept anyway (`Lean`).
 
     add_adapter(model, AdapterConfig(rank=8))          # freezes the encoder; A, B and the head learn
     save_adapter(model, "sentiment", base="default")   # adapter_config.json, adapter_model.safetensors
@@ -13,9 +17,13 @@ Shapes: r rank; everything else as in encoder.py.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +36,15 @@ from torch import Tensor, nn
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
 from litebert.model.config import AdapterConfig as AdapterConfig
-from litebert.model.config import ModelConfig
+from litebert.model.config import ModelConfig, vary
+from litebert.model.encoder import Encoder
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
+from litebert.model.sharing import plan_of
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
+OWN = "litebert_per_application"  # in adapter_config.json: each application of a shared layer has its own adapter
 # What PEFT calls the task of a head; it decides nothing here but which class of transformers fits.
 TASK_TYPES = {
     "classification": "SEQ_CLS",
@@ -46,7 +57,7 @@ TASK_TYPES = {
 class AdaptedLinear(nn.Linear):
     """A frozen linear layer with a learning low-rank branch beside it; it starts as the layer itself (B = 0)."""
 
-    def __init__(self, base: nn.Linear, rank: int, scale: float, dropout: float = 0.0):
+    def __init__(self, base: nn.Linear, rank: int, scale: float, dropout: float = 0.0, own: bool = False):
         nn.Module.__init__(self)  # the base layer's own tensors, no new ones
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
@@ -54,11 +65,18 @@ class AdaptedLinear(nn.Linear):
         self.lora_a = nn.Parameter(torch.empty(rank, base.in_features, **like))
         self.lora_b = nn.Parameter(torch.zeros(base.out_features, rank, **like))
         nn.init.kaiming_uniform_(self.lora_a, a=math.sqrt(5))
-        self.scale, self.dropout = scale, nn.Dropout(dropout)
+        self.scale, self.dropout, self.own = scale, nn.Dropout(dropout), own
 
     def forward(self, input: Tensor) -> Tensor:
-        narrow = F.linear(self.dropout(input), self.lora_a)  # [*, r]
-        return F.linear(input, self.weight, self.bias) + self.scale * F.linear(narrow, self.lora_b)
+        if self.bias is None or self.dropout.p > 0:  # the branch reads another input than the layer
+            narrow = F.linear(self.dropout(input), self.lora_a)  # [*, r]
+            return F.linear(input, self.weight, self.bias) + self.scale * F.linear(narrow, self.lora_b)
+        tensors = (input, self.weight, self.bias, self.lora_a, self.lora_b)
+        if torch.is_autocast_enabled(input.device.type):
+            dtype = torch.get_autocast_dtype(input.device.type)
+            tensors = tuple(tensor.to(dtype) for tensor in tensors)  # type: ignore[assignment]
+        output: Tensor = _LowRank.apply(*tensors, self.scale)  # type: ignore[no-untyped-call]
+        return output
 
     def merged(self) -> nn.Linear:
         """The plain layer with the adapter in its matrix."""
@@ -68,19 +86,126 @@ class AdaptedLinear(nn.Linear):
         return plain
 
 
+class _LowRank(torch.autograd.Function):
+    """x W^T + b + scale (x A^T) B^T as products that add to each other in place; W and b get no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
+        rows = x.flatten(0, -2)  # [T, in]
+        narrow = rows @ a.T  # [T, r]
+        output = torch.addmm(bias, rows, weight.T).addmm_(narrow, b.T, alpha=scale)
+        ctx.save_for_backward(x, weight, a, b, narrow)
+        ctx.scale = scale
+        return output.unflatten(0, x.shape[:-1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        x, weight, a, b, narrow = ctx.saved_tensors
+        output = gradients[0].flatten(0, -2)  # [T, out]
+        back = output @ b  # [T, r]
+        of_x = None
+        if ctx.needs_input_grad[0]:
+            of_x = (output @ weight).addmm_(back, a, alpha=ctx.scale).unflatten(0, x.shape[:-1])
+        of_a = (back.T @ x.flatten(0, -2)).mul_(ctx.scale)
+        return of_x, None, None, of_a, (output.T @ narrow).mul_(ctx.scale), None
+
+
+class Lean:
+    """Lets the backward pass compute what LayerNorm and the activation gave again, instead of keeping it.
+
+    Only the last few of these outputs are known at a time, and held, so that no other tensor can be in their memory.
+    """
+
+    LAST = 3  # one layer's: LayerNorm, activation, LayerNorm
+
+    def __init__(self, encoder: Encoder):
+        self.last: deque[tuple[Tensor, Callable[[], Tensor]]] = deque(maxlen=self.LAST)
+        self.activations = [block.activation for block in encoder.ffn]
+        self.handles = [block.norm.register_forward_hook(self._norm) for block in (*encoder.attention, *encoder.ffn)]
+        for block in encoder.ffn:
+            block.activation = functools.partial(self._activate, block.activation)
+        encoder.keeping = self.keeping
+
+    def remove(self, encoder: Encoder) -> None:
+        """Leave the encoder as it was."""
+        for handle in self.handles:
+            handle.remove()
+        for block, activation in zip(encoder.ffn, self.activations, strict=True):
+            block.activation = activation
+        encoder.keeping = None
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Around a pass through the layers."""
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack):
+            try:
+                yield
+            finally:
+                self.last.clear()
+
+    def _norm(self, module: nn.LayerNorm, inputs: tuple[Tensor], output: Tensor) -> None:
+        settings = (module.normalized_shape, module.weight, module.bias, module.eps)
+        self._note(lambda input: F.layer_norm(input, *settings), inputs[0], output)
+
+    def _activate(self, function: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
+        output = function(input)
+        self._note(function, input, output)
+        return output
+
+    def _note(self, function: Callable[[Tensor], Tensor], input: Tensor, output: Tensor) -> None:
+        if output.requires_grad and not torch.compiler.is_compiling():
+            plain = input.detach()
+            self.last.append((output, lambda: function(plain)))
+
+    def _pack(self, tensor: Tensor) -> Any:
+        for output, again in self.last:
+            if tensor.data_ptr() == output.data_ptr() and tensor.shape == output.shape:
+                return again
+        return tensor
+
+    @staticmethod
+    def _unpack(kept: Any) -> Tensor:
+        tensor: Tensor = kept if isinstance(kept, Tensor) else kept()
+        return tensor
+
+
 def add_adapter(model: Model, config: AdapterConfig) -> None:
     """Put a new adapter into a model, in place: the encoder freezes, the adapter and the head learn."""
     if any(isinstance(module, AdaptedLinear) for module in model.modules()):
         raise ConfigError("this model has an adapter already; merge it first (merge_adapter)")
     for parameter in model.encoder.parameters():
         parameter.requires_grad_(False)
+    rank = config.rank
+    if config.per_application:
+        applications = len(model.encoder.plan)
+        if rank < applications:
+            raise ConfigError(f"rank: must be >= {applications}, which the applications of the layer share; got {rank}")
+        rank //= applications
+        unroll(model)
     for path, module in list(_targets(model, config.targets)):
-        model.set_submodule(path, AdaptedLinear(module, config.rank, config.scale, config.dropout))
+        model.set_submodule(path, AdaptedLinear(module, rank, config.scale, config.dropout, config.per_application))
     model.encoder.fast_layers = None  # they read the matrices themselves and would miss the branch
+    Lean(model.encoder)
+
+
+def unroll(model: Model) -> None:
+    """Give each application of a shared layer modules of its own, in place; the parameters stay the same tensors."""
+    encoder, plan = model.encoder, model.encoder.plan
+    encoder.attention = nn.ModuleList(_twin(encoder.attention[step.attention]) for step in plan)
+    encoder.ffn = nn.ModuleList(_twin(encoder.ffn[step.ffn]) for step in plan)
+    model.config = encoder.config = vary(model.config, sharing="none")
+    encoder.plan = plan_of(model.config)
+
+
+def _twin(module: nn.Module) -> nn.Module:
+    """Another module with the same parameters."""
+    return copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
 
 
 def merge_adapter(model: Model) -> None:
     """Turn an adapted model into a plain one with the same outputs, in place."""
+    if model.encoder.keeping is not None:
+        model.encoder.keeping.__self__.remove(model.encoder)
     for path, module in list(model.named_modules()):
         if isinstance(module, AdaptedLinear):
             model.set_submodule(path, module.merged())
@@ -117,6 +242,8 @@ def save_adapter(model: Model, folder: Path | str, base: str) -> Path:
         "fan_in_fan_out": False,
         "inference_mode": True,
     }
+    if first.own:
+        data[OWN] = True  # PEFT opens it on a model whose layers are not shared, as `litebert adapter merge` writes one
     with staged_folder(folder) as staging:
         plain = {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(plain, staging / WEIGHTS_FILE, metadata={"format": "pt"})
@@ -132,6 +259,8 @@ def load_adapter(model: Model, folder: Path | str) -> AdapterConfig:
         tensors = load_file(folder / WEIGHTS_FILE)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder / WEIGHTS_FILE}: not readable as an adapter's weights: {error}") from None
+    if settings["own"]:
+        unroll(model)
     ours = {theirs: path for path, theirs in _hub_modules(model).items()}
     pairs: dict[str, dict[str, Tensor]] = {}
     heads: dict[str, Tensor] = {}
@@ -152,7 +281,7 @@ def load_adapter(model: Model, folder: Path | str) -> AdapterConfig:
                 f"{folder}: an adapter for another base model: {path} is {base.out_features} x {base.in_features} "
                 f"here, {b.shape[0]} x {a.shape[1]} in the adapter"
             )
-        adapted = AdaptedLinear(base, a.shape[0], scale, settings["lora_dropout"])
+        adapted = AdaptedLinear(base, a.shape[0], scale, settings["lora_dropout"], settings["own"])
         adapted.lora_a.data.copy_(a)
         adapted.lora_b.data.copy_(b)
         model.set_submodule(path, adapted)
@@ -168,7 +297,9 @@ def load_adapter(model: Model, folder: Path | str) -> AdapterConfig:
         parameter.requires_grad_(".lora_" in name or not name.startswith("encoder."))
     model.encoder.fast_layers = None
     targets = tuple(dict.fromkeys(_kind(path) for path in pairs))
-    return AdapterConfig(settings["r"], settings["lora_alpha"], settings["lora_dropout"], targets)
+    rank = settings["r"] * (len(model.encoder.plan) if settings["own"] else 1)
+    alpha = settings["lora_alpha"] * rank / settings["r"]
+    return AdapterConfig(rank, alpha, settings["lora_dropout"], targets, settings["own"])
 
 
 def read_adapter_config(folder: Path) -> dict[str, Any]:
@@ -190,6 +321,7 @@ def read_adapter_config(folder: Path) -> dict[str, Any]:
     if data.get("bias", "none") != "none":
         raise CheckpointError(f"{path}: bias {data['bias']!r} is not supported; merge the adapter with PEFT first")
     settings["base"] = data.get("base_model_name_or_path")
+    settings["own"] = bool(data.get(OWN))
     return settings
 
 

@@ -406,6 +406,8 @@ class AdapterConfig:
     dropout: float = 0.0
     #: Matrices of the encoder that are adapted; a pooler only where the model has one.
     targets: tuple[str, ...] = ("query", "value", "ffn_input", "ffn_output", "pooler")
+    #: Each application of a shared layer has an adapter of its own, of its share of the rank.
+    per_application: bool = False
 
     def __post_init__(self) -> None:
         if self.rank < 1:

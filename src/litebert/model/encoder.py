@@ -6,9 +6,11 @@ Input is padded, [B, S] with a mask, or packed, [T] with the sequences' starts. 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import torch
@@ -128,6 +130,7 @@ class Encoder(nn.Module):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
         self.plan = plan_of(config)
         self.fast_layers: Layers | None = None  # a faster way through the blocks, see fast/layers.py
+        self.keeping: Callable[[], AbstractContextManager[None]] | None = None  # around a training pass, see adapter.py
         self.recompute = False  # keep only each layer's input for the backward pass, and run it forward once more there
         initialize(self, config.initializer_range)
 
@@ -178,13 +181,14 @@ class Encoder(nn.Module):
         else:
             attend = attend_padded(attention_mask, dropout, maps)
         states = [hidden]
-        for step in self.plan:
-            if self.recompute and torch.is_grad_enabled():
-                hidden = checkpoint(self._layer, step, hidden, attend, use_reentrant=False)  # dropout draws the same
-            else:
-                hidden = self._layer(step, hidden, attend)
-            if output_hidden_states:
-                states.append(hidden)
+        with self.keeping() if self.keeping is not None and torch.is_grad_enabled() else contextlib.nullcontext():
+            for step in self.plan:
+                if self.recompute and torch.is_grad_enabled():
+                    hidden = checkpoint(self._layer, step, hidden, attend, use_reentrant=False)  # as dropout drew
+                else:
+                    hidden = self._layer(step, hidden, attend)
+                if output_hidden_states:
+                    states.append(hidden)
         pooled = self._pool(first_tokens(hidden, starts))
         if positions is not None:
             hidden = hidden.flatten(end_dim=-2)[positions]  # [P, H]
