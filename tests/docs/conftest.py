@@ -65,6 +65,7 @@ def prepare(folder: Path) -> None:
     pretrain(run_config(run), folder / "run", quiet=True)
     for name, count in (("train.csv", 64), ("dev.csv", 32), ("test.csv", 32)):
         write_reviews(folder / name, count)
+    write_pairs(folder / "dev.csv", folder / "pairs.csv")
     data = {"train": str(folder / "train.csv"), "dev": str(folder / "dev.csv")}
     config = {"task": "classification", "data": data, "model": str(folder / "run" / "model"), "steps": 4}
     finetune(finetune_config(config, auto="cpu"), folder / "mine", quiet=True)
@@ -89,6 +90,19 @@ def write_reviews(path: Path, count: int) -> None:
         for i in range(count):
             words, label = (GOOD, "good") if i % 2 else (BAD, "bad")
             rows.writerow([f"the soup of day {i} was {words[i // 2 % 8]} and the bread {words[i // 3 % 8]}", label])
+
+
+def write_pairs(source: Path, target: Path) -> None:
+    """The same texts in pairs: near where they share a label."""
+    with source.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    with target.open("w", encoding="utf-8", newline="") as file:
+        pairs = csv.writer(file)
+        pairs.writerow(["sentence1", "sentence2", "score"])
+        for one, other in zip(rows, [*rows[3:], *rows[:3]], strict=True):
+            pairs.writerow([one["text"], other["text"], 5 if one["label"] == other["label"] else 0])
+        for one, other in zip(rows, [*rows[2:], *rows[:2]], strict=True):
+            pairs.writerow([one["text"], other["text"], 5 if one["label"] == other["label"] else 0])
 
 
 def write_nsmc(source: Path, target: Path) -> None:

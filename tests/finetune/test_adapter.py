@@ -100,6 +100,25 @@ def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
     assert found == pytest.approx([expected["neg"], expected["pos"]], abs=1e-5)
 
 
+def test_each_application_has_its_own(toy_model, files, tmp_path):
+    settings = {"adapter": {"rank": 4, "per_application": True}, "optim": {"lr": 0.02}}
+    finetune(tiny_config(toy_model, files, steps=20, **settings), tmp_path / "run", quiet=True)
+    text = "the film was great"
+    answers = [
+        Predictor(tmp_path / "run" / folder, device="cpu").classify(text).probabilities
+        for folder in ("best", "adapter")
+    ]
+    assert answers[0] == pytest.approx(answers[1], abs=1e-5)
+    weights = load_file(tmp_path / "run" / "best" / "model.safetensors")
+    first, second = (f"albert.encoder.albert_layer_groups.{n}.albert_layers.0.attention.query.weight" for n in (0, 1))
+    assert not torch.equal(weights[first], weights[second])
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "best").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(toy_model)
+    with torch.no_grad():
+        found = base(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0].tolist()
+    assert found == pytest.approx([answers[0]["neg"], answers[0]["pos"]], abs=1e-5)
+
+
 def test_mistakes_are_named(cli, toy_model, files, tmp_path):
     with pytest.raises(ConfigError, match="rank: must be >= 1, got 0"):
         tiny_config(toy_model, files, adapter={"rank": 0})

@@ -57,17 +57,15 @@ def _all(source: Path | str, how: str) -> Iterator[tuple[str, ...]]:
             if how == "titles":
                 yield from _titles(document)
             elif how == "adjacent":
-                for paragraph in _paragraphs(document):
-                    yield from ((a, b) for a, b in pairwise(paragraph) if _fits(a) and _fits(b) and a != b)
+                yield from ((a, b) for a, b in pairwise(_sentences(document)) if _fits(a) and _fits(b) and a != b)
             else:
-                yield from ((text,) for paragraph in _paragraphs(document) for text in paragraph if _fits(text))
+                yield from ((text,) for text in _sentences(document) if _fits(text))
 
 
-def _paragraphs(document: Document) -> Iterator[list[str]]:
+def _sentences(document: Document) -> list[str]:
     if document.are_sentences:
-        yield document.lines
-    else:
-        yield from map(split_sentences, document.lines)
+        return document.lines
+    return [sentence for line in document.lines for sentence in split_sentences(line)]
 
 
 def _titles(document: Document) -> Iterator[tuple[str, str]]:

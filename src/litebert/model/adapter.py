@@ -209,8 +209,19 @@ def merge_adapter(model: Model) -> None:
     for path, module in list(model.named_modules()):
         if isinstance(module, AdaptedLinear):
             model.set_submodule(path, module.merged())
+    _untie(model)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
+
+
+def _untie(model: Model) -> None:
+    """Give the modules of an unrolled layer parameters of their own: as a plain model, they may go separate ways."""
+    seen: set[int] = set()
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) in seen:
+                setattr(module, name, nn.Parameter(parameter.detach().clone()))
+            seen.add(id(parameter))
 
 
 def save_adapter(model: Model, folder: Path | str, base: str) -> Path:
