@@ -104,10 +104,8 @@ def test_each_application_has_its_own(toy_model, files, tmp_path):
     settings = {"adapter": {"rank": 4, "per_application": True}, "optim": {"lr": 0.02}}
     finetune(tiny_config(toy_model, files, steps=20, **settings), tmp_path / "run", quiet=True)
     text = "the film was great"
-    answers = [
-        Predictor(tmp_path / "run" / folder, device="cpu").classify(text).probabilities
-        for folder in ("best", "adapter")
-    ]
+    opened = [Predictor(tmp_path / "run" / folder, device="cpu") for folder in ("best", "adapter")]
+    answers = [predictor.classify(text).probabilities for predictor in opened]
     assert answers[0] == pytest.approx(answers[1], abs=1e-5)
     weights = load_file(tmp_path / "run" / "best" / "model.safetensors")
     first, second = (f"albert.encoder.albert_layer_groups.{n}.albert_layers.0.attention.query.weight" for n in (0, 1))
