@@ -24,8 +24,7 @@ import numpy as np
 import torch
 
 from litebert.files import write_atomic
-from litebert.finetuning.config import finetune_config
-from litebert.finetuning.presets import pick_preset
+from litebert.finetuning.config import finetune_config, pick_preset
 from litebert.finetuning.run import finetune
 from litebert.model.config import load_config
 from litebert.tasks.read import read_task
