@@ -145,7 +145,7 @@ def timed(trainer: Trainer) -> float:
 
 def timed_lean(trainer: Trainer, count: Any) -> float:
     """The same, counting what an adapter's own way of keeping tensors keeps."""
-    lean = trainer.learner.model.encoder.keeping
+    lean = trainer.learner.model.encoder.keeping.__self__  # type: ignore[union-attr]
     plain = lean._pack
 
     def pack(tensor: torch.Tensor) -> Any:

@@ -25,7 +25,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -37,7 +37,7 @@ from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
 from litebert.model.config import AdapterConfig as AdapterConfig
 from litebert.model.config import ModelConfig, vary
-from litebert.model.encoder import Encoder, FeedForward
+from litebert.model.encoder import Encoder
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
 from litebert.model.sharing import plan_of
@@ -110,10 +110,6 @@ class _LowRank(torch.autograd.Function):
         return of_x, None, None, of_a, (output.T @ narrow).mul_(ctx.scale), None
 
 
-def _ffn_blocks(encoder: Encoder) -> list[FeedForward]:
-    return cast("list[FeedForward]", list(encoder.ffn))
-
-
 class Lean:
     """Lets the backward pass compute what LayerNorm and the activation gave again, instead of keeping it.
 
@@ -124,22 +120,22 @@ class Lean:
 
     def __init__(self, encoder: Encoder):
         self.last: deque[tuple[Tensor, Callable[[], Tensor]]] = deque(maxlen=self.LAST)
-        self.activations = [block.activation for block in _ffn_blocks(encoder)]
+        self.activations = [block.activation for block in encoder.ffn]
         self.handles = [block.norm.register_forward_hook(self._norm) for block in (*encoder.attention, *encoder.ffn)]
-        for block in _ffn_blocks(encoder):
-            block.activation = functools.partial(self._activate, block.activation)
-        encoder.keeping = self
+        for block in encoder.ffn:
+            block.activation = functools.partial(self._activate, block.activation)  # type: ignore[assignment, arg-type]
+        encoder.keeping = self.keeping
 
     def remove(self, encoder: Encoder) -> None:
         """Leave the encoder as it was."""
         for handle in self.handles:
             handle.remove()
-        for block, activation in zip(_ffn_blocks(encoder), self.activations, strict=True):
+        for block, activation in zip(encoder.ffn, self.activations, strict=True):
             block.activation = activation
         encoder.keeping = None
 
     @contextlib.contextmanager
-    def around(self) -> Iterator[None]:
+    def keeping(self) -> Iterator[None]:
         """Around a pass through the layers."""
         with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack):
             try:
@@ -209,7 +205,7 @@ def _twin(module: nn.Module) -> nn.Module:
 def merge_adapter(model: Model) -> None:
     """Turn an adapted model into a plain one with the same outputs, in place."""
     if model.encoder.keeping is not None:
-        model.encoder.keeping.remove(model.encoder)
+        model.encoder.keeping.__self__.remove(model.encoder)  # type: ignore[attr-defined]
     for path, module in list(model.named_modules()):
         if isinstance(module, AdaptedLinear):
             model.set_submodule(path, module.merged())

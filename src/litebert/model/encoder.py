@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,14 +26,6 @@ from litebert.model.sharing import Application, num_blocks, plan_of
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 # (hidden, starts, max_length, positions) -> last hidden states, [T, H] or [P, H] at positions, and each [CLS], [N, H]
 Layers = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor]]
-
-
-class Keeping(Protocol):
-    """Decides what is kept of a pass through the layers for the backward pass."""
-
-    def around(self) -> AbstractContextManager[None]: ...
-
-    def remove(self, encoder: Encoder) -> None: ...
 
 
 class EncoderOutput(NamedTuple):
@@ -138,7 +130,7 @@ class Encoder(nn.Module):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if pooler else None
         self.plan = plan_of(config)
         self.fast_layers: Layers | None = None  # a faster way through the blocks, see fast/layers.py
-        self.keeping: Keeping | None = None  # how a training pass keeps what the backward pass needs, see adapter.py
+        self.keeping: Callable[[], AbstractContextManager[None]] | None = None  # around a training pass, see adapter.py
         self.recompute = False  # keep only each layer's input for the backward pass, and run it forward once more there
         initialize(self, config.initializer_range)
 
@@ -189,8 +181,7 @@ class Encoder(nn.Module):
         else:
             attend = attend_padded(attention_mask, dropout, maps)
         states = [hidden]
-        keeping = self.keeping if torch.is_grad_enabled() else None
-        with contextlib.nullcontext() if keeping is None else keeping.around():
+        with self.keeping() if self.keeping is not None and torch.is_grad_enabled() else contextlib.nullcontext():
             for step in self.plan:
                 if self.recompute and torch.is_grad_enabled():
                     hidden = checkpoint(self._layer, step, hidden, attend, use_reentrant=False)  # as dropout drew
