@@ -9,20 +9,21 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litebert.errors import DataError
 from litebert.files import write_atomic
-from litebert.finetuning.data import Split
-from litebert.finetuning.model import run_sequences
-from litebert.model.heads import Model
 from litebert.parse import parse_json
 from litebert.tasks.decode import Prediction, decode
 from litebert.tasks.examples import Example
 from litebert.tasks.metrics import RESAMPLES, Metric, score
 from litebert.tasks.task import Task, kind_of
-from litebert.train.device import Device
-from litebert.train.processes import World, gather
+
+if TYPE_CHECKING:  # torch takes seconds, and a report only reads what is written here
+    from litebert.finetuning.data import Split
+    from litebert.model.heads import Model
+    from litebert.train.device import Device
+    from litebert.train.processes import World
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ def predict_split(
     model: Model, task: Task, split: Split, device: Device, fixed: bool = False, world: World | None = None
 ) -> list[Prediction]:
     """What a model says about each example of a split; the processes of a run share the work."""
+    from litebert.finetuning.model import run_sequences
+    from litebert.train.processes import World, gather
+
     world = world or World()
     outputs = run_sequences(model, task, split.features[world.rank :: world.size], device, fixed)
     outputs = gather(outputs, world)
