@@ -33,7 +33,7 @@ def test_what_the_map_names_is_there():
         for name in names:
             assert (ROOT / part / f"{name}.py").is_file(), f"{part}: {name}"
     assert sum(map(len, read_map().values())) > 60
-    for name in ("errors", "files", "config", "machine", "extras", "default"):
+    for name in ("errors", "files", "config", "machine", "extras", "remote"):
         assert (ROOT / f"{name}.py").is_file()
         assert f"`{name}`" in TEXT
 

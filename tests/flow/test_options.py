@@ -10,6 +10,7 @@ from litebert.cli import list_commands
 
 # Name -> words that every help text about it contains.
 MEANINGS = {
+    "--adapter": ("LoRA adapter of this rank", "of an adapter of the first model"),
     "--batch": "Examples per step, over all devices.",
     "--column": "olumn",
     "--data": "Labelled data",
@@ -29,7 +30,7 @@ MEANINGS = {
     "--overwrite": "Replace an existing",
     "--pair": "second text",
     "--resume": "auto (resume if there is a checkpoint), never or must.",
-    "--runtime": "auto, torch, or for an exported folder",
+    "--runtime": ("auto, torch, or for an exported folder", "onnxruntime-web"),
     "--seed": "Random seed",
     "--seeds": "Number of runs with different seeds",
     "--set": "key=value",
@@ -42,7 +43,7 @@ MEANINGS = {
     "--threads": "CPU threads; 0: one per available core.",
     "--tokenizer": "Folder or file of the tokenizer",
     "--tokens": "Score about this many tokens of the text",
-    "--top": "How many candidates",
+    "--top": ("How many candidates", "How many texts to return"),
     "--train": "Training file",
     "--workers": "Worker processes; 0: one per core",
 }

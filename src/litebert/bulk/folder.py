@@ -50,6 +50,7 @@ class Folder:
             return
         if self._path.exists() and not self._path.is_dir():
             raise DataError(f"{self.name}: is a file; name a folder")
+        is_new = not self._path.exists()
         self._path.mkdir(parents=True, exist_ok=True)
         try:
             with hold_lock(self._path / LOCK):
@@ -57,6 +58,10 @@ class Folder:
                 yield
         except BlockingIOError:
             raise DataError(f"{self.name}: another run is writing there now") from None
+        finally:
+            if is_new and not self.names():  # refused before anything was written: leave nothing behind
+                with contextlib.suppress(OSError):
+                    self._path.rmdir()
 
     def names(self) -> list[str]:
         """What is there, without hidden files."""

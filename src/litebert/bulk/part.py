@@ -88,7 +88,7 @@ def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> 
             results[number] = results[first]
             errors[number] = errors[number] or (errors[first] if results[first] is None else None)
     columns = result_columns(ability, results, predictor.runtime.config.hidden_size)
-    kept = part.table if work.keep is None else _select(part.table, work.keep, source)
+    kept = part.table if work.keep is None else select_columns(part.table, work.keep, source)
     table = place_columns(kept, {**columns, ERROR: pa.array(errors, pa.string())})
     wrong = [number for number, error in enumerate(errors) if error is not None]
     examples = tuple(f"{source.path}, row {part.begin + number + 1:,}: {errors[number]}" for number in wrong[:3])
@@ -133,7 +133,8 @@ def _groups(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int]) -> Iterat
         yield group
 
 
-def _select(table: pa.Table, keep: Sequence[str], source: Source) -> pa.Table:
+def select_columns(table: pa.Table, keep: Sequence[str], source: Source) -> pa.Table:
+    """The columns to write beside the results."""
     for name in keep:
         if name not in table.column_names:
             raise missing_column(source, name, table.column_names)

@@ -20,7 +20,7 @@ import litebert
 from litebert.bulk.columns import find_columns, named_columns
 from litebert.bulk.folder import SUMMARY, Folder
 from litebert.bulk.local import Feed, run_here, run_workers
-from litebert.bulk.part import Scored, Work
+from litebert.bulk.part import Scored, Work, select_columns
 from litebert.bulk.reading import Part, find_inputs, read_parts
 from litebert.bulk.worker import open_predictor
 from litebert.errors import ConfigError, InputError, LitebertError, check_choice
@@ -275,6 +275,8 @@ def _choose(
     named = named_columns(entry, columns)
     first = next(read_parts(source, 1, encoding=encoding))
     find_columns(entry, named, first.table.schema, source)
+    if work.keep is not None:
+        select_columns(first.table, work.keep, source)
     return Work(**{**vars(work), "ability": ability, "columns": named})
 
 
