@@ -30,7 +30,8 @@ from litebert.pretraining import run as run_module
 from litebert.pretraining.config import load_run_config, machine_preset
 from litebert.pretraining.data import Data
 from litebert.pretraining.dry_run import describe_run
-from litebert.pretraining.run import pretrain
+from litebert.pretraining.objective import run_model, score
+from litebert.pretraining.run import Pretraining, pretrain
 from litebert.report.runs import read_run
 from litebert.report.summary import final_numbers
 from litebert.text.store import TokenStore
@@ -270,7 +271,19 @@ def test_depth_and_length_schedules(corpus, tmp_path):
     assert load_model(tmp_path / "model").config.num_hidden_layers == 2
 
 
-@pytest.mark.parametrize("more", [{}, {**STAGES, "optim": {"name": "adamw", "bias_correction": True}}])
+EXITS = {"model": {"num_hidden_layers": 3}, "exits": [1, 2, 3]}
+DEPTHS = [{"until": 0.5, "value": 2}, {"until": 1.0, "value": 3}]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {**STAGES, "optim": {"name": "adamw", "bias_correction": True}},
+        EXITS,
+        {**EXITS, "depth": DEPTHS, "exit_loss": "random"},
+    ],
+)
 def test_resumed_equals_uninterrupted_bit_for_bit(corpus, tmp_path, monkeypatch, more):
     config = tiny_config(corpus, **more)
     pretrain(config, tmp_path / "whole", quiet=True)
@@ -282,6 +295,48 @@ def test_resumed_equals_uninterrupted_bit_for_bit(corpus, tmp_path, monkeypatch,
     whole, cut = lines(tmp_path / "whole", "train"), lines(tmp_path / "cut", "train")
     assert [(line["step"], line["loss"]) for line in whole] == [(line["step"], line["loss"]) for line in cut]
     assert [line["message"] for line in lines(tmp_path / "cut", "event")].count("resumed at step 3") == 2
+
+
+@pytest.mark.parametrize("objective", ["sop", "none"])
+def test_the_loss_of_exits_is_the_sum_of_those_of_shallower_models(corpus, tmp_path, monkeypatch, objective):
+    changes = {"model": {"num_hidden_layers": 3, "hidden_dropout_prob": 0.0}, "recipe": {"objective": objective}}
+    found = []
+
+    def by_hand(learner, inputs, counts):
+        whole = loss(learner, inputs, counts)
+        expected = 0.0
+        for depth, share in ((1, 1 / 6), (2, 2 / 6), (3, 3 / 6)):
+            shape = dataclasses.replace(learner.config.model, num_hidden_layers=depth, exits=())
+            plain = type(learner.model)(shape)
+            plain.load_state_dict(learner.model.state_dict())
+            masked, pairs = counts.unbind()
+            totals = score(run_model(plain, inputs), inputs)
+            expected += share * (totals.mlm_loss / masked + totals.sentence_loss / pairs.clamp(min=1))
+        found.append((whole[0].item(), expected.item()))
+        assert torch.equal(whole[1], totals.stacked())  # what is reported is the full depth
+        return whole
+
+    loss = Pretraining.loss
+    monkeypatch.setattr(Pretraining, "loss", by_hand)
+    pretrain(tiny_config(corpus, **changes, exits=[1, 2, 3], steps=3), tmp_path, quiet=True)
+    assert len(found) >= 3
+    for whole, expected in found:
+        assert whole == pytest.approx(expected, rel=1e-5)
+    assert load_model(tmp_path / "model").config.exits == (1, 2, 3)
+
+
+def test_random_exits_learn_one_after_another_and_are_scored_at_full_depth(corpus, tmp_path, monkeypatch):
+    seen = []
+
+    def watch(model, inputs):
+        seen.append((model.training, len(model.encoder.plan)))
+        return run_model(model, inputs)
+
+    monkeypatch.setattr(run_module, "run_model", watch)
+    monkeypatch.setattr(evaluate, "run_model", watch)
+    pretrain(tiny_config(corpus, **EXITS, exit_loss="random", steps=12), tmp_path, quiet=True)
+    assert {depth for training, depth in seen if training} == {1, 2, 3}
+    assert {depth for training, depth in seen if not training} == {3}
 
 
 def test_the_log_of_a_resumed_run_is_that_of_the_uninterrupted(corpus, tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from litebert.model.config import AdapterConfig, load_config
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.read import canonical_name, find_task
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
+from litebert.train.exits import ExitLoss, check_weights
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate
 
@@ -131,6 +132,12 @@ class FinetuneConfig:
     #: A handful of labels: the encoder learns which examples share a label, then a linear head is fitted (SetFit).
     few: bool = False
     similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
+    #: Depths after which the model learns to answer, the last its full depth: [3, 6, 9, 12]; empty = that alone.
+    exits: tuple[int, ...] = ()
+    #: Every exit in every step (sum), or one exit per step, which costs less (random).
+    exit_loss: ExitLoss = "sum"
+    #: How much each exit counts (sum), or how often it is drawn (random); empty = in proportion to its depth.
+    exit_weights: tuple[float, ...] = ()
     #: Where the other settings came from; they are written out below it.
     preset: str = AUTO
     optim: FinetuneOptim = field(default_factory=FinetuneOptim)
@@ -184,6 +191,9 @@ class FinetuneConfig:
             raise ConfigError("head_only: fits a new head, so head must be new, not keep")
         if self.head_only and self.adapter is not None:
             raise ConfigError("adapter: head_only trains a head alone; leave out one of the two")
+        check_weights(self.exits, self.exit_weights)
+        if self.exits and (self.head_only or self.few or self.adapter is not None):
+            raise ConfigError("exits: need the whole model to learn; leave out head_only, few and adapter")
         if self.few and (self.head_only or self.head == "keep"):
             raise ConfigError("few: trains the encoder and fits a new head; leave out head_only and head: keep")
 

@@ -12,7 +12,7 @@ one; filler belongs to row N, which losses ignore.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Many
 from typing import Any
 
@@ -39,6 +39,7 @@ def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
         "labels": task.labels,
         "problem_type": kind_of(task).problem_type,
         "classifier_dropout_prob": config.classifier_dropout,
+        "exits": config.exits,
     }
     if config.head == "new":
         # A linear head on frozen features does better with all tokens than with a [CLS] that was trained for order.
@@ -61,6 +62,11 @@ def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
             raise ConfigError(
                 f"head: keep: {config.model} has the labels {', '.join(before.labels) or 'of no classifier'}, the task "
                 f"{', '.join(task.labels) or 'none'}; use head: new"
+            )
+        if config.exits and before.exits != config.exits:
+            raise ConfigError(
+                f"head: keep: {config.model} has exits at {', '.join(map(str, before.exits)) or 'full depth alone'}, "
+                f"the config at {', '.join(map(str, config.exits))}; use head: new"
             )
         return load_model(config.model, head, **changes), []
     # Only the encoder is taken: a head of the same shape may mean other things.
@@ -96,14 +102,31 @@ def run_model(model: Model, inputs: Tensors, max_length: int, **more: Any) -> An
 
 
 def batch_loss(
-    model: Model, kind: str, inputs: Tensors, targets: Tensors, max_length: int, num_rows: int
+    model: Model,
+    kind: str,
+    inputs: Tensors,
+    targets: Tensors,
+    max_length: int,
+    num_rows: int,
+    shares: Mapping[int, float] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss and the number of correct predictions (0 if that is not meaningful)."""
+    """The summed loss and the number of correct predictions (0 if that is not meaningful).
 
-    def forward(**more: Any) -> Any:
-        return run_model(model, inputs, max_length, **more)
+    With `shares`, the loss is the sum of those of several exits, each by its share; the last one's answers count.
+    """
 
-    return kind_of(kind).loss(model.head, forward, targets, num_rows)
+    def loss_at(**at: Any) -> tuple[Tensor, Tensor]:
+        def forward(**more: Any) -> Any:
+            return run_model(model, inputs, max_length, **at, **more)
+
+        return kind_of(kind).loss(model.head, forward, targets, num_rows)
+
+    if shares is None:
+        return loss_at()
+    more = {"max_length": max_length} if "starts" in inputs else {}
+    found = [loss_at(at=exit) for exit in model.at_exits(depths=tuple(shares), **inputs, **more)]
+    losses = [share * loss for share, (loss, _) in zip(shares.values(), found, strict=True)]
+    return torch.stack(losses).sum(), found[-1][1]
 
 
 Outputs = dict[str, NDArray[Any]]

@@ -36,7 +36,7 @@ from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_mode
 from litebert.finetuning.results import Scores, goodness, read_scores, write_scores
 from litebert.finetuning.scoring import predict_split, score_split, write_predictions
 from litebert.model.adapter import add_adapter, merge_adapter, save_adapter
-from litebert.model.config import AdapterConfig, load_config
+from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
 from litebert.model.hub import save_model
 from litebert.tasks.decode import write_submission
@@ -45,6 +45,7 @@ from litebert.tasks.sentence_folder import write_sentence_files
 from litebert.tasks.task import Task, TaskData, kind_of, save_task
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, seed_everything, speed_up
+from litebert.train.exits import draw_depth, loss_shares
 from litebert.train.folder import Resume, check_config, check_folder
 from litebert.train.learner import Evaluation, Learner, StepBatches, StepTotals
 from litebert.train.optimizer import make_optimizer
@@ -153,6 +154,9 @@ def train_model(
     _ = data.train  # read now: a mistake in the files must not leave a folder either
     shape = load_config(config.model)
     dropout_for(config, data, shape)
+    if config.exits and kind_of(data.task).compares:
+        raise ConfigError(f"exits: not for {data.task.kind}, which has no head; its vectors can be had at any depth")
+    check_exits(config.exits, shape.num_hidden_layers)
     make_contrast(config, data, shape.hidden_size, world)
     with alone_in(out, world, device) as stop:
         learner = Finetuning(config, data, device, world)
@@ -197,6 +201,7 @@ class Inputs(NamedTuple):
     targets: Tensors
     max_length: int
     num_rows: int
+    depth: int | None = None  # of the one exit that learns in this step; None: all of them
 
 
 def weigh(loss: Tensor, right: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -233,6 +238,8 @@ class Finetuning(Learner):
         self.num_steps = config.num_steps(len(self.training.units))
         self.schedule = config.learning_rate(max(1, self.num_steps))
         self.draws = max(shape.hidden_dropout_prob, attention_dropout, shape.classifier_dropout_prob or 0.0) > 0
+        self.shares = loss_shares(config.exits, config.exit_weights) if config.exits else None
+        self.random_depth = self.shares is not None and config.exit_loss == "random"
         self.graphs = "on" if self._records() else "off"
         self.best: dict[str, Tensor] = {}
         self.best_value, self.best_step, self.worse_in_a_row = -math.inf, 0, 0
@@ -253,7 +260,7 @@ class Finetuning(Learner):
             self.training.plan(self.num_steps)
 
     def _records(self) -> bool:
-        alone = self.world.size == 1 and self.contrast is None
+        alone = self.world.size == 1 and self.contrast is None and not self.random_depth  # one recording, one depth
         return self.device.is_cuda and alone and self.config.device.graphs != "off"
 
     def _set_training_mode(self) -> None:
@@ -267,7 +274,8 @@ class Finetuning(Learner):
         """The examples of each step in micro-batches."""
         for number in itertools.count(step):
             batches = self.training.step(number, self.world.rank, self.world.size)
-            inputs = [Inputs(*to_device(b, self.device.device), b.max_length, b.num_rows) for b in batches]
+            depth = draw_depth(self.shares, self.config.seed, number) if self.shares and self.random_depth else None
+            inputs = [Inputs(*to_device(b, self.device.device), b.max_length, b.num_rows, depth) for b in batches]
             count, tokens = sum(batch.count for batch in batches), sum(batch.num_tokens for batch in batches)
             yield StepBatches(inputs if self.contrast is None else [Whole(tuple(inputs))], (count,), tokens)
 
@@ -276,7 +284,11 @@ class Finetuning(Learner):
         if isinstance(inputs, Whole):
             assert self.contrast is not None
             return self.contrast(self.model, inputs)
-        return weigh(*batch_loss(self.model, self.task.kind, *inputs), counts)
+        *batch, depth = inputs
+        if depth is not None:
+            self.model.set_depth(depth)  # until it has learned: the fast layers look there on their way back
+        shares = self.shares if depth is None else None
+        return weigh(*batch_loss(self.model, self.task.kind, *batch, shares), counts)
 
     def mean_loss(self, totals: StepTotals) -> float:
         """The mean over examples (or tags)."""
@@ -304,6 +316,7 @@ class Finetuning(Learner):
         if not self.data.dev or not self.data.dev[0].is_labelled or self.config.few:  # whose head comes last
             return None
         values: dict[str, float] = {}
+        self.model.set_depth(None)
         for number, split in enumerate(self.data.dev):
             predictions = predict_split(self.model, self.task, split, self.device, self.compiled, self.world)
             scores = score_split(self.task, split, predictions, resamples=0).scores
@@ -377,6 +390,7 @@ class Finetuning(Learner):
         if self.num_steps:
             trainer.evaluate()
         step = self.best_step if self.best else trainer.step
+        self.model.set_depth(None)
         if self.best:
             self.model.load_state_dict(self.best, strict=self.config.adapter is None)
         if self.satisfied():

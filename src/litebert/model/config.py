@@ -6,6 +6,7 @@ Field names are the Hub's, so that a config reads the same here, in `config.json
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -86,6 +87,8 @@ class ModelConfig:
     eos_token_id: int | None = 3
     # What a classifier sees of a text: its [CLS] through the pooler, as released, or the mean over all its tokens.
     pooling: Literal["first", "mean"] = "first"
+    # Depths (numbers of layers) that the model was trained to answer at, the last one its full depth; (): that alone.
+    exits: tuple[int, ...] = ()
     # Names of the classes, for models with a classifier.
     labels: tuple[str, ...] = ()
     problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] | None = None
@@ -130,6 +133,7 @@ class ModelConfig:
                 f"embedding_projection: needed, since embedding_size {self.embedding_size} is not hidden_size "
                 f"{self.hidden_size}"
             )
+        check_exits(self.exits, self.num_hidden_layers)
         if self.model_type == "bert":
             plain = self.sharing == "none" and self.inner_group_num == 1 and not self.embedding_projection
             if not plain:
@@ -159,6 +163,16 @@ class ModelConfig:
         if self.sharing not in _HUB_SHARING or self.project_words_only or self.pooling != "first":
             return False
         return self.rounded_groups or not _rounds_differently(self.num_hidden_layers, self.num_hidden_groups)
+
+
+def check_exits(exits: tuple[int, ...], layers: int) -> None:
+    """Refuse exits that do not rise to the full depth."""
+    if not exits:
+        return
+    if exits[0] < 1 or any(deeper <= exit for exit, deeper in itertools.pairwise(exits)):
+        raise ConfigError(f"exits: must be rising depths >= 1, got {list(exits)}")
+    if exits[-1] != layers:
+        raise ConfigError(f"exits: the last must be the full depth of the model, {layers}; got {list(exits)}")
 
 
 def group_of(layer: int, layers: int, groups: int, rounded: bool = False) -> int:
@@ -325,6 +339,8 @@ def to_hub(config: ModelConfig, architecture: str, extension: bool = False) -> d
     data: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     labels, problem = values.pop("labels"), values.pop("problem_type")
+    if not config.exits:
+        values.pop("exits")
     if extension:
         data |= {"model_type": EXTENSION_MODEL_TYPE, "base_model_type": config.model_type}
     else:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -138,6 +138,27 @@ class Encoder(nn.Module):
         """Apply the blocks as a model of `layers` layers would (None: the config's own depth)."""
         self.plan = plan_of(self.config, layers)
 
+    def stop_after(self, layers: int | None = None) -> None:
+        """Stop after the first `layers` layers (None: after all of them).
+
+        With blocks shared by all layers this is `set_depth`; several groups are cut off here, and rearranged there.
+        """
+        self.plan = plan_of(self.config)[: _num_applications(self.config, layers)]
+
+    def at_depths(
+        self, input_ids: Tensor, depths: Sequence[int], positions: Tensor | None = None, **inputs: Any
+    ) -> list[EncoderOutput]:
+        """The output after each of these numbers of layers, from one pass."""
+        states = self(input_ids, **inputs, output_hidden_states=True).hidden_states
+        outputs = []
+        for depth in depths:
+            hidden = states[_num_applications(self.config, depth)]
+            pooled = self._pool(first_tokens(hidden, inputs.get("starts")))
+            if positions is not None:
+                hidden = hidden.flatten(end_dim=-2)[positions]  # [P, H]
+            outputs.append(EncoderOutput(hidden, pooled))
+        return outputs
+
     def forward(
         self,
         input_ids: Tensor,  # [B, S] or packed [T]
@@ -211,6 +232,12 @@ class Encoder(nn.Module):
     def _drops(self) -> bool:
         config = self.config
         return self.training and (config.hidden_dropout_prob > 0 or config.attention_probs_dropout_prob > 0)
+
+
+def _num_applications(config: ModelConfig, layers: int | None) -> int | None:
+    if layers is not None and not 1 <= layers <= config.num_hidden_layers:
+        raise InputError(f"depth: must be between 1 and {config.num_hidden_layers}, the model's own; got {layers}")
+    return None if layers is None else layers * config.inner_group_num
 
 
 def first_tokens(hidden: Tensor, starts: Tensor | None) -> Tensor:

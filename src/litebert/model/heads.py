@@ -10,6 +10,7 @@ E embedding, H hidden, V vocabulary. `inputs` are the encoder's keyword argument
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+class Exit(NamedTuple):
+    """Where a pass has come to: the head reads this output instead of running the encoder."""
+
+    depth: int
+    output: EncoderOutput
+
+
 class Model(nn.Module):
     """An encoder, alone or under a head. `head` names the task; a subclass sets it."""
 
@@ -44,10 +52,38 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config, self.pooler if pooler is None else pooler)
+        self.depth: int | None = None  # where it answers; None: at full depth
+        self.exits: nn.ModuleDict | None = None  # the heads of the other depths; None: one head serves them all
 
     def forward(self, input_ids: Tensor, **inputs: Any) -> Any:
-        output: EncoderOutput = self.encoder(input_ids, **inputs)
+        return self.encode(input_ids, **inputs)
+
+    def encode(self, input_ids: Tensor, at: Exit | None = None, **inputs: Any) -> EncoderOutput:
+        """What the encoder makes of the input, or made of it at an exit."""
+        output: EncoderOutput = self.encoder(input_ids, **inputs) if at is None else at.output
         return output
+
+    def set_depth(self, depth: int | None = None) -> None:
+        """Answer after so many layers, with the head of that exit (None: at full depth).
+
+        Heads without exits of their own, those of pretraining among them, are the same at every depth.
+        """
+        own = self.config.exits
+        if depth is not None and self.exits is not None and depth not in (*own, self.config.num_hidden_layers):
+            known = f"it has exits at {', '.join(map(str, own))}" if own else "it has no exits (exits: [3, 6, 9, 12])"
+            raise InputError(f"depth: this model was not trained to answer at depth {depth}; {known}")
+        self.encoder.stop_after(depth)
+        self.depth = depth
+
+    def at_exits(self, input_ids: Tensor, depths: Sequence[int], **inputs: Any) -> list[Exit]:
+        """The states at several depths from one pass; `model(input_ids, at=exit, **inputs)` answers there."""
+        inputs.pop("outside", None)  # of the answer head
+        outputs = self.encoder.at_depths(input_ids, depths, **inputs)
+        return [Exit(depth, output) for depth, output in zip(depths, outputs, strict=True)]
+
+    def _head_at(self, at: Exit | None, full: nn.Module) -> nn.Module:
+        depth = str(self.depth if at is None else at.depth)
+        return self.exits[depth] if self.exits is not None and depth in self.exits else full
 
     @classmethod
     def from_pretrained(
@@ -102,11 +138,12 @@ class Model(nn.Module):
     def summarize(self, input_ids: Tensor, **inputs: Any) -> Tensor:
         """One vector per text, [B or N, H], by the config's `pooling`."""
         if self.config.pooling == "first":
-            pooled: Tensor = self.encoder(input_ids, **inputs).pooled
+            pooled = self.encode(input_ids, **inputs).pooled
+            assert pooled is not None
             return pooled
         # Every token counts, so none may be left out for speed.
         inputs = {name: value for name, value in inputs.items() if name not in ("positions", "only_asked")}
-        hidden = self.encoder(input_ids, **inputs).hidden
+        hidden = self.encode(input_ids, **inputs).hidden
         return mean_tokens(hidden, inputs.get("starts"), inputs.get("attention_mask"))
 
     @property
@@ -176,7 +213,7 @@ class PretrainingModel(Model):
         """
         if self.masked_lm is None and sentence_labels is None:
             labels, sentence_labels = None, labels
-        output: EncoderOutput = self.encoder(input_ids, positions=positions, **inputs)
+        output = self.encode(input_ids, positions=positions, **inputs)
         masked_lm = None
         if self.masked_lm is not None:
             masked_lm = self.masked_lm(output.hidden, self.encoder.embeddings)
@@ -219,7 +256,13 @@ class _Classifier(Model):
         super().__init__(config)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, num_outputs or config.num_labels)
+        self.exits = exit_heads(config, self.classifier)
         initialize_heads(self)
+
+    def classify(self, vectors: Tensor, at: Exit | None) -> Tensor:
+        """The logits by the classifier of a depth: vectors [*, H] -> [*, labels]."""
+        logits: Tensor = self._head_at(at, self.classifier)(self.dropout(vectors))
+        return logits
 
 
 class ClassificationModel(_Classifier):
@@ -232,7 +275,7 @@ class ClassificationModel(_Classifier):
 
         The config's `problem_type` says which; without it, one output means regression, whole numbers mean classes.
         """
-        logits: Tensor = self.classifier(self.dropout(self.summarize(input_ids, **inputs)))
+        logits = self.classify(self.summarize(input_ids, **inputs), inputs.get("at"))
         if labels is None:
             return logits
         problem = self.config.problem_type
@@ -253,7 +296,7 @@ class TokenClassificationModel(_Classifier):
 
     def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> Tensor | ClassifierOutput:
         """Logits [*, labels]. `labels` are classes, like input_ids; -100 where a token does not count."""
-        logits: Tensor = self.classifier(self.dropout(self.encoder(input_ids, **inputs).hidden))
+        logits = self.classify(self.encode(input_ids, **inputs).hidden, inputs.get("at"))
         return logits if labels is None else ClassifierOutput(logits, cross_entropy(logits, labels))
 
 
@@ -280,7 +323,7 @@ class MultipleChoiceModel(_Classifier):
             raise InputError(
                 "multiple choice takes input ids [batch, choices, sequence], or packed ones and num_choices"
             )
-        logits = self.classifier(self.dropout(self.summarize(input_ids, **inputs))).view(-1, num_choices)
+        logits = self.classify(self.summarize(input_ids, **inputs), inputs.get("at")).view(-1, num_choices)
         return logits if labels is None else ClassifierOutput(logits, cross_entropy(logits, labels))
 
 
@@ -301,6 +344,7 @@ class SpanModel(Model):
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.span = nn.Linear(config.hidden_size, 2)
+        self.exits = exit_heads(config, self.span)
         initialize_heads(self)
 
     def forward(
@@ -311,7 +355,8 @@ class SpanModel(Model):
         **inputs: Any,
     ) -> SpanOutput:
         """Logits [*] each; with the positions of the answers [B], the loss too (padded input)."""
-        start, end = self.span(self.encoder(input_ids, **inputs).hidden).unbind(-1)
+        head = self._head_at(inputs.get("at"), self.span)
+        start, end = head(self.encode(input_ids, **inputs).hidden).unbind(-1)
         if start_positions is None or end_positions is None:
             return SpanOutput(start, end)
         if input_ids.ndim != 2:
@@ -369,7 +414,7 @@ class AnswerModel(Model):
 
         `is_impossible` [B] is 1 where there is no answer; without it the no-answer output is not trained.
         """
-        hidden: Tensor = self.encoder(input_ids, **inputs).hidden  # [B, S, H]
+        hidden = self.encode(input_ids, **inputs).hidden  # [B, S, H]
         if inputs.get("starts") is not None:
             # Only this head pays for padding: the encoder has done without.
             starts, positions = inputs["starts"], inputs["position_ids"]
@@ -455,6 +500,11 @@ def named_outputs(head: str, output: Any) -> dict[str, Tensor]:
     else:
         named = {"logits": output.squeeze(-1) if head == "multiple-choice" else output}
     return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+def exit_heads(config: ModelConfig, full: nn.Linear) -> nn.ModuleDict:
+    """A linear head like the one of full depth for each exit before it, by depth (PABEE has one per layer)."""
+    return nn.ModuleDict({str(depth): nn.Linear(full.in_features, full.out_features) for depth in config.exits[:-1]})
 
 
 def initialize_heads(model: Model) -> None:

@@ -169,7 +169,7 @@ class Source(NamedTuple):
 
 
 def hub_names(config: ModelConfig) -> dict[str, str]:
-    """Our tensor name -> the Hub's, for every tensor that transformers has a place for."""
+    """Our tensor name -> the Hub's, for every tensor that transformers has a place for, and for the heads of exits."""
     result = {}
     for row in TABLE:
         pattern = row.bert if config.model_type == "bert" else row.albert
@@ -178,6 +178,8 @@ def hub_names(config: ModelConfig) -> dict[str, str]:
         for values in _blocks(row.ours, config):
             for part in _TF_SUFFIXES[row.kind]:
                 result[f"{row.ours.format(**values)}.{part}"] = f"{pattern.format(**values)}.{part}"
+    for depth in config.exits[:-1]:  # ours alone, beside the names that transformers reads
+        result |= {f"exits.{depth}.{part}": f"exits.{depth}.{part}" for part in ("weight", "bias")}
     return result
 
 

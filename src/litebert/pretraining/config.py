@@ -21,6 +21,7 @@ from litebert.model.config import PRESETS, ModelConfig, load_config, preset, rea
 from litebert.model.sharing import plan_of
 from litebert.pretraining.recipes import Recipe, named_recipe
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
+from litebert.train.exits import ExitLoss, check_weights
 from litebert.train.guard import GuardConfig
 from litebert.train.schedule import LearningRate, RateStage, Stage, check_stages, sqrt_scaled_lr
 
@@ -76,6 +77,12 @@ class RunConfig:
     micro_batch_tokens: int = 16_384
     #: Applications of the layers over the run; empty = the model's own depth throughout.
     depth: tuple[Stage, ...] = ()
+    #: Depths after which the model learns to answer, the last its full depth: [3, 6, 9, 12]; empty = that alone.
+    exits: tuple[int, ...] = ()
+    #: Every exit in every step (sum), or one exit per step, which costs less (random).
+    exit_loss: ExitLoss = "sum"
+    #: How much each exit counts (sum), or how often it is drawn (random); empty = in proportion to its depth.
+    exit_weights: tuple[float, ...] = ()
     #: Sequence length over the run; empty = recipe.max_length throughout.
     length: tuple[Stage, ...] = ()
     #: How positions beyond the last stage's length start: as a `copy` of the learned ones (p as p mod the old length,
@@ -137,6 +144,7 @@ class RunConfig:
                     f"depth: the last stage has {self.depth[-1].value} applications, the model "
                     f"{self.model.num_hidden_layers} (num_hidden_layers); they must agree"
                 )
+        self._settle_exits()
         if self.length:
             check_stages(self.length, "length")
             for stage in self.length:
@@ -150,6 +158,15 @@ class RunConfig:
         if longest > self.row_tokens:
             raise ConfigError(f"data.row_tokens: {self.row_tokens} cannot hold a sequence of {longest} tokens")
         self.learning_rate()
+
+    def _settle_exits(self) -> None:
+        """The exits are the model's: it is saved with them."""
+        exits = self.exits or self.model.exits
+        check_weights(exits, self.exit_weights)
+        if exits and self.depth and self.model.num_hidden_groups > 1:
+            raise ConfigError("exits: with a depth schedule, all layers must share their blocks (num_hidden_groups 1)")
+        object.__setattr__(self, "exits", exits)
+        object.__setattr__(self, "model", dataclasses.replace(self.model, exits=exits))
 
     @property
     def row_tokens(self) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -88,6 +88,7 @@ class Inputs(NamedTuple):
     labels: Tensor  # [P]
     order: Tensor  # [N]
     max_length: int
+    step: int | None = None  # where it decides which exit learns; None: all of them do
 
 
 class Totals(NamedTuple):
@@ -105,7 +106,7 @@ class Totals(NamedTuple):
         return torch.stack([value.detach().float() for value in self])
 
 
-def to_device(batch: Batch, device: torch.device, max_length: int) -> Inputs:
+def to_device(batch: Batch, device: torch.device, max_length: int, step: int | None = None) -> Inputs:
     """Copy a batch; on a GPU without waiting for it."""
     return Inputs(
         send(batch.tokens, device).long(),
@@ -116,19 +117,28 @@ def to_device(batch: Batch, device: torch.device, max_length: int) -> Inputs:
         send(batch.labels, device).long(),
         send(batch.order, device).long(),
         max_length,
+        step,
     )
 
 
 def run_model(model: PretrainingModel, inputs: Inputs) -> PretrainingOutput:
     """The logits of a packed batch: masked LM [P, V], sentence order [N, 2]."""
-    return model(
-        inputs.tokens,
-        positions=inputs.masked,
-        segment_ids=inputs.segments,
-        position_ids=inputs.positions,
-        starts=inputs.starts,
-        max_length=inputs.max_length,
-    )
+    return model(inputs.tokens, positions=inputs.masked, **_packed(inputs))
+
+
+def run_exits(model: PretrainingModel, inputs: Inputs, depths: Sequence[int]) -> Iterator[PretrainingOutput]:
+    """The logits at several depths, from one pass: one head serves them all."""
+    for exit in model.at_exits(inputs.tokens, depths, positions=inputs.masked, **_packed(inputs)):
+        yield model(inputs.tokens, at=exit)
+
+
+def _packed(inputs: Inputs) -> dict[str, Any]:
+    return {
+        "segment_ids": inputs.segments,
+        "position_ids": inputs.positions,
+        "starts": inputs.starts,
+        "max_length": inputs.max_length,
+    }
 
 
 def score(output: PretrainingOutput, inputs: Inputs) -> Totals:

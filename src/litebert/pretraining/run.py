@@ -29,9 +29,10 @@ from litebert.pretraining.config import FREE_ON_RESUME, RunConfig, choose_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.draws import make_key
 from litebert.pretraining.evaluate import PlateauWatch, Scores, commonest_share, evaluate_batches
-from litebert.pretraining.objective import Inputs, make_model, run_model, scorer, to_device, weigh
+from litebert.pretraining.objective import Inputs, make_model, run_exits, run_model, scorer, to_device, weigh
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, measure_peak, seed_everything, speed_up
+from litebert.train.exits import draw_depth, loss_shares
 from litebert.train.folder import Resume, check_folder
 from litebert.train.learner import Change, Evaluation, Learner, StepBatches, StepTotals
 from litebert.train.optimizer import make_optimizer
@@ -135,7 +136,8 @@ class Pretraining(Learner):
         self.max_seconds = 60 * config.max_minutes if config.max_minutes else None
         self.max_tokens = config.max_tokens
         self.draws = bool(config.model.hidden_dropout_prob or config.model.attention_probs_dropout_prob)
-        self.graphs = device.graphs
+        self.random_depth = bool(config.exits) and config.exit_loss == "random"
+        self.graphs = "off" if self.random_depth else device.graphs  # one recording, one depth
         self.score = scorer(device)
         self.peak = 0.0
         self.scores: Scores | None = None
@@ -173,12 +175,27 @@ class Pretraining(Learner):
                 masked = sum(int((batch.labels >= 0).sum()) for batch in batches)
                 pairs = sum(int((batch.order >= 0).sum()) for batch in batches)
                 tokens = sum(int(batch.starts[batch.num_sequences]) for batch in batches)
-                inputs = [to_device(batch, self.device.device, length) for batch in batches]
+                drawn = number if self.random_depth else None
+                inputs = [to_device(batch, self.device.device, length, drawn) for batch in batches]
                 yield StepBatches(inputs, (masked, pairs), tokens)
 
     def loss(self, inputs: Inputs, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the two mean losses, unweighted; the six `Totals` as sums."""
-        return weigh(self.score(run_model(self.model, inputs), inputs), counts)
+        """The sum of the two mean losses, unweighted; the six `Totals` as sums.
+
+        With exits, that sum at each of them by its share, and the totals of the deepest.
+        """
+        shares = self._shares()
+        if inputs.step is not None:  # until it has learned: the fast layers look there on their way back
+            self.model.encoder.stop_after(draw_depth(shares, self.config.seed, inputs.step))
+        if not self.config.exits or inputs.step is not None:
+            return weigh(self.score(run_model(self.model, inputs), inputs), counts)
+        found = [weigh(self.score(out, inputs), counts) for out in run_exits(self.model, inputs, tuple(shares))]
+        losses = [share * loss for share, (loss, _) in zip(shares.values(), found, strict=True)]
+        return torch.stack(losses).sum(), found[-1][1]
+
+    def _shares(self) -> dict[int, float]:
+        """How much each exit of the stage counts."""
+        return loss_shares(self.config.exits, self.config.exit_weights, self.stage.depth)
 
     def mean_loss(self, totals: StepTotals) -> float:
         """The sum of the two mean losses, unweighted."""
@@ -247,6 +264,7 @@ class Pretraining(Learner):
         if held_out is None:
             return None
         count = min(self.config.log.evaluate_batches, held_out.steps_per_epoch)
+        self.model.encoder.set_depth(self.stage.depth)  # not that of a random step
         self.scores = scores = evaluate_batches(self.model, held_out, count, self.device, self.world)
         shown = []
         if scores.mlm_accuracy is not None:

@@ -1,0 +1,144 @@
+"""Fine-tuning for several depths: losses by hand, learning, stopping and going on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from toy_tasks import make_files, make_model, tiny_config
+
+from litebert.errors import ConfigError
+from litebert.finetuning import run
+from litebert.finetuning.model import batch_loss
+from litebert.finetuning.model import make_model as build_model
+from litebert.finetuning.run import Finetuning, finetune
+from litebert.model.hub import load_model
+from litebert.tasks.task import load_task
+from litebert.train import checkpoint
+from litebert.train.trainer import Trainer
+
+KINDS = (
+    "classification",
+    "regression",
+    "multi-label",
+    "token-classification",
+    "multiple-choice",
+    "question-answering",
+)
+
+
+@pytest.fixture(scope="module")
+def deep_model(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("deep") / "model", num_hidden_layers=3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_loss_is_the_sum_of_the_losses_at_each_depth(deep_model, tmp_path, monkeypatch, kind):
+    seed = 1 if kind == "question-answering" else 0  # odd: some questions without an answer
+    files = make_files(tmp_path / "files", kind, seed=seed)
+    config = tiny_config(deep_model, files, kind, exits=[1, 3], steps=2, classifier_dropout=0.0)
+    found = []
+
+    def by_hand(model, kind, inputs, targets, max_length, num_rows, shares):
+        whole, right = batch_loss(model, kind, inputs, targets, max_length, num_rows, shares)
+        assert shares == {1: 0.25, 3: 0.75}
+        parts = []
+        for depth in shares:
+            model.set_depth(depth)  # a pass of its own
+            parts.append(batch_loss(model, kind, inputs, targets, max_length, num_rows))
+            model.set_depth(None)
+        expected = 0.25 * parts[0][0] + 0.75 * parts[1][0]
+        found.append((whole.item(), expected.item()))
+        assert torch.equal(right, parts[1][1])
+        return whole, right
+
+    monkeypatch.setattr("litebert.finetuning.run.batch_loss", by_hand)
+    finetune(config, tmp_path / "run", quiet=True)
+    assert len(found) >= 2
+    for whole, expected in found:
+        assert whole == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("how", ["sum", "random"])
+def test_every_exit_learns_and_a_killed_run_goes_on_to_the_same_weights(deep_model, tmp_path, monkeypatch, how):
+    files = make_files(tmp_path / "files", "classification", train=40, dev=20)
+    changes = {"exits": [1, 2, 3], "exit_loss": how, "dropout": 0.1, "steps": 12, "log": {"checkpoint_every": 5}}
+    config = tiny_config(deep_model, files, **changes)
+    whole = finetune(config, tmp_path / "whole", quiet=True)
+    trained, fresh = load_model(whole.model), build_model(config, load_task(whole.model))[0]
+    assert trained.config.exits == (1, 2, 3)
+    assert list(trained.exits) == ["1", "2"]
+    for depth in trained.exits:
+        assert not torch.equal(trained.exits[depth].weight, fresh.exits[depth].weight)
+
+    class KilledError(BaseException):
+        pass
+
+    real = Trainer._set_learning_rate
+
+    def killed(self):
+        if self.step == 8:
+            raise KilledError
+        real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_set_learning_rate", killed)
+        with pytest.raises(KilledError):
+            finetune(config, tmp_path / "killed", quiet=True)
+    assert checkpoint.steps(tmp_path / "killed") == [5]
+    again = finetune(config, tmp_path / "killed", quiet=True)
+    assert again.scores == whole.scores
+    first, second = load_model(whole.model).state_dict(), load_model(again.model).state_dict()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def test_random_depths_are_scored_at_full_depth(deep_model, tmp_path, monkeypatch):
+    files = make_files(tmp_path / "files", "classification")
+    depths = {"train": set(), "dev": set()}
+
+    def watch(self, *arguments):
+        result = real(self, *arguments)
+        depths["train"].add(self.model.depth)
+        return result
+
+    def score(model, *arguments):
+        depths["dev"].add(model.depth)
+        return predict(model, *arguments)
+
+    real, predict = Finetuning.loss, run.predict_split
+    monkeypatch.setattr(Finetuning, "loss", watch)
+    monkeypatch.setattr(run, "predict_split", score)
+    finetune(
+        tiny_config(deep_model, files, exits=[1, 2, 3], exit_loss="random", steps=12), tmp_path / "run", quiet=True
+    )
+    assert depths["train"] == {1, 2, 3}
+    assert depths["dev"] == {None}
+
+
+def test_exits_may_be_kept_and_go_on_learning(deep_model, tmp_path):
+    files = make_files(tmp_path / "files", "classification")
+    first = finetune(tiny_config(deep_model, files, exits=[1, 3], steps=1), tmp_path / "first", quiet=True)
+    kept = tiny_config(first.model, files, exits=[1, 3], head="keep", steps=1)
+    model, new = build_model(kept, load_task(first.model))
+    assert new == []
+    assert torch.equal(model.exits["1"].weight, load_model(first.model).exits["1"].weight)
+    with pytest.raises(ConfigError, match="has exits at 1, 3, the config at 2, 3"):
+        build_model(tiny_config(first.model, files, exits=[2, 3], head="keep"), load_task(first.model))
+    without, _ = build_model(tiny_config(first.model, files), load_task(first.model))
+    assert without.config.exits == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"exits": [1, 2]}, "the last must be the full depth of the model, 3"),
+        ({"exits": [1, 3], "exit_weights": [1.0]}, "1 for 2 exits"),
+        ({"exits": [1, 3], "head_only": True}, "leave out head_only"),
+        ({"exits": [1, 3], "adapter": {"rank": 2}}, "leave out head_only, few and adapter"),
+    ],
+)
+def test_mistakes_leave_no_folder_behind(deep_model, tmp_path, changes, message):
+    files = make_files(tmp_path / "files", "classification")
+    with pytest.raises(ConfigError, match=message):
+        finetune(tiny_config(deep_model, files, **changes), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
