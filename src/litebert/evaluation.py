@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from litebert.errors import ConfigError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Place = Path | str
 # What may be given beside each kind of data; the rest is refused.
 OPTIONS = {
-    "data": ("task", "columns", "encoding", "max_length", "predictions", "device", "threads"),
+    "data": ("task", "columns", "encoding", "max_length", "predictions", "device", "threads", "depth"),
     "text": ("tokenizer", "max_length", "tokens", "device"),
     "store": ("tokenizer", "max_length", "tokens", "device"),
     "blimp": ("tokenizer", "limit", "device"),
@@ -63,6 +63,7 @@ def evaluate(
     predictions: Place | None = None,
     device: str | None = None,
     threads: int | None = None,
+    depth: int | Literal["all"] | None = None,
 ) -> list[Scored]: ...
 
 
@@ -107,11 +108,13 @@ def evaluate(
     limit: int | None = None,
     device: str | None = None,
     threads: int | None = None,
+    depth: int | Literal["all"] | None = None,
 ) -> list[Scored] | Intrinsic | PairScores:
     """Score a fine-tuned model on labelled `data`, or a pretrained one on raw `text`, a `store` or `blimp`.
 
     `data` is a file, a folder of a task's files, `hub:owner/name` or a `TaskData`; several models are also scored as an
-    ensemble, and `predictions` is a folder for per-example predictions. `text` and `store` give the accuracies of
+    ensemble, `predictions` is a folder for per-example predictions, and `depth` scores one model at one of its exits,
+    or at all of them with the time of each. `text` and `store` give the accuracies of
     masked LM, sentence order and next sentence over about `tokens` tokens (Table 5). `blimp`, a folder of minimal
     pairs, gives the share judged right, of at most `limit` pairs per file.
     """

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from toy_tasks import make_files, make_model, tiny_config
 
 from litebert.errors import ConfigError
 from litebert.finetuning import run
+from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.model import batch_loss
 from litebert.finetuning.model import make_model as build_model
 from litebert.finetuning.run import Finetuning, finetune
 from litebert.model.hub import load_model
+from litebert.predict.predictor import Predictor
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
 from litebert.train.trainer import Trainer
@@ -142,3 +146,41 @@ def test_mistakes_leave_no_folder_behind(deep_model, tmp_path, changes, message)
     with pytest.raises(ConfigError, match=message):
         finetune(tiny_config(deep_model, files, **changes), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_every_exit_is_scored_and_timed(deep_model, tmp_path, cli):
+    files = make_files(tmp_path / "files", "classification", train=40, dev=20)
+    result = finetune(tiny_config(deep_model, files, exits=[1, 2, 3], steps=20), tmp_path / "run", quiet=True)
+    scored = evaluate_task([result.model], data=files["dev"], device="cpu", threads=1, depth="all")
+    assert [one.depth for one in scored] == [1, 2, 3]
+    assert all(one.seconds > 0 for one in scored)
+    predictor = Predictor(result.model, device="cpu", threads=1)
+    for one in scored:
+        (evaluation,) = one.evaluations
+        texts, gold = zip(*((e.a, e.label) for e in evaluation.split.examples), strict=True)
+        said = [("neg", "pos").index(each.label) for each in predictor.classify(list(texts), depth=one.depth)]
+        assert said == [prediction.value for prediction in evaluation.predictions]
+        right = sum(a == b for a, b in zip(said, gold, strict=True)) / len(gold)
+        assert evaluation.scores["accuracy"].value == pytest.approx(right)
+    assert scored[-1].evaluations[0].scores["accuracy"] == result.scores.splits["dev"]["accuracy"]
+
+    arguments = ("evaluate", result.model, "--data", files["dev"], "--device", "cpu", "--threads", 1)
+    table = cli(*arguments, "--depth", "all")
+    assert table.code == 0, table
+    assert [line.split()[-2] for line in table.out.splitlines() if " accuracy " in line] == ["1", "2", "3"]
+    (row,) = json.loads(cli(*arguments, "--depth", 2, "--json").out)
+    assert row["depth"] == 2
+    assert row["scores"]["accuracy"]["value"] == scored[1].evaluations[0].scores["accuracy"].value
+    for wrong, message in (("4", "between 1 and 3"), ("x", "a number of layers or all")):
+        refused = cli(*arguments, "--depth", wrong)
+        assert refused.code == 2
+        assert message in refused.err
+
+
+def test_a_model_without_exits_has_one_depth(toy_model, tmp_path):
+    files = make_files(tmp_path / "files", "classification")
+    result = finetune(tiny_config(toy_model, files, steps=1), tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match="for full depth alone"):
+        evaluate_task([result.model], data=files["dev"], device="cpu", threads=1, depth="all")
+    with pytest.raises(ConfigError, match="one model at a time"):
+        evaluate_task([result.model] * 2, data=files["dev"], device="cpu", threads=1, depth=1)

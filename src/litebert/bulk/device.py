@@ -40,6 +40,7 @@ class Sequences:
     wants: list[frozenset[str]]  # of each, or one for all
     positions: list[NDArray[np.int64] | None] | None
     outside: list[NDArray[np.bool_] | None] | None
+    depth: int | None = None  # of all
 
     @classmethod
     def of(cls, requests: Sequence[Request]) -> Sequences:
@@ -54,6 +55,7 @@ class Sequences:
             wants[:1] if len(set(wants)) == 1 else wants,
             positions if any(each is not None for each in positions) else None,
             outside if any(each is not None for each in outside) else None,
+            _one_depth(requests),
         )
 
     def requests(self) -> list[Request]:
@@ -63,9 +65,15 @@ class Sequences:
         nothing: list[Any] = [None] * len(ids)
         wants = self.wants * len(ids) if len(self.wants) == 1 else self.wants
         return [
-            Request(*fields)
+            Request(*fields, depth=self.depth)
             for fields in zip(ids, segments, wants, self.positions or nothing, self.outside or nothing, strict=True)
         ]
+
+
+def _one_depth(requests: Sequence[Request]) -> int | None:
+    """The depth of requests of one job, which is an option of the job."""
+    (depth,) = {request.depth for request in requests}
+    return depth
 
 
 def serve_device(runtime: Runtime, connection: Connection) -> None:

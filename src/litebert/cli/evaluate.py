@@ -11,6 +11,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.options import check_data, check_files, check_models, check_out_folder, column_pairs
+from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
     from litebert.finetuning.evaluate import Scored
@@ -49,6 +50,13 @@ def evaluate(
         Path | None,
         typer.Option(
             help="Folder to write per-example predictions to, and GLUE and SQuAD submissions.", rich_help_panel=LABELLED
+        ),
+    ] = None,
+    depth: Annotated[
+        str | None,
+        typer.Option(
+            help="Layers to apply, for a model trained with exits; all: score and time every exit.",
+            rich_help_panel=LABELLED,
         ),
     ] = None,
     threads: Annotated[
@@ -104,6 +112,7 @@ def evaluate(
         "tokens": tokens,
         "limit": limit,
         "threads": threads,
+        "depth": _depth(depth),
     }
     from litebert.evaluation import check_job
     from litebert.evaluation import evaluate as score
@@ -128,6 +137,14 @@ def evaluate(
         _print_intrinsic(scores)
 
 
+def _depth(depth: str | None) -> int | str | None:
+    if depth is None or depth == "all":
+        return depth
+    if not depth.isdigit():
+        raise ConfigError(f"--depth: must be a number of layers or all, not {depth!r}")
+    return int(depth)
+
+
 def _print_task(scored: list[Scored], predictions: Path | None, as_json: bool) -> None:
     if as_json:
         rows = [
@@ -135,6 +152,7 @@ def _print_task(scored: list[Scored], predictions: Path | None, as_json: bool) -
                 "model": one.name,
                 "split": e.split.name,
                 "examples": len(e.predictions),
+                **({"depth": one.depth, "seconds": one.seconds} if one.depth is not None else {}),
                 "scores": {name: metric.as_dict() for name, metric in e.scores.items()},
                 **({"thresholds": dict(e.thresholds)} if e.thresholds else {}),
             }
@@ -155,17 +173,25 @@ def _print_scores(scored: list[Scored]) -> None:
     from litebert.finetuning.results import show_interval, show_value
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("model", "split", "metric", "score", "95 % interval", "examples"):
+    timed = any(one.depth is not None for one in scored)
+    columns = ("model", "split", "metric", "score", "95 % interval", "examples", *(("depth", "ms/example") * timed))
+    for column in columns:
         table.add_column(column, justify="left" if column in ("model", "split", "metric") else "right", overflow="fold")
     for one in scored:
         model = one.name
         for e in one.evaluations:
             split, count = e.split.name, f"{len(e.predictions):,}"
+            more = ["", ""] if timed else []
+            if one.seconds is not None:
+                total = sum(len(each.predictions) for each in one.evaluations)
+                more = [str(one.depth), f"{1000 * one.seconds / total:.2f}"]
             if not e.scores:
-                table.add_row(model, split, "no labels", "", "", count)
+                table.add_row(model, split, "no labels", "", "", count, *more)
             for name, metric in e.scores.items():
-                table.add_row(model, split, name, show_value(metric.value, name), show_interval(metric, name), count)
+                shown = (show_value(metric.value, name), show_interval(metric, name))
+                table.add_row(model, split, name, *shown, count, *more)
                 model = split = count = ""  # shown once
+                more = [""] * len(more)
     console = Console(highlight=False, soft_wrap=True)
     console.print(table)
     for one in scored:

@@ -7,14 +7,17 @@ evaluate_task(["runs/a/best", "runs/b/best"], data="glue/SST-2")   -> [Scored("r
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetuning.data import Data, Split
+from litebert.finetuning.model import run_sequences
 from litebert.finetuning.scoring import Evaluation, predict_split, score_split, write_predictions
 from litebert.folders import folder_hint
 from litebert.model.config import load_config
@@ -36,6 +39,8 @@ class Scored:
 
     name: str
     evaluations: list[Evaluation]
+    depth: int | None = None  # layers applied, where that was asked for
+    seconds: float | None = None  # that the predictions took then
 
 
 def evaluate_task(
@@ -49,11 +54,13 @@ def evaluate_task(
     predictions: Path | str | None = None,
     device: str = "auto",
     threads: int = 0,
+    depth: int | Literal["all"] | None = None,
 ) -> list[Scored]:
     """Score models on a folder, a file or examples; more than one also as an ensemble (mean of their probabilities).
 
     The task is that of the first model unless named. With `predictions`, a folder, what is said about every example is
-    written there, also for splits without labels, in the forms that GLUE's and SQuAD's servers take.
+    written there, also for splits without labels, in the forms that GLUE's and SQuAD's servers take. With `depth`, one
+    model is scored at one of its exits or at all of them, and each time is measured.
     """
     if not models:
         raise ConfigError("name at least one model folder")
@@ -63,13 +70,23 @@ def evaluate_task(
     if not splits:
         where = found.task.name if data is None or isinstance(data, TaskData) else data
         raise DataError(f"{where}: neither a dev nor a test split in there")
-    members: list[tuple[str, Task, list[tuple[Split, list[Prediction]]]]] = []
-    for source in models:
+    if depth is not None and len(models) > 1:
+        raise ConfigError(f"depth: scores one model at a time, got {len(models)}")
+    if depth == "all" and predictions is not None:
+        raise ConfigError("depth: all: has several predictions for each example; name one depth to write them")
+
+    def opened(source: Path | str) -> tuple[Model, Task, list[Split]]:
         model, own, tokenizer = _open(source, found.task, max_length)
-        cut = Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer)
-        model = _ready(model, hardware)
-        members.append((str(source), own, [(split, predict_split(model, own, split, hardware)) for split in cut.dev]))
-    scored = [Scored(name, [score_split(own, split, said) for split, said in made]) for name, own, made in members]
+        return _ready(model, hardware), own, Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer).dev
+
+    members: list[tuple[str, Task, list[tuple[Split, list[Prediction]]]]] = []
+    if depth is None:
+        for source in models:
+            model, own, cut = opened(source)
+            members.append((str(source), own, [(split, predict_split(model, own, split, hardware)) for split in cut]))
+        scored = [Scored(name, [score_split(own, split, said) for split, said in made]) for name, own, made in members]
+    else:
+        scored = _at_depths(str(models[0]), *opened(models[0]), hardware, depth)
     if len(members) > 1:
         scored.append(Scored(ENSEMBLE, _ensemble(members)))
     if predictions is not None:
@@ -123,6 +140,28 @@ def _ready(model: Model, device: Device) -> Model:
     model = model.to(device.device).eval()
     speed_up(model, dataclasses.replace(device, compile=False))  # a pass over a dev set is over before it is compiled
     return model
+
+
+def _at_depths(
+    name: str, model: Model, task: Task, splits: Sequence[Split], device: Device, depth: int | Literal["all"]
+) -> list[Scored]:
+    """A model at one exit, or at each of them and at full depth."""
+    full = model.config.num_hidden_layers
+    depths = (model.config.exits or (full,)) if depth == "all" else (depth,)
+    if depth == "all" and len(depths) == 1:
+        raise ConfigError(f"depth: {name} was trained for full depth alone; train it with exits: [3, 6, 9, 12]")
+    scored = []
+    for each in depths:
+        model.set_depth(each)
+        for split in splits:
+            run_sequences(model, task, split.features[:64], device)  # the first pass at a depth is slower
+        begin = time.perf_counter()
+        said = [predict_split(model, task, split, device) for split in splits]
+        seconds = time.perf_counter() - begin
+        evaluations = [score_split(task, *both) for both in zip(splits, said, strict=True)]
+        scored.append(Scored(name, evaluations, each, seconds))
+    model.set_depth(None)
+    return scored
 
 
 def _ensemble(members: Sequence[tuple[str, Task, list[tuple[Split, list[Prediction]]]]]) -> list[Evaluation]:

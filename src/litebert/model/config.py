@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from litebert.config import build
-from litebert.errors import CheckpointError, ConfigError, did_you_mean, show_value
+from litebert.errors import CheckpointError, ConfigError, InputError, did_you_mean, show_value
 from litebert.folders import folder_hint
 from litebert.parse import read_object
 from litebert.remote import CONFIG_FILE, GOOGLE_CONFIGS, find_folder, is_google, resolve_default
@@ -173,6 +173,24 @@ def check_exits(exits: tuple[int, ...], layers: int) -> None:
         raise ConfigError(f"exits: must be rising depths >= 1, got {list(exits)}")
     if exits[-1] != layers:
         raise ConfigError(f"exits: the last must be the full depth of the model, {layers}; got {list(exits)}")
+
+
+def check_depth(config: ModelConfig, depth: int) -> None:
+    """Refuse a depth beyond the model's own."""
+    if not 1 <= depth <= config.num_hidden_layers:
+        raise InputError(f"depth: must be between 1 and {config.num_hidden_layers}, the model's own; got {depth}")
+
+
+# Heads with parameters for each exit; the others have one head for all depths.
+EXIT_HEADS = ("classification", "token-classification", "multiple-choice", "span")
+
+
+def check_exit(config: ModelConfig, depth: int) -> None:
+    """Refuse a depth that has no head of its own."""
+    if depth not in (*config.exits, config.num_hidden_layers):
+        exits = ", ".join(map(str, config.exits))
+        known = f"it has exits at {exits}" if exits else "it has no exits; train it with some (exits: [3, 6, 9, 12])"
+        raise InputError(f"depth: this model was not trained to answer at depth {depth}; {known}")
 
 
 def group_of(layer: int, layers: int, groups: int, rounded: bool = False) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.errors import InputError
-from litebert.model.config import ModelConfig
+from litebert.model.config import ModelConfig, check_depth
 from litebert.model.sharing import Application, num_blocks, plan_of
 
 # (query, key, value), each [*, A, D] -> context [*, A, D]
@@ -235,9 +235,10 @@ class Encoder(nn.Module):
 
 
 def _num_applications(config: ModelConfig, layers: int | None) -> int | None:
-    if layers is not None and not 1 <= layers <= config.num_hidden_layers:
-        raise InputError(f"depth: must be between 1 and {config.num_hidden_layers}, the model's own; got {layers}")
-    return None if layers is None else layers * config.inner_group_num
+    if layers is None:
+        return None
+    check_depth(config, layers)
+    return layers * config.inner_group_num
 
 
 def first_tokens(hidden: Tensor, starts: Tensor | None) -> Tensor:

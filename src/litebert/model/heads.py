@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from litebert.errors import ConfigError, InputError, did_you_mean
-from litebert.model.config import ModelConfig
+from litebert.model.config import ModelConfig, check_exit
 from litebert.model.encoder import (
     Embeddings,
     Encoder,
@@ -68,10 +68,8 @@ class Model(nn.Module):
 
         Heads without exits of their own, those of pretraining among them, are the same at every depth.
         """
-        own = self.config.exits
-        if depth is not None and self.exits is not None and depth not in (*own, self.config.num_hidden_layers):
-            known = f"it has exits at {', '.join(map(str, own))}" if own else "it has no exits (exits: [3, 6, 9, 12])"
-            raise InputError(f"depth: this model was not trained to answer at depth {depth}; {known}")
+        if depth is not None and self.exits is not None:
+            check_exit(self.config, depth)
         self.encoder.stop_after(depth)
         self.depth = depth
 

@@ -231,6 +231,10 @@ class FusedEncoder(nn.Module):
             hidden = self.hidden if positions is None else self.hidden[positions]
         return EncoderOutput(hidden, self.pooled)
 
+    def stop_after(self, layers: int | None = None) -> None:
+        """As Encoder's: stop the next passes after the first `layers` layers (None: after all)."""
+        self.plain.stop_after(layers)
+
     def room(self, tokens: int, sequences: int, length: int) -> tuple[int, int]:
         """For how many tokens and sequences a table should have places to hold a batch."""
         return tokens, sequences

@@ -87,11 +87,17 @@ class GraphedEncoder(FusedEncoder):
 
     def __init__(self, encoder: Encoder, triton: bool = False):
         super().__init__(encoder, triton)
-        self._graphs: dict[Shape, Graph | None] = {}
+        self._graphs: dict[Shape, Graph | None] = {}  # those of the present depth
+        self._by_depth: dict[int | None, dict[Shape, Graph | None]] = {None: self._graphs}
         self._ahead: Graph | None = None  # it was started when its table was filled, and nobody has asked for it yet
         self._memory: Any = None  # one memory for all graphs, since one runs at a time
         self._stream: Any = None  # to record on; torch's own is on whatever GPU was first used
         self._records = True
+
+    def stop_after(self, layers: int | None = None) -> None:
+        """As Encoder's; each depth has its graphs."""
+        super().stop_after(layers)
+        self._graphs = self._by_depth.setdefault(layers, {})
 
     def room(self, tokens: int, sequences: int, length: int) -> tuple[int, int]:
         """That of the graph, so that a table made so is the graph's input as it is."""

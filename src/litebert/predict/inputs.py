@@ -34,7 +34,12 @@ class Inputs:
         return ids
 
     def request(
-        self, *segments: Ids, want: Iterable[str], positions: NDArray[np.int64] | None = None, later: int = 0
+        self,
+        *segments: Ids,
+        want: Iterable[str],
+        positions: NDArray[np.int64] | None = None,
+        later: int = 0,
+        depth: int | None = None,
     ) -> Request:
         """[CLS] A [SEP] or [CLS] A [SEP] B [SEP]; `positions` count from the first token of A."""
         cls, sep = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
@@ -43,7 +48,7 @@ class Inputs:
         types = np.repeat(np.arange(len(segments)), [1 + sizes[0], *sizes[1:]])
         assert len(ids) <= self.max_length, (len(ids), self.max_length)
         places = None if positions is None else positions + 1
-        return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later)
+        return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later, depth=depth)
 
     def windows(self, ids: Ids) -> list[Ids]:
         """The ids cut into as few stretches as fit the model, as even as can be: 700 of at most 510 -> 350 + 350."""

@@ -47,6 +47,8 @@ class OnnxRuntime:
         self.outputs = given | {"first", "mean"}
         self._lock = threading.Lock()
 
+    any_depth = False  # a graph has one depth
+
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order; safe to call from several threads."""
         for request in requests:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from litebert.errors import ConfigError, InputError, did_you_mean
+from litebert.model.config import EXIT_HEADS, check_depth, check_exit
 from litebert.predict.abilities import ABILITIES, abilities_of, infer_task, refuse
 from litebert.predict.ability import Ability, Parameter, Result
 from litebert.predict.inputs import Inputs
@@ -47,12 +48,17 @@ class Predictor(AbilityMethods):
         device: str = "auto",
         threads: int = 0,
         max_tokens: int = 8192,
+        depth: int
+        | None = None,  # layers to apply, for models trained to answer early; per call: classify(..., depth=6)
     ):
         counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 1), ("threads", threads, 0))
         for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")
         self._set(*load_parts(model, runtime, device, threads, max_tokens), str(model))
+        if depth is not None:
+            self._check_depth(depth, "logits" in self.runtime.outputs)
+        self.depth = depth
 
     @classmethod
     def of(cls, runtime: Runtime, tokenizer: Tokenizer, task: Task | None = None, name: str = "model") -> Predictor:
@@ -76,11 +82,24 @@ class Predictor(AbilityMethods):
         self.runtime = runtime
         self.tokenizer = tokenizer
         self.task = task or infer_task(config, runtime.head)
+        self.depth = None
         self.abilities = abilities_of(runtime)
         # Positions that no training has seen are random: a model is asked in sequences as long as it was trained on.
         longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
         self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest)
+
+    depth: int | None
+
+    def _check_depth(self, depth: Any, by_head: bool) -> None:
+        """Refuse a depth that the model, its head or its runtime lacks."""
+        if not isinstance(depth, Integral) or isinstance(depth, bool):
+            raise InputError(f"depth: must be a whole number, not {depth!r}")
+        check_depth(self.runtime.config, int(depth))
+        if by_head and self.runtime.head in EXIT_HEADS:
+            check_exit(self.runtime.config, int(depth))
+        if not self.runtime.any_depth and depth != self.runtime.config.num_hidden_layers:
+            raise InputError(f"depth: {self.runtime.name} answers at full depth alone; use the torch runtime")
 
     def __repr__(self) -> str:
         return f"Predictor({self.name!r}, {self.runtime.head}: {', '.join(self.abilities)})"
@@ -93,6 +112,13 @@ class Predictor(AbilityMethods):
         if ability not in self.abilities:
             raise refuse(ability, self.name, self.runtime.head, self.abilities)
         entry = ABILITIES[ability]
+        if "depth" in entry.parameters:
+            depth = arguments.get("depth")
+            arguments["depth"] = depth = self.depth if depth is None else depth
+            if depth is not None:
+                self._check_depth(depth, "logits" in entry.outputs)
+        elif self.depth is not None:
+            raise InputError(f"{ability}: answers at full depth alone, and this Predictor has depth {self.depth}")
         trained = entry.takes_task or (entry.reads_task and self.task is not None and kind_of(self.task).compares)
         inputs = self._task_inputs if trained else self._inputs
         return Job(ability, entry.begin(inputs, self.task, arguments), self.runtime.config, self._adapter)

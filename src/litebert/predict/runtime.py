@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
+from litebert.model.config import check_depth
 
 if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
@@ -58,6 +59,7 @@ class Request:
     outside: NDArray[np.bool_] | None = None  # where no answer can lie, for the answer head
     later: int = 0  # sequences of its length that may be asked for once its outputs are known
     adapter: Adapter | None = None  # what changes the base model for this sequence (predict/adapters.py)
+    depth: int | None = None  # layers to apply; None: all
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -70,6 +72,7 @@ class Runtime(Protocol):
     config: ModelConfig
     head: str
     outputs: frozenset[str]  # the raw outputs that it can give
+    any_depth: bool  # whether a request may stop before full depth
 
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order."""
@@ -93,6 +96,8 @@ def check_request(config: ModelConfig, request: Request) -> None:
     most, ids = config.max_position_embeddings, request.ids
     if not 0 < len(ids) <= most:
         raise InputError(f"a sequence has {len(ids)} tokens, the model takes 1 to {most}")
+    if request.depth is not None:
+        check_depth(config, request.depth)
     if ids.min() < 0 or ids.max() >= config.vocab_size:
         raise InputError(
             f"a sequence holds ids {ids.min()} to {ids.max()}, the model takes 0 to {config.vocab_size - 1}"

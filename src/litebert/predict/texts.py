@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class Embedding(Result):
     pooling: str
     tokens: int
     windows: Annotated[int, "Number of windows: a text longer than the model's limit is split."]
+    depth: Annotated[int | None, "Layers applied; null: all."] = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The vector as JSON."""
@@ -47,6 +49,7 @@ class Classification(Result):
     value: Annotated[float | None, "Regression: the score."] = None
     scale: Annotated[tuple[float, float] | None, "Regression: the lowest and highest score, where known."] = None
     windows: int = 1
+    depth: Annotated[int | None, "Layers applied; null: all."] = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The label and its probability, all labels of a multi-label model, or the score of a regression."""
@@ -88,6 +91,7 @@ def embed(
     size: Annotated[
         int | None, "Keep only the first numbers of each vector, for models trained with several sizes.", Limits(1)
     ] = None,
+    depth: Annotated[int | None, "Stop after so many layers; by default the Predictor's depth.", Limits(1)] = None,
 ) -> Steps[Embedding]:
     """Turn texts into vectors.
 
@@ -99,7 +103,7 @@ def embed(
         normalize = similar is not None and similar.normalize
     name = POOLINGS[pooling]
     ids = inputs.encode(text)
-    requests = [inputs.request(window, want=(name,)) for window in inputs.windows(ids)]
+    requests = [inputs.request(window, want=(name,), depth=depth) for window in inputs.windows(ids)]
     outputs = yield requests
     vector = mean_vector(outputs, name)
     if size is not None:
@@ -108,7 +112,7 @@ def embed(
         vector = vector[:size]
     if normalize:
         vector = unit_vector(vector)
-    return Embedding(vector.astype(np.float32), pooling, len(ids), len(requests))
+    return Embedding(vector.astype(np.float32), pooling, len(ids), len(requests), depth)
 
 
 def trained_pooling(task: Task | None) -> Literal["mean", "cls"]:
@@ -144,6 +148,7 @@ def classify(
     pair: Annotated[
         str | None, "The second text: required by models of pairs, rejected by models of single texts."
     ] = None,
+    depth: Annotated[int | None, "Answer after so many layers; by default the Predictor's depth.", Limits(1)] = None,
 ) -> Steps[Classification]:
     """Label a text or a pair of texts, or score it with a regression model.
 
@@ -153,7 +158,7 @@ def classify(
         raise InputError(f"pair: missing; this model ({task.name}) takes two texts; pass the second one as `pair`")
     if task.pair is False and pair is not None:
         raise InputError(f"pair: this model ({task.name}) takes one text; omit `pair`")
-    requests = _whole(inputs, text, pair, ("logits",))
+    requests = _whole(inputs, text, pair, ("logits",), depth)
     outputs = yield requests
     logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
     windows = len(requests)
@@ -161,11 +166,11 @@ def classify(
     assert isinstance(kind, TextKind), kind
     said = kind.decide(task, logits)
     if said.probabilities is None:
-        return Classification(None, {}, value=float(said.value), scale=task.scale, windows=windows)
+        return Classification(None, {}, value=float(said.value), scale=task.scale, windows=windows, depth=depth)
     ranked = sorted(zip(task.labels, said.probabilities.tolist(), strict=True), key=lambda entry: -entry[1])
     several = isinstance(said.value, tuple)
     labels = tuple(task.labels[number] for number in (said.value if several else (said.value,)))
-    return Classification(ranked[0][0] if several else labels[0], dict(ranked), labels, windows=windows)
+    return Classification(ranked[0][0] if several else labels[0], dict(ranked), labels, windows=windows, depth=depth)
 
 
 @ability(
@@ -194,19 +199,20 @@ def attention(
     return Attention(pieces, tuple(request.segments.tolist()), output["attentions"], lost)
 
 
-def _whole(inputs: Inputs, text: str, pair: str | None, want: Iterable[str]) -> list[Request]:
+def _whole(inputs: Inputs, text: str, pair: str | None, want: Iterable[str], depth: int | None = None) -> list[Request]:
     """A text, or a pair, as one request, or as windows over what is too long for one."""
+    request = functools.partial(inputs.request, want=want, depth=depth)
     first = inputs.encode(text)
     if pair is None:
-        return [inputs.request(window, want=want) for window in inputs.windows(first)]
+        return [request(window) for window in inputs.windows(first)]
     second = inputs.encode(pair, "pair")
     room = inputs.max_length - 3
     if len(first) + len(second) <= room:
-        return [inputs.request(first, second, want=want)]
+        return [request(first, second)]
     # The shorter text stays (at most half of the room), beside each window of the longer one.
     shorter, longer = sorted((first, second), key=len)
     shorter = shorter[: room // 2]
     windows = np.array_split(longer, -(-len(longer) // (room - len(shorter))))
     if longer is first:
-        return [inputs.request(window, shorter, want=want) for window in windows]
-    return [inputs.request(shorter, window, want=want) for window in windows]
+        return [request(window, shorter) for window in windows]
+    return [request(shorter, window) for window in windows]

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from litebert.model.config import check_exit
 from litebert.model.encoder import Encoder, EncoderOutput
 from litebert.model.heads import Model, named_outputs
 from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
@@ -32,6 +33,8 @@ from litebert.train.device import Device, fetch
 
 class TorchRuntime:
     """A model in torch: fp32 on a CPU, bf16 on a GPU that has it. It takes the model over and changes its encoder."""
+
+    any_depth = True
 
     def __init__(self, model: Model, device: Device, max_tokens: int = 8192):
         self.name = f"torch {device.precision}, {device.name}"
@@ -56,20 +59,31 @@ class TorchRuntime:
         """The wanted outputs of each request, in order; safe to call from several threads."""
         for request in requests:
             check_request(self.config, request)
+            if request.depth is not None and self.model.exits is not None and "logits" in request.want:
+                check_exit(self.config, request.depth)
         results: list[Outputs] = [{} for _ in requests]
         packed = [i for i, request in enumerate(requests) if request.want - {"attentions"}]
         # A thread begins on the first GPU, and so would Triton's kernels, wherever their tensors are.
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
-            for batch in plan_packed([len(requests[i]) for i in packed], self.max_tokens):
-                numbers = [packed[i] for i in batch]
-                numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter lie next to each other
-                for number, output in zip(numbers, self._run_packed([requests[i] for i in numbers]), strict=True):
-                    results[number] |= output
+            for depth in dict.fromkeys(requests[i].depth for i in packed):
+                alike = [i for i in packed if requests[i].depth == depth]
+                self._set_depth(depth)
+                for batch in plan_packed([len(requests[i]) for i in alike], self.max_tokens):
+                    numbers = [alike[i] for i in batch]
+                    numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter lie next to each other
+                    for number, output in zip(numbers, self._run_packed([requests[i] for i in numbers]), strict=True):
+                        results[number] |= output
+            self._set_depth(None)
             for request, result in zip(requests, results, strict=True):
                 if "attentions" in request.want:
                     result["attentions"] = self._attentions(request)
         return results
+
+    def _set_depth(self, depth: int | None) -> None:
+        if depth != self.model.depth:
+            self.encoder.stop_after(depth)
+            self.model.depth = depth  # its head; vectors need none, so any depth will do
 
     def _run_packed(self, requests: Sequence[Request]) -> list[Outputs]:
         """One pass over sequences laid end to end, those of one adapter next to each other."""
