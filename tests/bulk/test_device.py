@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from small_models import predictor_of
@@ -32,6 +34,16 @@ def test_vectors_of_a_group_are_those_of_single_requests(want, max_tokens):
         for name in want:
             assert one[name].dtype == np.float32
             np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_vectors_at_a_depth():
+    runtime = predictor_of("pretraining").runtime
+    requests = requests_of(predictor_of("pretraining"), ["mean"])
+    shallow = [dataclasses.replace(request, depth=1) for request in requests]
+    found = split_outputs(run_sequences(runtime, Sequences.of(shallow)), len(requests))
+    for one, other, full in zip(found, runtime.run(shallow), runtime.run(requests), strict=True):
+        np.testing.assert_array_equal(one["mean"], other["mean"])
+        assert not np.allclose(one["mean"], full["mean"])
 
 
 def test_other_outputs_go_through_the_runtime():

@@ -94,7 +94,8 @@ def run_sequences(runtime: Runtime, sequences: Sequences) -> Joined:
     """The wanted outputs of all sequences."""
     from litebert.predict.torch_runtime import TorchRuntime
 
-    if isinstance(runtime, TorchRuntime) and len(sequences.wants) == 1 and sequences.wants[0] <= VECTORS:
+    vectors = len(sequences.wants) == 1 and sequences.wants[0] <= VECTORS and sequences.depth is None
+    if isinstance(runtime, TorchRuntime) and vectors:
         return run_vectors(runtime, sequences)
     return join_outputs(runtime.run(sequences.requests()))
 

@@ -43,6 +43,7 @@ class SharedModel:
     config: ModelConfig
     head: str
     outputs: frozenset[str]
+    any_depth: bool
     tokenizer: Tokenizer
     task: Task | None
 
@@ -50,7 +51,8 @@ class SharedModel:
     def of(cls, predictor: Predictor) -> SharedModel:
         """What it must know of this one."""
         runtime = predictor.runtime
-        return cls(runtime.name, runtime.config, runtime.head, runtime.outputs, predictor.tokenizer, predictor.task)
+        known = (runtime.name, runtime.config, runtime.head, runtime.outputs, runtime.any_depth)
+        return cls(*known, predictor.tokenizer, predictor.task)
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,7 @@ class RemoteRuntime:
 
     def __init__(self, device: SharedModel, connection: Connection):
         self.name, self.config, self.head, self.outputs = device.name, device.config, device.head, device.outputs
+        self.any_depth = device.any_depth
         self._connection = connection
 
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
