@@ -171,7 +171,7 @@ def test_every_exit_is_scored_and_timed(deep_model, tmp_path, cli):
     (row,) = json.loads(cli(*arguments, "--depth", 2, "--json").out)
     assert row["depth"] == 2
     assert row["scores"]["accuracy"]["value"] == scored[1].evaluations[0].scores["accuracy"].value
-    for wrong, message in (("4", "between 1 and 3"), ("x", "a number of layers or all")):
+    for wrong, message in (("4", "exits at 1, 2, 3"), ("x", "a number of layers or all")):
         refused = cli(*arguments, "--depth", wrong)
         assert refused.code == 2
         assert message in refused.err

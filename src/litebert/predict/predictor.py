@@ -48,8 +48,7 @@ class Predictor(AbilityMethods):
         device: str = "auto",
         threads: int = 0,
         max_tokens: int = 8192,
-        depth: int
-        | None = None,  # layers to apply, for models trained to answer early; per call: classify(..., depth=6)
+        depth: int | None = None,  # layers to apply; per call: classify(text, depth=6)
     ):
         counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 1), ("threads", threads, 0))
         for name, value, least in counts:
