@@ -226,6 +226,8 @@ def _spell_out(charsmap: str) -> list[dict[str, Any]]:
 class WebFile:
     """One of the files run by ONNX Runtime here, one sequence at a time, with our names for its outputs."""
 
+    any_depth = False
+
     def __init__(self, path: Path, model: Model):
         self.config: ModelConfig = model.config
         self.head, self.name = model.head, path.name

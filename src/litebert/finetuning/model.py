@@ -123,7 +123,7 @@ def batch_loss(
 
     if shares is None:
         return loss_at()
-    more = {"max_length": max_length} if "starts" in inputs else {}
+    more: dict[str, Any] = {"max_length": max_length} if "starts" in inputs else {}
     found = [loss_at(at=exit) for exit in model.at_exits(depths=tuple(shares), **inputs, **more)]
     losses = [share * loss for share, (loss, _) in zip(shares.values(), found, strict=True)]
     return torch.stack(losses).sum(), found[-1][1]

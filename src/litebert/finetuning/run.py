@@ -284,10 +284,10 @@ class Finetuning(Learner):
         if isinstance(inputs, Whole):
             assert self.contrast is not None
             return self.contrast(self.model, inputs)
-        *batch, depth = inputs
-        if depth is not None:
-            self.model.set_depth(depth)  # until it has learned: the fast layers look there on their way back
-        shares = self.shares if depth is None else None
+        if inputs.depth is not None:
+            self.model.set_depth(inputs.depth)  # until it has learned: the fast layers look there on their way back
+        shares = self.shares if inputs.depth is None else None
+        batch = (inputs.inputs, inputs.targets, inputs.max_length, inputs.num_rows)
         return weigh(*batch_loss(self.model, self.task.kind, *batch, shares), counts)
 
     def mean_loss(self, totals: StepTotals) -> float:

@@ -92,7 +92,7 @@ class Predictor(AbilityMethods):
 
     def _check_depth(self, depth: Any, by_head: bool) -> None:
         """Refuse a depth that the model, its head or its runtime lacks."""
-        if not isinstance(depth, Integral) or isinstance(depth, bool):
+        if isinstance(depth, bool) or not isinstance(depth, Integral):
             raise InputError(f"depth: must be a whole number, not {depth!r}")
         check_depth(self.runtime.config, int(depth))
         if by_head and self.runtime.head in EXIT_HEADS:
