@@ -55,7 +55,7 @@ def evaluate(
     depth: Annotated[
         str | None,
         typer.Option(
-            help="Layers to apply, for a model trained with exits; all: score and time every exit.",
+            help="Answer after so many layers, for models with exits; all: score and time each exit.",
             rich_help_panel=LABELLED,
         ),
     ] = None,
