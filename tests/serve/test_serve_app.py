@@ -12,9 +12,11 @@ import pydantic
 import pytest
 from fake_predictor import FakePredictor
 from running import running, wait_until
+from tiny_models import TASKS, write_model
 
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.masks import Candidate, FilledMasks, Mask
+from litebert.predict.predictor import Predictor
 from litebert.predict.questions import Choice
 from litebert.predict.texts import Attention, Classification, Embedding
 from litebert.serve import schemas
@@ -86,6 +88,25 @@ def test_requests_have_the_defaults_of_python():
         for name, parameter in ability.parameters.items():
             assert fields[name].is_required() == parameter.required
             assert parameter.required or fields[name].default == parameter.default
+
+
+def test_a_request_may_name_a_depth(tmp_path):
+    write_model(tmp_path, "classification", TASKS["classification"], exits=(1, 3))
+    predictor = Predictor(tmp_path, device="cpu", threads=1)
+    texts = ["Anna slept.", "Ben is in Oslo."]
+    with running({"mood": predictor}) as client:
+        for depth in (1, 3, None):
+            results = client.post("/classify", json={"text": texts, "depth": depth}).json()["results"]
+            assert [result["depth"] for result in results] == [depth, depth]
+            expected = predictor.classify(texts, depth=depth)
+            assert [result["label"] for result in results] == [each.label for each in expected]
+            for result, each in zip(results, expected, strict=True):
+                assert result["probabilities"] == pytest.approx(each.probabilities, abs=1e-5)
+        vectors = client.post("/embed", json={"text": texts[0], "depth": 2}).json()["results"]
+        assert vectors[0]["vector"] == pytest.approx(predictor.embed(texts[0], depth=2).tolist(), abs=1e-5)
+        refused = client.post("/classify", json={"text": texts, "depth": 2})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_input")
+        assert "exits at 1, 3" in refused.json()["error"]["message"]
 
 
 def test_a_model_of_pairs_asks_for_pairs(tiny_pairs, tiny_server, caplog):

@@ -29,7 +29,7 @@ def write_models(folder: Path, language: str = "en") -> dict[str, Path]:
     return {head: folder / head for head in TASKS}
 
 
-def write_model(path: Path, head: str, task: Task | None, language: str = "en") -> None:
+def write_model(path: Path, head: str, task: Task | None, language: str = "en", **changes) -> None:
     """One folder."""
     tokenizer = {"en": english, "ko": korean}[language]()
     config = ModelConfig(
@@ -43,6 +43,7 @@ def write_model(path: Path, head: str, task: Task | None, language: str = "en") 
         initializer_range=0.2,
         labels=task.labels if task else (),
         problem_type="regression" if task and task.kind == "regression" else None,
+        **changes,
     )
     save_model(MODELS[head](config), path)
     tokenizer.save(path)
