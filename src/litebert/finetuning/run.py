@@ -240,7 +240,7 @@ class Finetuning(Learner):
         self.draws = max(shape.hidden_dropout_prob, attention_dropout, shape.classifier_dropout_prob or 0.0) > 0
         self.shares = loss_shares(config.exits, config.exit_weights) if config.exits else None
         self.random_depth = self.shares is not None and config.exit_loss == "random"
-        self.graphs = "on" if self._records() else "off"
+        self.graphs = "on" if self._records() and not self.random_depth else "off"  # one recording, one depth
         self.best: dict[str, Tensor] = {}
         self.best_value, self.best_step, self.worse_in_a_row = -math.inf, 0, 0
         self.compiled = False
@@ -260,7 +260,7 @@ class Finetuning(Learner):
             self.training.plan(self.num_steps)
 
     def _records(self) -> bool:
-        alone = self.world.size == 1 and self.contrast is None and not self.random_depth  # one recording, one depth
+        alone = self.world.size == 1 and self.contrast is None
         return self.device.is_cuda and alone and self.config.device.graphs != "off"
 
     def _set_training_mode(self) -> None:
