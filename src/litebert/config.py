@@ -1,4 +1,4 @@
-"""Typed configs: frozen dataclasses <-> YAML and JSON, strict about keys, forgiving about number spelling.
+"""Typed configs: frozen dataclasses <-> YAML and JSON, strict about keys, lenient about how numbers are spelled.
 
     @dataclass(frozen=True)
     class OptimConfig:
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
-    """Make a dataclass (nested ones too) from plain data; every mistake names its key."""
+    """Make a dataclass (nested ones too) from plain data; every error names its key."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{_prefix(where)}expected a mapping of {cls.__name__} fields, got {show_value(data)}")
     hints = typing.get_type_hints(cls)
@@ -58,7 +58,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def given(choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what somebody said, paths as text: {"task": "sst-2", "data": {"train": None}} -> {"task": "sst-2"}."""
+    """Drop unset values, paths as text: {"task": "sst-2", "data": {"train": None}} -> {"task": "sst-2"}."""
     said: dict[str, Any] = {}
     for name, value in choices.items():
         plain = given(value) if isinstance(value, Mapping) else _plain(value)
@@ -81,18 +81,18 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 
 def write_yaml(config: Any) -> str:
-    """A config as YAML text that read_yaml + build turn back into the same config."""
+    """A config as YAML text; read_yaml + build restore the same config."""
     return yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
 
 
 def override(data: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Apply `--set a.b=value` settings on top of plain data; values are parsed as YAML."""
+    """Apply settings such as "a.b=value" (on the command line: --set) to plain data; values are parsed as YAML."""
     result = merge({}, data)
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip() or key.count(".") > MAX_DEPTH:
-            raise ConfigError(f"--set {setting:.80}: expected key=value, for example optim.lr=1e-3")
-        nested: Any = parse_yaml(text, f"--set {setting:.80}")
+            raise ConfigError(f"setting {setting:.80}: expected key=value, for example optim.lr=1e-3")
+        nested: Any = parse_yaml(text, f"setting {setting:.80}")
         for part in reversed(key.strip().split(".")):
             nested = {part: nested}
         result = merge(result, nested)
@@ -100,7 +100,7 @@ def override(data: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]
 
 
 def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Two nested mappings as one, `top` winning."""
+    """Merge two nested mappings; `top` wins."""
     result = {key: merge({}, value) if isinstance(value, Mapping) else value for key, value in base.items()}
     for key, value in top.items():
         if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
@@ -111,7 +111,7 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def coerce(value: Any, hint: Any, where: str) -> Any:
-    """One value as its annotated type, or a ConfigError that names the key."""
+    """A value converted to its annotated type, or a ConfigError that names the key."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -195,7 +195,7 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
 
 
 def _hint(cls: type, key: str, value: Any) -> str:
-    """What may be meant: a key of that name elsewhere (schedule.steps -> steps, lr -> optim.lr), or a similar one."""
+    """A hint for an unknown key: the same name elsewhere (schedule.steps -> steps, lr -> optim.lr) or a similar one."""
     paths = _paths(cls)
     ends = [str(name) for name in value] if isinstance(value, Mapping) else [key]
     same = [path for path in paths if path.split(".")[-1] in ends]
@@ -205,7 +205,7 @@ def _hint(cls: type, key: str, value: Any) -> str:
 
 
 def _paths(cls: type, prefix: str = "") -> list[str]:
-    """All keys of a config, those of its parts with dots: ["steps", "optim", "optim.lr", ...]."""
+    """All keys of a config, nested ones with dots: ["steps", "optim", "optim.lr", ...]."""
     paths = []
     hints = typing.get_type_hints(cls)
     for name, hint in ((field.name, hints[field.name]) for field in dataclasses.fields(cls)):

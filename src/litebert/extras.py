@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are needed, with the pip command where they are missing."""
+"""Optional dependencies: imported where they are needed; a missing one is answered with the pip command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 
 from litebert.errors import MissingExtraError
 
-# Which extra of pyproject.toml brings which module.
+# Which extra of pyproject.toml installs which modules.
 EXTRAS = {
     "hf": ("transformers", "datasets"),
     "ray": ("ray",),
@@ -23,12 +23,12 @@ EXTRAS = {
 
 
 def require(module: str, what: str) -> ModuleType:
-    """Import an optional module, or say which extra brings it: require("ray.data", "--engine ray")."""
+    """Import an optional module, or say which extra installs it: require("ray.data", "engine ray")."""
     top = module.split(".")[0]
     extra = next(name for name, modules in EXTRAS.items() if top in modules)
     if importlib.util.find_spec(top) is None:
         raise MissingExtraError(what, extra)
     if top == "onnxruntime":
-        # Official builds report to their makers, unless told not to before they are loaded; a user's own word counts.
+        # Official builds send telemetry unless it is disabled before the import; the user's own setting wins.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Files that a crash at any moment leaves in the old state or the new one, never half of each; locks and checksums."""
+"""Atomic writes, locks and checksums: a crash at any moment leaves a file in its old state or its new one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def write_atomic(path: Path | str, data: bytes | str) -> None:
-    """Write a whole file: the old content stays until the new one is safely on disk."""
+    """Replace a file atomically: the old content stays until the new content is safely on disk."""
     path = Path(path)
     if isinstance(data, str):
         data = data.encode("utf-8")
@@ -38,14 +38,14 @@ def write_atomic(path: Path | str, data: bytes | str) -> None:
 
 @contextlib.contextmanager
 def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name: True) -> Iterator[Path]:
-    """Fill a folder beside `target`, then swap it in as one step.
+    """Yield a temporary folder to fill, then replace `target` with it in one step.
 
-    Top-level entries of an existing `target` that were not written anew are carried over where `keep(name)`
-    says so. If the body raises, `target` is untouched. Where `target` is a link, the folder it names is replaced.
+    Top-level entries of an existing `target` that were not rewritten are carried over if `keep(name)` is true.
+    If the body raises, `target` is untouched. If `target` is a link, the folder it points to is replaced.
     """
     target = Path(target).resolve()
     if target.exists() and not target.is_dir():
-        raise NotADirectoryError(f"{target} is a file; a folder is to be written there")
+        raise NotADirectoryError(f"{target} is a file, expected a folder or a new path")
     target.parent.mkdir(parents=True, exist_ok=True)
     with naming(target):
         staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
@@ -71,7 +71,7 @@ def staged_folder(target: Path | str, keep: Callable[[str], bool] = lambda name:
 def hold_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
     """Hold a lock file until the block ends or the process dies; BlockingIOError if another process holds it.
 
-    shared: several processes may hold it at once, if all of them share it. wait: until it is free.
+    shared: several processes may hold it at once, if all of them pass shared. wait: block until it is free.
     """
     try:
         import fcntl
@@ -86,7 +86,7 @@ def hold_lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterat
                 raise
             except OSError:  # a file system without locks
                 pass
-            if not _is_at(file.fileno(), path):  # its previous holder has removed it meanwhile
+            if not _is_at(file.fileno(), path):  # the previous holder has removed it in the meantime
                 continue
             try:
                 yield
@@ -109,7 +109,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes have left of files and folders under way; only for who holds the folder's lock."""
+    """Remove the temporary files and folders of killed processes; the caller must hold the folder's lock."""
     for place in (folder, *(entry for entry in folder.iterdir() if entry.is_dir())):
         for rest in place.glob(".*.tmp"):
             if re.fullmatch(r"\..+\.[a-z0-9_]{8}\.tmp", rest.name):  # as tempfile names them
@@ -120,15 +120,15 @@ def sweep(folder: Path) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there was no room: a full disk, a quota, a limit on the size of files."""
+    """Whether the error means "no space": a full disk, a quota, a limit on file size."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
 def naming(path: Path, temporary: Path | str | None = None) -> Iterator[None]:
-    """An error that names no file, or a temporary one, is about the file that people know.
+    """Make an error that names no file, or a temporary one, name the file the user knows.
 
-    safetensors tells the system's errors as text only: here they become errors of the system again.
+    safetensors reports system errors as text only; they become OSError again here.
     """
     try:
         yield
@@ -138,10 +138,10 @@ def naming(path: Path, temporary: Path | str | None = None) -> Iterator[None]:
             error.filename, error.filename2 = str(path), None
         raise
     except Exception as error:
-        told = re.search(r"os error (\d+)", str(error)) if type(error).__name__ == "SafetensorError" else None
-        if told is None:
+        code = re.search(r"os error (\d+)", str(error)) if type(error).__name__ == "SafetensorError" else None
+        if code is None:
             raise
-        raise OSError(int(told[1]), os.strerror(int(told[1])), str(path)) from error
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
 
 
 def _sync(path: Path) -> None:
@@ -167,7 +167,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _swap_in(staging: Path, target: Path) -> None:
-    """Put `staging` at `target`; what stood there ends up at `staging`, to be deleted."""
+    """Move `staging` to `target`; the old folder ends up at `staging`, to be deleted."""
     if not target.exists():
         os.rename(staging, target)
         return

@@ -1,4 +1,4 @@
-"""Which of our folders a folder is, for messages (a run is easily named where its model is wanted); what is beside."""
+"""What kind of litebert folder a path is, for error messages (people often pass a run instead of its model)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def folder_hint(folder: Path) -> str:
-    """What a folder is that is not what was wanted: "runs/a" -> "; it is a run, whose model is runs/a/best"."""
+    """A hint for a folder of the wrong kind: "runs/a" -> "; it is a run folder, its model is runs/a/best"."""
     for name in ("best", "model"):
         if (folder / name / "config.json").is_file():
-            return f"; it is a run, whose model is {folder / name}"
+            return f"; it is a run folder, its model is {folder / name}"
     if (folder / "checksums.json").is_file():
-        return "; it is a checkpoint, from which only its run goes on"
+        return "; it is a training checkpoint: resume its run, or use the model folder of that run"
     if (folder / "run.json").is_file():
-        return "; it is a run that is not finished: the command that began it goes on with it"
+        return "; it is an unfinished run: rerun the same command to resume"
     if (folder / "manifest.json").is_file():
         return "; it is a token store"
     if (folder / "tokenizer_config.json").is_file():
@@ -22,12 +22,12 @@ def folder_hint(folder: Path) -> str:
 
 
 def holds_model(folder: Path) -> bool:
-    """Whether a folder is a model or a run, also one that has not come to its model yet."""
+    """Whether a folder is a model or a run, finished or not."""
     return any((folder / name).exists() for name in ("config.json", "best", "model", "run.json"))
 
 
 def models_in(folder: Path, most: int = 5) -> list[str]:
-    """Paths of models in a folder, and of the runs in it: ["my-run/model", "my-labels/best"]."""
+    """Paths of the models in a folder and in its runs: ["my-run/model", "my-labels/best"]."""
     found = []
     for entry in sorted(folder.iterdir()):
         found += [str(place) for place in (entry, entry / "best", entry / "model") if (place / "config.json").is_file()]
@@ -35,6 +35,6 @@ def models_in(folder: Path, most: int = 5) -> list[str]:
 
 
 def beside(folder: Path, suffix: str) -> Path:
-    """The neighbour named after a folder: ("runs/a", "-onnx") -> runs/a-onnx; "." and ".." go by their real names."""
+    """The path of a folder plus a suffix: ("runs/a", "-onnx") -> runs/a-onnx; "." and ".." are resolved first."""
     named = folder.resolve() if folder.name in ("", "..") else folder
     return named.parent / f"{named.name}{suffix}"

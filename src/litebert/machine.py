@@ -1,4 +1,4 @@
-"""What this process may use of the machine it runs on. No torch here."""
+"""The CPUs and cores this process may use. No torch here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 
 def usable_cpus() -> int:
-    """How many CPUs this process may use: by affinity and, in a container, by its quota."""
+    """How many CPUs this process may use, by its affinity and, in a container, its quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -23,19 +23,19 @@ def usable_cpus() -> int:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use; two CPUs of one core share what multiplies, so that one keeps it busy."""
+    """How many physical cores this process may use; two CPUs of a core share its multipliers, so one keeps it busy."""
     count = usable_cpus()
     if not hasattr(os, "sched_getaffinity"):
         return count
     try:
         files = [CPU_FOLDER / f"cpu{number}/topology/thread_siblings_list" for number in os.sched_getaffinity(0)]
         return min(count, len({file.read_text() for file in files}))
-    except OSError:  # the system does not tell
+    except OSError:  # the system does not expose it
         return count
 
 
 def cpu_name() -> str:
-    """The name of the processor, as far as the system knows it."""
+    """The name of the processor, if the system reports one."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -44,11 +44,11 @@ def cpu_name() -> str:
 
 
 def share_cores() -> None:
-    """Let OpenMP's threads sleep soon when they wait for each other; before torch is loaded, which starts OpenMP.
+    """Make OpenMP's threads sleep soon when they wait for each other; call this before torch starts OpenMP.
 
-    By default they spin for milliseconds. If another program has taken the core of one of them, the others burn theirs
-    until it comes back: two threads on two busy cores are several times slower than one (benchmarks/busy_machine.py).
-    A thousand rounds are some ten microseconds, as much as lies between two operations of torch. What a user says wins.
+    By default they spin for milliseconds. If another program occupies the core of one of them, the others waste theirs
+    until it returns: two threads on two busy cores are several times slower than one (benchmarks/busy_machine.py).
+    A thousand rounds take about ten microseconds, the gap between two torch operations. The user's settings win.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
         os.environ |= {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}  # GNU's, and LLVM's and Intel's (milliseconds)

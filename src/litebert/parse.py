@@ -1,11 +1,11 @@
-"""The guarded reader of outside files: JSON and YAML as plain data, whatever the file holds.
+"""Safe readers for files we did not write: JSON and YAML as plain data, whatever the file contains.
 
     read_object("config.json", CheckpointError)  -> {"hidden_size": 768, ...}
     parse_json("[1, ", "a.json", DataError)      -> DataError: a.json:1: not valid JSON: Expecting value (column 5)
 
 Files come from strangers, from crashes and from half-finished downloads. Everything that can be wrong with one
-(missing, too large, not UTF-8, bad syntax, bad dates and tags, numbers of 5,000 digits, nesting beyond reason, aliases
-that refer to themselves) is one error of the caller's type that names the file and, where it is known, the line.
+(missing, too large, not UTF-8, bad syntax, bad dates and tags, numbers of 5,000 digits, excessive nesting, aliases
+that refer to themselves) raises one error of the caller's type that names the file and, if known, the line.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from litebert.errors import ConfigError, DataError, LitebertError, show_value
 MAX_DEPTH = 64  # far beyond any config or data file, far below Python's recursion limit
 MAX_JSON_BYTES = 1 << 30
 MAX_YAML_BYTES = 1 << 18  # PyYAML takes seconds for this much
-MAX_YAML_VALUES = 100_000  # on one level, counted with aliases written out
+MAX_YAML_VALUES = 100_000  # on one level, with aliases expanded
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
-_TOO_MANY = f"more than {MAX_YAML_VALUES:,} values once its aliases are written out"
+_TOO_MANY = f"more than {MAX_YAML_VALUES:,} values once its aliases are expanded"
 _MERGE = "tag:yaml.org,2002:merge"
 
 ErrorType = type[LitebertError]
 
 
 def read_text(path: Path | str, error: ErrorType, max_bytes: int) -> str:
-    """The text of a file (UTF-8, with or without a byte-order mark), if it is not absurdly large."""
+    """The text of a file (UTF-8, with or without a byte-order mark) of at most `max_bytes`."""
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size > max_bytes:
-                raise error(f"{path}: larger than {max_bytes >> 10:,} KiB, which no file of this kind is")
+                raise error(f"{path}: larger than {max_bytes >> 10:,} KiB, the limit for this kind of file")
             data = file.read(max_bytes)
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
@@ -63,7 +63,7 @@ def read_object(path: Path | str, error: ErrorType = DataError, max_bytes: int =
 
 
 def parse_json(text: str, where: str, error: ErrorType = DataError, line: int | None = None) -> Any:
-    """The value of a JSON text; `where` names its file in messages, `line` the line of it that the text is."""
+    """The value of a JSON text; messages name its file (`where`) and its line there (`line`, for JSON Lines)."""
     place = where if line is None else f"{where}:{line}"
     try:
         data = json.loads(text)
@@ -72,9 +72,9 @@ def parse_json(text: str, where: str, error: ErrorType = DataError, line: int | 
         raise error(f"{place}: not valid JSON: {problem.msg} (column {problem.colno})") from None
     except RecursionError:
         raise error(f"{place}: {_TOO_DEEP}") from None
-    except ValueError as problem:  # an integer of more digits than Python converts
+    except ValueError as problem:  # an integer with more digits than Python converts
         raise error(f"{place}: not usable JSON: {problem}") from None
-    # Counting brackets is nearly free, and almost no line of a data file has so many.
+    # Counting brackets is nearly free, and almost no line of a data file has this many.
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_shape(data, place, error)
     return data
@@ -95,7 +95,7 @@ def parse_yaml(text: str, where: str, error: ErrorType = ConfigError) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader; what its constructors choke on, and deep nesting, are YAML errors with a line as well."""
+    """PyYAML's safe loader, except that invalid scalars and deep nesting become YAML errors with a line, too."""
 
     depth = 0
 
@@ -132,7 +132,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check_shape(data: Any, where: str, error: ErrorType, max_values: int | None = None) -> None:
-    """Refuse data that code which walks them could not survive, level by level, so that nothing recurses here."""
+    """Reject data too deep or too large to walk recursively; checks level by level, without recursion."""
     level = [data]
     for _ in range(MAX_DEPTH):
         children = (

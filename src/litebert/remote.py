@@ -1,6 +1,6 @@
-"""What a model's name stands for: a folder, Google's files, the package's own model, or one of the Hub's. No torch.
+"""Model names: a folder, Google's files, the model in this package, or one on the Hub. No torch here.
 
-A name that is nowhere is told at once: the Hub is asked once and for a moment only.
+An unknown name fails fast: the Hub is asked once, with a short timeout.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
 SUMS_FILE = "SHA256SUMS"
 GOOGLE_CONFIGS = ("albert_config.json", "bert_config.json")
-PATIENCE = 5.0  # seconds for a first answer of the Hub
-HUB = "hub:"  # before a name that is the Hub's, whatever lies in this folder
-# Names of the Hub that people know without their owner; any other name without one is a folder's.
+PATIENCE = 5.0  # seconds to wait for the Hub's first answer
+HUB = "hub:"  # prefix that forces a Hub name, even if a local folder has the same name
+# Hub names that people use without the owner; any other name without an owner is a folder.
 WITHOUT_OWNER = (
     *(f"albert-{size}-v{version}" for size in ("base", "large", "xlarge", "xxlarge") for version in (1, 2)),
     *(f"bert-{size}-{case}" for size in ("base", "large") for case in ("cased", "uncased")),
     *(f"bert-base-{language}" for language in ("chinese", "multilingual-cased", "multilingual-uncased")),
 )
-# What `litebert.preset` takes, which has no weights.
+# Names that `litebert.preset` takes: architectures without weights.
 _ARCHITECTURE = re.compile(r"albert-(tiny|small|base|large|xlarge|xxlarge)|bert-(base|large)")
 
 S = TypeVar("S", Path, str, "Path | str")
 
 
 def resolve_default(source: S) -> S | Path:
-    """The folder of the model in this package for "default"; anything else unchanged ("./default" is a folder)."""
+    """The folder of the packaged model for "default"; anything else is returned unchanged ("./default" is a folder)."""
     if not isinstance(source, str) or source != DEFAULT:
         return source
     if not (DEFAULT_FOLDER / "config.json").is_file():
@@ -46,7 +46,7 @@ def resolve_default(source: S) -> S | Path:
 
 
 def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
-    """A local folder as it is; a Hub name is fetched (or found in the cache when offline)."""
+    """The folder of a model: a local path as it is, a Hub name downloaded (or, offline, found in the cache)."""
     folder = find_local(source)
     if folder is not None:
         return folder
@@ -54,7 +54,7 @@ def find_folder(source: Path | str, revision: str | None = None, weights: bool =
 
 
 def find_local(source: Path | str) -> Path | None:
-    """A local folder as it is, None for a Hub name; a path that leads nowhere is an error, without a network."""
+    """A local folder as it is, None for a Hub name; a path that does not exist is an error. Needs no network."""
     source = resolve_default(source)
     name, path = str(source), Path(source).expanduser()
     if path.is_dir():
@@ -69,7 +69,7 @@ def find_local(source: Path | str) -> Path | None:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is a path rather than the Hub's owner/name; "hub:owner/name" is never one."""
+    """Whether a name is a path rather than a Hub name (owner/name); "hub:owner/name" never is."""
     owner, slash, rest = name.partition("/")
     if not slash:
         return name not in WITHOUT_OWNER
@@ -78,17 +78,17 @@ def is_path(name: str) -> bool:
 
 
 def check_source(source: Path | str) -> None:
-    """Say at once that a model is not there, neither here nor on the Hub, before anything slow is loaded."""
+    """Fail early if a model exists neither locally nor on the Hub, before anything slow is loaded."""
     if not is_google(source) and find_local(source) is None:
         check_hub(str(source).removeprefix(HUB))
 
 
 def is_google(source: Path | str) -> bool:
-    """Whether this is a TensorFlow checkpoint: its folder, a TF-Hub module, its prefix or one of its files."""
+    """Whether this is a TensorFlow checkpoint: a folder, a TF-Hub module, a prefix or one of its files."""
     path = Path(source)
     if path.is_dir():
         checkpoint = any(any(place.glob("*.index")) for place in (path, path / "variables"))
-        if (path / CONFIG_FILE).is_file():  # a model folder, unless the checkpoint is all that it has
+        if (path / CONFIG_FILE).is_file():  # a model folder, unless the checkpoint is all it contains
             return checkpoint and not any(any(path.glob(f"*{suffix}")) for suffix in (".safetensors", ".bin", ".onnx"))
         return checkpoint or any((path / name).is_file() for name in GOOGLE_CONFIGS)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
@@ -96,13 +96,13 @@ def is_google(source: Path | str) -> bool:
 
 
 def _what_exists(path: Path) -> str:
-    """What may be meant instead of a folder that is not there."""
+    """Suggestions for a folder that does not exist."""
     if path.name == "best" and path.parent.is_dir():
         return f"; is the run in {path.parent} unfinished? Rerun the same command to resume it"
     missing = next((place for place in reversed(path.parents) if not place.exists()), path)
     if not missing.parent.is_dir():
         return ""
-    inside = missing.parent != Path()  # of a folder that was named, everything in it may be meant
+    inside = missing.parent != Path()  # inside a folder the user named, any subfolder may be meant
     folders = [each for each in sorted(missing.parent.iterdir()) if each.is_dir()]
     names = [each.name for each in folders if inside or holds_model(each)]
     near = did_you_mean(missing.name, names if inside else [*names, DEFAULT])
@@ -113,20 +113,20 @@ def _what_exists(path: Path) -> str:
 
 
 def _released(name: str) -> str:
-    """Where the weights of a preset are, if the authors released some."""
+    """Where the weights of a preset are, if they were released."""
     released = f"{name}-v2"
     return f"; released weights: albert/{released}" if released in WITHOUT_OWNER else ""
 
 
 def check_hub(name: str, revision: str | None = None) -> None:
-    """Refuse a name that is neither in the Hub's cache nor on the Hub, which is asked once and for a moment only."""
+    """Reject a name that is neither in the Hub's cache nor on the Hub; asks once, with a short timeout."""
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
         if isinstance(try_to_load_from_cache(name, CONFIG_FILE, revision=revision), str):
             return
-        # hf_hub_download would try six times in half a minute.
+        # hf_hub_download would retry six times over half a minute.
         files = HfApi().model_info(name, revision=revision, timeout=PATIENCE).siblings or []
         if CONFIG_FILE not in {file.rfilename for file in files}:
             raise EntryNotFoundError(CONFIG_FILE)
@@ -135,7 +135,7 @@ def check_hub(name: str, revision: str | None = None) -> None:
 
 
 def fetch_model(name: str, revision: str | None = None, weights: bool = True) -> Path:
-    """The folder in the Hub's cache that holds a model, fetched where it does not yet."""
+    """The folder of a model in the Hub's cache; downloads it first if necessary."""
     check_hub(name, revision)
     from huggingface_hub import snapshot_download
 
@@ -160,7 +160,7 @@ def push_folder(
     message: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Upload a model folder as `owner/name` of the Hub (made if it is not there); returns its address."""
+    """Upload a model folder to `owner/name` on the Hub (created if necessary); returns its URL."""
     from huggingface_hub import HfApi, constants, errors
 
     folder = Path(folder)
@@ -173,39 +173,39 @@ def push_folder(
         if revision is not None:
             api.create_branch(name, branch=revision, exist_ok=True)
         api.upload_folder(
-            repo_id=name, folder_path=folder, revision=revision, commit_message=message or "Upload a model of litebert"
+            repo_id=name, folder_path=folder, revision=revision, commit_message=message or "Upload model with litebert"
         )
     except errors.HFValidationError as error:
-        raise CheckpointError(f"{name}: not a name that the Hub takes: {error}") from None
+        raise CheckpointError(f"{name}: not a valid Hub name: {error}") from None
     except Exception as error:  # of whatever library it speaks HTTP with
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        todo = "; log in with `hf auth login`, and use a name that you may write to" if status in (401, 403) else ""
+        todo = "; log in with `hf auth login`, and use a repository you may write to" if status in (401, 403) else ""
         raise CheckpointError(f"{name}: not uploaded to {constants.ENDPOINT}: {reason}{todo}") from None
     return str(url)
 
 
 def _explain(name: str, error: Exception) -> str:
-    """What was looked for, where, why it was not found, and what to do."""
+    """What was searched for, where, why it was not found, and what to do."""
     from huggingface_hub import constants, errors
 
     hub = constants.ENDPOINT
-    offline = f"fetch it where there is a network (`hf download {name} --local-dir FOLDER`) and name that folder"
+    offline = f"download it on a machine with a network (`hf download {name} --local-dir FOLDER`) and use that folder"
     cause = error.__cause__ or error
     reason = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
     if isinstance(error, errors.GatedRepoError):
-        why = f"{hub} gives it only to those who accepted its terms there; then `hf auth login`"
+        why = f"{hub} requires you to accept the terms of this model; do so on its page, then run `hf auth login`"
     elif isinstance(error, errors.RepositoryNotFoundError):
-        why = f"{hub} has no such model; check the spelling (or, where it is private, `hf auth login`)"
+        why = f"{hub} has no such model; check the spelling (if it is private: `hf auth login`)"
     elif isinstance(error, errors.RevisionNotFoundError):
         why = f"{hub} has the model, but no such revision"
     elif isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
-        why = f"what {hub} has under that name holds no {CONFIG_FILE}, so it is no model that litebert reads"
+        why = f"{hub} has that repository, but it contains no {CONFIG_FILE}, so litebert cannot load it"
     elif isinstance(error, errors.HFValidationError):
         why = reason
     elif constants.HF_HUB_OFFLINE:
-        why = f"HF_HUB_OFFLINE forbids asking {hub}; {offline}"
+        why = f"HF_HUB_OFFLINE is set, so {hub} was not asked; {offline}"
     else:
-        why = f"{hub} did not give it ({reason}); {offline}"
+        why = f"downloading from {hub} failed ({reason}); {offline}"
     cache = constants.HF_HUB_CACHE
-    return f"{name}: no such folder here, and not in the Hub's cache ({cache}); {why}"
+    return f"{name}: no such folder, and not in the Hub's cache ({cache}); {why}"

@@ -1,4 +1,4 @@
-"""Texts -> rows of numbers: words of any script, their counts, TF-IDF, n-grams, means of word vectors.
+"""Texts -> feature vectors: words in any script, their counts, TF-IDF, n-grams, mean word vectors.
 
 split_words("Don't stop, 走吧")  -> ["don't", "stop", ",", "走", "吧"]
 make_encoder("tfidf").fit(texts), .transform(texts)  -> [N, D]
@@ -24,15 +24,15 @@ from litebert.text.readers import read_documents
 from litebert.text.sources import find_sources
 from litebert.text.words import word_marks
 
-# Scripts without spaces between words (Han, kana, Thai, Lao, Burmese, Khmer): each character is taken as a word.
+# Scripts without spaces between words (Han, kana, Thai, Lao, Burmese, Khmer): each character counts as a word.
 _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
 _LETTER = rf"(?:(?![{_SPACELESS}])[\w{word_marks()}])"
 _WORD = re.compile(rf"[{_SPACELESS}]|{_LETTER}+(?:['’]{_LETTER}+)*|[^\w\s]")
-_SAMPLE = 2000  # texts that decide which script it is
-_SHARE = 0.2  # a text in another script may contain some English
+_SAMPLE = 2000  # texts used to detect the script
+_SHARE = 0.2  # of all letters; texts in other scripts contain some English, too
 
 
 def split_words(text: str) -> list[str]:
@@ -41,7 +41,7 @@ def split_words(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """The start and end of each of those words in the text, in characters."""
+    """The start and end of each of these words in the text, in characters."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
@@ -54,7 +54,7 @@ class Analysis:
 
 
 def choose_analysis(texts: Sequence[str]) -> Analysis:
-    """Decide by the script of a sample of texts: ["재밌다"] -> words and characters."""
+    """Choose by the script of a sample of the texts: ["재밌다"] -> words and characters."""
     sample = "".join(texts[:: max(1, len(texts) // _SAMPLE)])
     letters = max(1, sum(map(str.isalpha, sample)))
     if len(re.findall(f"[{_SPACELESS}]", sample)) > _SHARE * letters:
@@ -68,13 +68,13 @@ def choose_analysis(texts: Sequence[str]) -> Analysis:
 
 SIZE = 100
 WINDOW = 5
-BUCKETS = 100_000  # of fastText's n-grams: gensim's 2,000,000 would need 800 MB
+BUCKETS = 100_000  # for fastText's n-grams; gensim's default of 2,000,000 needs 800 MB
 SEEN = 3_000_000  # words to train on: small texts are repeated up to MAX_EPOCHS times, large ones MIN_EPOCHS times
 MIN_EPOCHS, MAX_EPOCHS = 5, 50
 
 
 class TextFiles:
-    """The lines of text files as lists of words, streamed anew on each iteration."""
+    """The lines of text files as lists of words, read again on each iteration."""
 
     def __init__(self, paths: Sequence[Path | str]):
         self.sources = [source.path for source in find_sources(paths)]
@@ -86,7 +86,7 @@ class TextFiles:
 
 
 class WordVectors:
-    """Vectors of words, trained by gensim (word2vec, or fastText, which also knows parts of words) in one thread."""
+    """Word vectors, trained by gensim in one thread (word2vec, or fastText, which also uses parts of words)."""
 
     def __init__(self, vectors: Any, knows_parts: bool):
         self._vectors, self._knows_parts = vectors, knows_parts
@@ -117,7 +117,7 @@ class WordVectors:
         return len(self._vectors.key_to_index)
 
     def find(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """The vectors of those words that have one: [n, size]."""
+        """The vectors of the known words: [n, size]."""
         known = [word for word in words if self._knows_parts or word in self._vectors.key_to_index]
         return np.stack([self._vectors[word] for word in known]) if known else np.zeros((0, self.size), np.float32)
 
@@ -132,9 +132,9 @@ LARGE = 5000  # from this many texts on, features of a single text are dropped
 
 
 class Encoder(Protocol):
-    """Turns texts into rows once it is fitted on the training texts."""
+    """Turns texts into feature vectors; fitted on the training texts."""
 
-    what: str  # in words, for the table
+    what: str  # a description for the table
 
     def fit(self, texts: Sequence[str]) -> None: ...
 
@@ -148,7 +148,7 @@ class Counts:
         self.kind, self.what = kind, ""
 
     def fit(self, texts: Sequence[str]) -> None:
-        """Learn the vocabulary and how rare its words are."""
+        """Learn the vocabulary and its document frequencies."""
         analysis = choose_analysis(texts)
         self.vectorizer = make_vectorizer(self.kind, analysis, min_df=1 if len(texts) < LARGE else 2)
         try:
@@ -165,13 +165,13 @@ class Counts:
 
 
 class MeanVectors:
-    """The mean of a text's word vectors ("word2vec", "fasttext"); zeros where no word is known."""
+    """The mean of a text's word vectors ("word2vec", "fasttext"); zeros if no word is known."""
 
     def __init__(self, kind: str, seed: int, corpus: Iterable[list[str]] | None = None):
         self.kind, self.seed, self.corpus, self.what = kind, seed, corpus, ""
 
     def fit(self, texts: Sequence[str]) -> None:
-        """Train the vectors on these texts, or on the corpus where there is one."""
+        """Train the vectors on the corpus, if there is one, or on these texts."""
         corpus = self.corpus if self.corpus is not None else [split_words(text) for text in texts]
         self.vectors = WordVectors.train(self.kind, corpus, self.seed)
         where = "the training texts" if self.corpus is None else "the given text"
@@ -193,7 +193,7 @@ def make_encoder(kind: str, seed: int = 0, corpus: Iterable[list[str]] | None = 
 
 
 def make_vectorizer(kind: str, analysis: Analysis, min_df: int = 1) -> Any:
-    """The scikit-learn vectorizer of a kind, joined by a second one where characters are counted too."""
+    """The scikit-learn vectorizer of a kind, combined with one for characters if they are counted too."""
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
     from sklearn.pipeline import FeatureUnion
 
@@ -207,7 +207,7 @@ def make_vectorizer(kind: str, analysis: Analysis, min_df: int = 1) -> Any:
 
 
 def cosine(a: Matrix, b: Matrix) -> Any:
-    """The cosine of each row of a with the same row of b: [N]; 0 where a row is all zeros."""
+    """The cosine of each row of a with the same row of b: [N]; 0 if either is all zeros."""
     from sklearn.preprocessing import normalize
 
     a, b = normalize(a), normalize(b)

@@ -1,4 +1,4 @@
-"""Labels of texts and tags of words: linear models (scikit-learn) on features, and the most frequent tag per word."""
+"""Predict labels of texts and tags of words: linear models (scikit-learn) on features, or the most frequent tag."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 1000
 
 
 class LinearModel:
-    """Learns a task's labels (or numbers, or sets of labels) from rows of features."""
+    """A linear model of a task's labels (or numbers, or sets of labels)."""
 
     def __init__(self, task: Task, seed: int = 0):
         self.task, self.seed, self.says = task, seed, kind_of(task).says
@@ -30,7 +30,7 @@ class LinearModel:
         targets = self._targets(labels)
         self.model = self._make(sparse=hasattr(features, "tocsr"), constant=len(np.unique(targets)) == 1)
         with warnings.catch_warnings():
-            # A label that every row or no row has, and a fit that stops at STEPS, still make a baseline.
+            # A constant label, or a fit that stops at STEPS, still makes a baseline.
             warnings.simplefilter("ignore")
             self.model.fit(features, targets)
 
@@ -90,7 +90,7 @@ def guess_labels(
 
 
 def make_features(examples: Sequence[TextExample], encoder: Encoder) -> Matrix:
-    """[N, D]; of a pair: both texts, their difference, their product, and how much they share."""
+    """[N, D]; for a pair: both texts, their difference, their product and their overlap."""
     a = encoder.transform([example.a for example in examples])
     if examples[0].b is None:
         return a
@@ -104,7 +104,7 @@ def make_features(examples: Sequence[TextExample], encoder: Encoder) -> Matrix:
 
 
 def overlaps(pairs: Sequence[TextExample], similarity: NDArray[Any]) -> NDArray[Any]:
-    """[N, 5]: similarity; words shared of all, of a, of b; how much longer one text is."""
+    """[N, 5]: similarity; shared words as a fraction of all, of a, of b; log ratio of the lengths."""
     rows = np.zeros((len(pairs), 5))
     rows[:, 0] = similarity
     for row, pair in zip(rows, pairs, strict=True):

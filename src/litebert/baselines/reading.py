@@ -1,8 +1,8 @@
-"""Multiple choice and questions about a text, from the overlap of words alone.
+"""Multiple choice and question answering by word overlap alone.
 
-Choices: the option whose words, with the question's, fit the passage best. Answers: in the sentence most similar to
-the question, the words nearest to the question's that have the expected shape (with a digit, with a capital, neither),
-which a linear model predicts from the question. It always answers, even where the majority is "no answer".
+Multiple choice: the option that, with the question, shares most words with the passage. Question answering: in the
+sentence most similar to the question, the words nearest to the question's words that have the expected shape (with a
+digit, with a capital, neither), which a linear model predicts from the question. It always gives an answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def choose_by_window(splits: Mapping[str, Sequence[ChoiceExample]]) -> tuple[str
     def score(example: ChoiceExample) -> list[float]:
         passage = split_words(example.passage)
         counts = Counter(passage)
-        weights = {word: math.log(1 + 1 / count) for word, count in counts.items()}  # a rare word says more
+        weights = {word: math.log(1 + 1 / count) for word, count in counts.items()}  # a rare word counts more
         return [window_score(passage, set(split_words(asked)), weights) for asked in _asked([example])]
 
     return "words of question + option within a sliding window of the passage", _choose(splits, score)
@@ -112,7 +112,7 @@ def guess_answers(
 
 
 def find_common(texts: Sequence[str]) -> set[str]:
-    """The most frequent words of some texts, numbers aside: "the", "of", ..."""
+    """The most frequent words of some texts, except numbers: "the", "of", ..."""
     counts = Counter(word for text in texts for word in split_words(text) if not word[0].isdigit())
     return {word for word, _ in counts.most_common(COMMON)}
 
@@ -135,7 +135,7 @@ def find_sentences(examples: Sequence[QuestionExample], encoder: Encoder) -> lis
 
 
 def guess_answer(question: str, sentence: str, shape: int, common: set[str]) -> str:
-    """The words of the sentence nearest to the question's own words, preferably of the expected shape."""
+    """The words of the sentence nearest to the question's words, preferably of the expected shape."""
     stretches = find_stretches(sentence, set(split_words(question)), common)
     if not stretches:
         return sentence
@@ -158,7 +158,7 @@ def find_stretches(sentence: str, asked: set[str], common: set[str]) -> list[Str
             distance = (
                 min((int(min(abs(telling - at))) for at in range(first, place)), default=0) if len(telling) else 0
             )
-            # The first word of a sentence has a capital whatever it is.
+            # The first word of a sentence always has a capital.
             text = sentence[begin:end] if first else sentence[begin : begin + 1].lower() + sentence[begin + 1 : end]
             stretches.append(Stretch(begin, end, shape_of(text), distance))
         first = place + 1

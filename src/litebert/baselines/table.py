@@ -1,4 +1,4 @@
-"""One simple method after another on the same files with the same scores, the simplest first, in one table.
+"""Score simple methods on the same files and with the same metrics, the simplest first, in one table.
 
 score_baselines(read_task("sst-2", folder="glue/SST-2"), ["bow", "tfidf"])
 -> BaselineTable(methods=(Method("majority", ...), Method("bow", ...), Method("tfidf", ...)), ...)
@@ -94,14 +94,14 @@ def score_baselines(
         methods.append(Method(kind, what, scores, round(seconds, 2)))
     scored = [example for examples in splits.values() for example in examples]
     if any(isinstance(example, QuestionExample) and example.impossible for example in scored):
-        notes.append("all methods but the majority always give an answer, so they miss every question that has none")
+        notes.append("all methods except the majority always answer, so they miss every question without an answer")
     notes += missing
     sizes = {"train": len(train), **{name: len(examples) for name, examples in splits.items()}}
     return BaselineTable(data.task.name, data.task.kind, tuple(methods), sizes, tuple(notes))
 
 
 def check_kinds(kinds: Sequence[str], task_kind: str) -> tuple[list[str], list[str]]:
-    """["all"] -> all methods that apply and are installed, the simplest first; notes about those left out."""
+    """["all"] -> all applicable and installed methods, the simplest first, and notes about those left out."""
     possible = methods_of(task_kind).kinds
     for kind in kinds:
         check_choice("kinds", kind, (*KINDS, "all"))
@@ -110,7 +110,7 @@ def check_kinds(kinds: Sequence[str], task_kind: str) -> tuple[list[str], list[s
     wanted = [kind for kind in possible if kind in kinds or "all" in kinds]
     notes = []
     if any(kind not in WORDS for kind in wanted):
-        # Checked before minutes of work, not after.
+        # Check before minutes of work, not after.
         try:
             require("gensim", " and ".join(kind for kind in wanted if kind not in WORDS))
         except MissingExtraError as error:
@@ -127,7 +127,7 @@ def _usable(data: TaskData, max_train: int, seed: int) -> tuple[list[Example], d
     train, notes = data.train, list(data.notes)
     unlabelled = next((example.where for example in train if not example.is_labelled), None)
     if unlabelled is not None:
-        raise DataError(f"{unlabelled}: no label, but this is a training file")
+        raise DataError(f"{unlabelled}: training example without a label")
     if not train:
         raise DataError("no training examples; name a training file (train)")
     if max_train and max_train < len(train):
@@ -186,7 +186,7 @@ def _guess_similarity(task: Task, kind: str, train: Any, splits: Any, seed: int,
 
 @dataclass(frozen=True)
 class Methods:
-    """The methods that apply to a kind of task, the simplest first, and the one that is worth a few seconds."""
+    """The methods for a kind of task, the simplest first, and the best one that takes only seconds."""
 
     guess: Callable[..., tuple[str, Values]]
     kinds: tuple[str, ...]
@@ -194,7 +194,7 @@ class Methods:
     cheap_name: str
 
 
-# By what the predictions of a kind of task are.
+# By the kind of prediction a task makes.
 METHODS: dict[str, Methods] = {
     "label": Methods(_guess_labels, KINDS, "tfidf", "TF-IDF + logistic regression"),
     "number": Methods(_guess_labels, KINDS, "tfidf", "TF-IDF + ridge regression"),
@@ -209,7 +209,7 @@ METHODS: dict[str, Methods] = {
 
 
 def methods_of(task: Task | str) -> Methods:
-    """The methods that apply to a task or kind of task."""
+    """The methods for a task or kind of task."""
     return METHODS[kind_of(task).says]
 
 
@@ -232,7 +232,7 @@ def rows_of(table: BaselineTable) -> tuple[list[str], list[list[str]]]:
 
 
 def show_score(metric: Metric | None, name: str = "") -> str:
-    """In per cent, unless it is an error; "–" where there is no such score."""
+    """In per cent, unless it is an error; "–" if there is no such score."""
     if metric is None:
         return "–"
 

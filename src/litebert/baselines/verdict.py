@@ -1,4 +1,4 @@
-"""Is a model ahead of the simple methods that take seconds? Both are scored on the same examples, pair by pair.
+"""Is a model ahead of simple methods that take seconds? Both are scored on the same examples, as paired differences.
 
 baselines = cheap_baselines(task, train, dev)         -> [Baseline("always 'pos'", ...), Baseline("TF-IDF + ...", ...)]
 compare(task, dev, predictions, baselines)            -> [Comparison("TF-IDF + ...", "accuracy", ...), ...]
@@ -7,7 +7,6 @@ strongest(comparisons, "accuracy").verdict            -> "ahead", "level" or "be
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,20 +17,20 @@ from litebert.baselines.features import choose_analysis
 from litebert.baselines.table import guess, methods_of
 from litebert.errors import DataError
 from litebert.tasks.examples import Example
-from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, score, score_difference
+from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, goodness, score, score_difference
 from litebert.tasks.task import Task, kind_of
 
-# Fitting on so much text takes a few seconds on one core; larger training files are sampled.
+# Fitting on this much text takes a few seconds on one core; larger training files are sampled.
 MAX_CHARACTERS = 4_000_000
-CHARACTERS_COST = 4  # times as much where n-grams of characters are counted as well
-LABELS_AT_ONCE = 50  # a linear model of more labels takes longer, in proportion
+CHARACTERS_COST = 4  # factor if character n-grams are counted as well
+LABELS_AT_ONCE = 50  # with more labels a linear model takes proportionally longer
 
 Verdict = Literal["ahead", "level", "behind"]
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A simple method and what it predicts for each example."""
+    """A simple method and its prediction for each example."""
 
     name: str
     what: str
@@ -40,7 +39,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline beside a model, by one metric; `lead` is the model's score less the baseline's, with its interval."""
+    """A model compared with a baseline by one metric; `lead` is the model's score minus the baseline's."""
 
     baseline: str
     what: str
@@ -50,16 +49,15 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """By the 95 % interval of the lead: "level" where it contains 0."""
+        """By the 95 % interval of the lead: "level" if it contains 0."""
         low, high = self.lead.low, self.lead.high
         if low is None or high is None or low <= 0 <= high:
             return "level"
-        return "ahead" if (low > 0) != (self.metric in ERRORS) else "behind"
+        return "ahead" if goodness(self.metric, low) > 0 else "behind"
 
     def verdict_at(self, median: float) -> Verdict:
-        """The verdict of the best of several runs: no better, and no worse, than that of their median."""
-        gap = median - self.score.value
-        better = gap < 0 if self.metric in ERRORS else gap > 0
+        """The verdict for the best of several runs: "level" unless their median is on the same side."""
+        better = goodness(self.metric, median) > goodness(self.metric, self.score.value)
         agrees = {"ahead": better, "behind": not better, "level": True}[self.verdict]
         return self.verdict if agrees else "level"
 
@@ -81,14 +79,14 @@ class Comparison:
 
 
 def cheap_baselines(task: Task, train: Sequence[Example], examples: Sequence[Example], seed: int = 0) -> list[Baseline]:
-    """A constant, and the simple method of the kind of task that takes seconds, fitted on `train`."""
+    """A constant prediction, and the task kind's simple method that takes seconds, fitted on `train`."""
     name, values = kind_of(task).constant(task, train, examples)
-    found = [Baseline(name, "the most common label of the training examples, or their mean", values)]
+    found = [Baseline(name, "the most common training label, or the mean", values)]
     methods = methods_of(task)
     sample = limit_examples(task, train, seed)
     try:
         what, by_split = guess(task, methods.cheap, sample, {"": list(examples)}, seed)
-    except DataError:  # texts without a single word: there is nothing to count
+    except DataError:  # texts without a single word
         return found
     if len(sample) < len(train):
         what += f"; fitted on {len(sample):,} of {len(train):,} training examples"
@@ -96,7 +94,7 @@ def cheap_baselines(task: Task, train: Sequence[Example], examples: Sequence[Exa
 
 
 def limit_examples(task: Task, train: Sequence[Example], seed: int = 0) -> list[Example]:
-    """The training examples, or a random sample of as many as take a few seconds, in their order."""
+    """The training examples, or a random sample small enough to fit in a few seconds, in order."""
     texts = [texts_of(example) for example in train]
     cost = CHARACTERS_COST if choose_analysis(texts).characters else 1
     budget = MAX_CHARACTERS / cost / max(1.0, len(task.labels) / LABELS_AT_ONCE)
@@ -109,7 +107,7 @@ def limit_examples(task: Task, train: Sequence[Example], seed: int = 0) -> list[
 
 
 def texts_of(example: Example) -> str:
-    """All texts of an example as one, its label aside."""
+    """All texts of an example as one, without its label."""
 
     def flatten(part: Any) -> Iterator[str]:
         if isinstance(part, str):
@@ -128,7 +126,7 @@ def compare(
     baselines: Sequence[Baseline],
     resamples: int = RESAMPLES,
 ) -> list[Comparison]:
-    """The model beside each baseline: by the metric that decides, and by errors, where a constant is hard to beat."""
+    """Compare a model with each baseline, by the deciding metric and by errors, where a constant is hard to beat."""
     metrics = dict.fromkeys([task.metrics[0], *(name for name in task.metrics if name in ERRORS)])
     found = []
     for baseline in baselines:
@@ -140,11 +138,5 @@ def compare(
 
 def strongest(comparisons: Sequence[Comparison], metric: str) -> Comparison | None:
     """The baseline with the best score by a metric."""
-    return max((each for each in comparisons if each.metric == metric), key=_goodness, default=None)
-
-
-def _goodness(comparison: Comparison) -> float:
-    value = comparison.score.value
-    if math.isnan(value):
-        return -math.inf
-    return -value if comparison.metric in ERRORS else value
+    candidates = (each for each in comparisons if each.metric == metric)
+    return max(candidates, key=lambda each: goodness(metric, each.score.value), default=None)

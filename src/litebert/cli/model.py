@@ -94,7 +94,7 @@ def _complete_tokenizer(folder: Path, copied: list[str]) -> str | None:
     try:
         Tokenizer.load(folder).save(folder)
     except DataError as error:
-        return f"the vocabulary was copied but cannot be used: {error}"
+        return f"the vocabulary was copied but does not load: {error}"
     return None
 
 

@@ -77,9 +77,9 @@ def check_out_folder(path: Path | None) -> None:
 def _check_writable(path: Path, folder: Path) -> None:
     nearest = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
-        raise DataError(f"{path}: cannot be written: {nearest} is a file, not a folder")
+        raise DataError(f"{path}: cannot write: {nearest} is a file, not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise DataError(f"{path}: cannot be written: no permission to write in {nearest}")
+        raise DataError(f"{path}: cannot write: no permission in {nearest}")
 
 
 def check_data(data: str | None) -> None:

@@ -82,7 +82,7 @@ def open_source(source: Path | str, target: Path, overwrite: bool) -> tuple[Path
     if (target / CONFIG_FILE).is_file() and not (target / MANIFEST_FILE).is_file():
         raise CheckpointError(f"{target}: holds a model; name another folder to write")
     if (target / MANIFEST_FILE).is_file() and not overwrite:
-        raise CheckpointError(f"{target}: holds an export already; --overwrite replaces it")
+        raise CheckpointError(f"{target}: already contains an export; set overwrite to replace it")
     return folder, load_model(folder)
 
 

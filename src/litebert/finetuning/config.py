@@ -32,18 +32,18 @@ AUTO = "auto"  # the preset that fits the model and the machine
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the examples are: a folder (also hub:owner/name), or files of one's own."""
+    """Where the examples are: a folder (also hub:owner/name), or your own files."""
 
     folder: str | None = None
     train: str | None = None
     dev: str | None = None
     test: str | None = None
-    #: Column names of one's own files by role, {text: review, label: stars}; the rest is guessed and shown.
+    #: Columns of your own files by role, {text: review, label: stars}; the rest is guessed and reported.
     columns: Mapping[str, str] = field(default_factory=dict)
     encoding: str = "utf-8"
     #: Write predictions for the test split at the end; null = where a test file was named (public ones can be large).
     predict_test: bool | None = None
-    #: Only so many examples of the training and of each dev split (0: all), for a quick look.
+    #: At most this many examples of the training and of each dev split (0: all), for a quick look.
     limit: int = 0
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class SimilarityConfig:
     pooling: Literal["mean", "first"] = "mean"
     #: Whether the saved model gives vectors of length 1.
     normalize: bool = True
-    #: Shorter vectors that are to work too: the first so many numbers (Matryoshka), [64, 128, 256].
+    #: Sizes at which truncated vectors should work too (Matryoshka), [64, 128, 256].
     sizes: tuple[int, ...] = ()
     #: Make training pairs from plain text instead of reading them: each sentence with itself under other dropout
     #: (SimCSE), with the next one, or each document's first line (its title) with its paragraphs.
@@ -118,12 +118,12 @@ class FinetuneConfig:
 
     RENAMED: ClassVar[Mapping[str, str]] = {"recipe": "preset"}  # keys of configs from before 0.2
 
-    #: A known task (sst-2, squad-2.0, race, ...) or the kind of one's own (classification, regression, ...).
+    #: A known task (sst-2, squad-2.0, race, ...) or the kind of your own (classification, regression, ...).
     task: str = "classification"
     data: DataConfig = field(default_factory=DataConfig)
     #: A model folder, a Hub name, or "default"; also one that was fine-tuned on another task.
     model: str = "default"
-    #: The head is new, or goes on learning where the model has one for the same labels.
+    #: The head is new, unless the model already has one for the same labels.
     head: Literal["new", "keep"] = "new"
     #: Fit a linear head on features of the frozen encoder instead of training; optim has no effect then.
     head_only: bool = False
@@ -156,7 +156,7 @@ class FinetuneConfig:
     classifier_dropout: float = 0.1
     #: The score on dev that the best weights are chosen by; null = the first of the task's own.
     metric: str | None = None
-    #: Stop after so many evaluations without a better one (0: never); the best is kept in any case.
+    #: Stop after this many evaluations without improvement (0: never); the best model is always kept.
     patience: int = 0
     #: Tokens that the device takes at a time; the rest of a batch is accumulated.
     micro_batch_tokens: int = 16_384
@@ -198,13 +198,13 @@ class FinetuneConfig:
             raise ConfigError("few: trains the encoder and fits a new head; leave out head_only and head: keep")
 
     def num_steps(self, num_units: int) -> int:
-        """Steps of the run on so many training examples."""
+        """Steps of the run on this many training examples."""
         if self.head_only:
             return 0
         return self.steps or max(1, math.ceil(self.epochs * num_units / self.batch))
 
     def learning_rate(self, num_steps: int) -> LearningRate:
-        """The learning-rate schedule of a run of so many steps."""
+        """The learning-rate schedule of a run of this many steps."""
         return self.optim.schedule(num_steps, self.optim.lr, warmup_steps=num_steps // 10)
 
 

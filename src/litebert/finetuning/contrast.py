@@ -155,7 +155,7 @@ def embed_parts(model: Model, parts: Sequence[Part], pooling: str) -> Tensor:
 
 
 def make_contrast(config: FinetuneConfig, data: Data, hidden_size: int, world: World) -> Contrast | None:
-    """What a run compares; None where its loss is a sum over examples. A mistake is told before anything is trained."""
+    """What a run compares; None if its loss is a sum over examples. Raises before anything is trained."""
     if config.few:
         _at_least_two(config, data, "few labels are learned by comparing texts")
         return Contrast("mean", 1, lambda vectors, _, labels: label_loss(vectors[:, 0], labels), (), world)

@@ -52,7 +52,7 @@ class Data:
         """What is learnt from; a test-only task has none."""
         split = self._split("train", self._examples.train)
         if not split.examples:
-            raise DataError("no training examples; name a training file (--train)")
+            raise DataError("no training examples; name a training file (train)")
         unlabelled = next((example.where for example in split.examples if not example.is_labelled), None)
         if unlabelled:
             raise DataError(f"{unlabelled}: no label, in a training file")
@@ -80,13 +80,13 @@ class Data:
         return cheap_baselines(self.task, self.train.examples, self.dev[0].examples)
 
     def all_notes(self) -> list[str]:
-        """What was guessed, repaired or cut in training and dev data; each is told once."""
+        """What was guessed, repaired or truncated in training and dev data; each note once."""
         _ = self.train, self.dev
         notes, self.notes = self.notes, []
         return notes if self.dev else [*notes, "no dev split: the last weights are kept, and nothing is scored"]
 
     def warnings(self) -> list[str]:
-        """What makes learning hopeless; told once."""
+        """What makes learning hopeless, once per run."""
         if self._warned:
             return []
         self._warned = True
@@ -108,7 +108,7 @@ class Data:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the training sequences and their targets: a run goes on with the data it began with."""
+        """A hash of the training sequences and their targets: a run is resumed only with the data it began with."""
         digest = hashlib.sha256()
         for sequence in self.train.features:
             digest.update(sequence.ids.tobytes())

@@ -110,7 +110,7 @@ def _read(
         return read_task(name, folder=where, columns=columns, encoding=encoding, task=known)
     if not Path(where).is_file():
         raise DataError(f"{where}: no such file or folder")
-    # One's own files may or may not hold labels; public dev and test files are told apart by their names.
+    # Your own files may or may not have labels; public dev and test files are recognised by name.
     split = "dev" if name in named_tasks() and "test" not in Path(where).name.lower() else "test"
     read = read_task(name, **{split: where}, columns=columns, encoding=encoding, task=known)
     if split == "test" and name not in named_tasks():

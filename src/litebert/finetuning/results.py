@@ -1,4 +1,4 @@
-"""What a run came to: scores with intervals, and how they are written down."""
+"""The scores of a run with their intervals, and the files they are kept in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from litebert.baselines.verdict import Comparison
 from litebert.errors import DataError
 from litebert.files import write_atomic
 from litebert.parse import read_object
-from litebert.tasks.metrics import ERRORS, Metric
+from litebert.tasks.metrics import ERRORS, Metric, goodness
 
 SCORES_FILE = "scores.json"
 SUMMARY_FILE = "summary.json"  # of a study of several runs
@@ -47,7 +47,7 @@ class Scores:
 
     @property
     def goodness(self) -> float:
-        """Its value as a thing of which more is better."""
+        """Its value such that higher is better."""
         return -math.inf if self.value is None else goodness(self.metric, self.value)
 
     @property
@@ -113,17 +113,10 @@ def read_summary(folder: Path) -> dict[str, Any]:
         data = read_object(path)
         missing = {"runs", "settings", "metric", "best", "best_lr"} - data.keys()
     except (OSError, ValueError, AttributeError) as error:
-        raise DataError(f"{path}: cannot be read as a study of runs: {error}") from None
+        raise DataError(f"{path}: not the summary of a study: {error}") from None
     if missing or not data["runs"]:
-        raise DataError(f"{path}: cannot be read as a study of runs: no {', '.join(sorted(missing)) or 'runs'} in it")
+        raise DataError(f"{path}: not the summary of a study: missing {', '.join(sorted(missing)) or 'runs'}")
     return data
-
-
-def goodness(metric: str, value: float) -> float:
-    """A score such that more is better: an error counts negatively, what is not a number least of all."""
-    if math.isnan(value):
-        return -math.inf
-    return -value if metric in ERRORS else value
 
 
 def show_value(value: float | None, metric: str = "") -> str:

@@ -1,4 +1,4 @@
-"""A fine-tuning run: a model and labelled examples -> a scored model folder; killed at any time, it goes on.
+"""A fine-tuning run: a model and labelled examples -> a scored model folder; interrupted at any time, it resumes.
 
 RUN/
   config.yaml, run.json, metrics.jsonl, checkpoints/    as every run has them (train/trainer.py)
@@ -40,6 +40,7 @@ from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
 from litebert.model.hub import save_model
 from litebert.tasks.decode import write_submission
+from litebert.tasks.metrics import goodness
 from litebert.tasks.read import read_task
 from litebert.tasks.sentence_folder import write_sentence_files
 from litebert.tasks.task import Task, TaskData, kind_of, save_task
@@ -101,7 +102,7 @@ def finetune(
     as "optim.beta2=0.98". `out` is runs/TASK by default; a folder whose run is complete is left as it is.
     train, dev, test: files, or rows in memory: a list of dictionaries or tuples, a dictionary of columns, a pandas or
     polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles, {"text": "review"}.
-    data: a task of one's own with its examples, instead of files (or files that were read before, for another seed).
+    data: your own task with its examples, instead of files (or files that were read before, for another seed).
     """
     files = {"train": train, "dev": dev, "test": test}
     in_memory = any(not isinstance(rows, str | Path | None) for rows in files.values())
@@ -334,7 +335,7 @@ class Finetuning(Learner):
         return Evaluation(values, f"dev {shown}" + "  best so far" * better)
 
     def state(self) -> dict[str, Any]:
-        """What tells the data apart, and how the best so far was chosen."""
+        """What identifies the data, and how the best so far was chosen."""
         return {
             "tokenizer": self.data.tokenizer.fingerprint,
             "data": self.data.fingerprint,

@@ -2,7 +2,7 @@
 
 STUDY/
   lr-1e-05-seed-0/ ...   one run folder each          summary.json   all runs, and median and spread per setting
-  best/                  the model that scored best   report.html    all of it to look at
+  best/                  the model that scored best   report.html    the same as a page
 """
 
 from __future__ import annotations
@@ -52,35 +52,35 @@ class Member:
 
     @property
     def value(self) -> float | None:
-        """What the choice on dev goes by."""
+        """The dev score that decides which run is best."""
         return self.result.scores.value
 
     @property
     def goodness(self) -> float:
-        """The same as a thing of which more is better."""
+        """The same such that higher is better."""
         return self.result.scores.goodness
 
 
 @dataclass(frozen=True)
 class Setting:
-    """All seeds of one learning rate: the median of their scores stands for it."""
+    """All seeds of one learning rate, represented by the median of their scores."""
 
     lr: float
     members: tuple[Member, ...]
 
     @property
     def values(self) -> list[float]:
-        """Scores in order."""
+        """The scores, sorted."""
         return sorted(member.value for member in self.members if member.value is not None)
 
     @property
     def median(self) -> float | None:
-        """The middle score (the mean of the two in the middle of an even number)."""
+        """The median score (the mean of the middle two for an even number)."""
         return statistics.median(self.values) if self.values else None
 
     @property
     def spread(self) -> float:
-        """The standard deviation over seeds; 0 for one."""
+        """The standard deviation over seeds; 0 for a single seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
@@ -106,25 +106,25 @@ class Study:
 
     @property
     def best(self) -> Member | None:
-        """The run that scores best on dev."""
+        """The run with the best dev score."""
         scored = [member for member in self.members if member.value is not None]
         return max(scored, key=lambda member: member.goodness) if scored else None
 
     @property
     def kept(self) -> Member:
-        """The run whose model is kept: the best, or, without a dev set, the first that came to its end."""
+        """The run whose model is kept: the best one or, without a dev set, the first that finished."""
         return self.best or next(member for member in self.members if member.result.completed)
 
     @property
     def best_setting(self) -> Setting | None:
-        """The learning rate whose median is best."""
+        """The learning rate with the best median."""
         metric = self.metric
         scored = [(goodness(metric, s.median), s) for s in self.settings if s.median is not None]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
     @property
     def median(self) -> float | None:
-        """The median over the seeds of the best run's learning rate: what another seed may well score."""
+        """The median over the seeds of the best run's learning rate: what to expect from another seed."""
         best = self.best
         return next((s.median for s in self.settings if best in s.members), None) if best else None
 
@@ -138,7 +138,7 @@ def run_study(
     console: Console | None = None,
     quiet: bool = False,
 ) -> Study:
-    """Fine-tune once per learning rate and seed; runs that are complete are taken as they are."""
+    """Fine-tune once per learning rate and seed; finished runs are reused."""
     if seeds < 1:
         raise ConfigError(f"seeds: must be >= 1, got {seeds}")
     out, rates = Path(out), list(dict.fromkeys(lrs)) or [config.optim.lr]
@@ -154,8 +154,8 @@ def run_study(
         console.print(f"run {number} of {len(configs)}: lr {lr:g}, seed {seed}", style="bold")
         try:
             result = train_model(one, out / name, resume, console, quiet, data)
-        except TrainingStoppedError as error:  # one rate that diverges does not end the search
-            console.print(f"given up: {error}", style="yellow")
+        except TrainingStoppedError as error:  # one diverging rate does not end the search
+            console.print(f"stopped: {error}", style="yellow")
             result = FinetuneResult(out / name, 0, completed=False)
         if result.signal is not None:
             return Study(out, tuple(members), completed=False, signal=result.signal)
@@ -227,7 +227,7 @@ def print_study(study: Study, console: Console | None = None) -> None:
     console.print(table)
     if study.best is not None:
         console.print(
-            "* best on dev; a median has the least and the greatest seed, ± is the standard deviation over seeds",
+            "* best on dev; a median comes with the lowest and highest seed, ± is the standard deviation over seeds",
             style="dim",
         )
         num_train = num_train_examples(study.folder / study.best.name)

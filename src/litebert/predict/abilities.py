@@ -47,7 +47,7 @@ def refuse(ability: str, name: str, head: str, able: tuple[str, ...]) -> InputEr
 
 
 def infer_task(config: ModelConfig, head: str) -> Task | None:
-    """The task of a model folder without task.json, as its config tells it; None for pretrained models."""
+    """The task of a model folder without task.json, from its config; None for pretrained models."""
     length = min(512, config.max_position_embeddings)
     labels = config.labels or tuple(f"LABEL_{number}" for number in range(config.num_labels))
     for kind in KINDS.values():

@@ -161,7 +161,7 @@ def _cell(value: Any) -> Any:
 
 
 def _ending(path: Path | None) -> str:
-    """The ending that tells the format: "a.csv.gz" -> ".csv"."""
+    """The suffix that determines the format: "a.csv.gz" -> ".csv"."""
     endings = [suffix.lower() for suffix in path.suffixes] if path else []
     while endings and endings[-1] in (".gz", ".xz", ".bz2", ".zst"):
         endings.pop()

@@ -59,7 +59,7 @@ class Graph:
     output: Encoded  # of all places
 
     def holds(self, ids: Tensor) -> bool:
-        """Whether a batch lies in the table already."""
+        """Whether a batch is in the table already."""
         return ids.data_ptr() == self.table.whole.data_ptr()
 
     def fill(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor) -> None:
@@ -139,7 +139,7 @@ class GraphedEncoder(FusedEncoder):
         return self._graphs.get(shape)
 
     def _record(self, shape: Shape) -> Graph | None:
-        """A graph of the pass for a shape; None where it cannot be recorded."""
+        """A graph of the pass for a shape; None if recording fails."""
         device = self.embeddings.word.weight.device
         table = sample_table(shape, self.config).to(device)
         plain = super().encode

@@ -99,7 +99,7 @@ def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
 
 
 def run_pass(runtime: Runtime, parts: Sequence[tuple[Job, int]]) -> None:
-    """Run the next so many sequences of each job together; a job that finishes or fails has its `result` then.
+    """Run the next sequences of each job together, as many as given; a job that finishes or fails has its `result`.
 
     If the shared pass fails, each job is tried alone.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_MASKS = 1000
 MOST_CANDIDATES = 100_000
-# Candidates carry the filled text whole while all of them together have at most so many characters; otherwise what lies
+# Candidates carry the whole filled text while all of them together have at most this many characters; otherwise what is
 # beside the mask, less of it the more candidates there are.
 MOST_CHARACTERS = 100_000
 LEAST_BESIDE, MOST_BESIDE = 20, 200
@@ -234,7 +234,7 @@ def _nearby(text: str, spans: Sequence[tuple[int, int]], room: int) -> tuple[str
 
 
 def _fill(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], tokenizer: Tokenizer) -> str:
-    """The text with pieces in place of masks; a piece that goes on with a word is put right behind it."""
+    """The text with pieces in place of masks; a piece that continues a word is appended to it without a space."""
     filled, position = "", 0
     for (start, end), number in zip(spans, pieces, strict=True):
         before, piece = text[position:start], tokenizer.piece(number)
@@ -252,5 +252,5 @@ def _fill(text: str, spans: Sequence[tuple[int, int]], pieces: Sequence[int], to
 
 
 def begins_word(piece: str, kind: str) -> bool:
-    """Whether a piece stands at the beginning of a word: "▁ca" yes, "ts" no; WordPiece: "ca" yes, "##ts" no."""
+    """Whether a piece begins a word: "▁ca" yes, "ts" no; WordPiece: "ca" yes, "##ts" no."""
     return piece.startswith("▁") if kind == "sentencepiece" else not piece.startswith("##")

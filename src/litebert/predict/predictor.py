@@ -127,7 +127,7 @@ class Predictor(AbilityMethods):
         return run_jobs(self.runtime, jobs)
 
     def run_pass(self, parts: Sequence[tuple[Job, int]]) -> None:
-        """Run the next so many sequences of each job (of its `lengths`) together; a finished job has its `result`."""
+        """Run the next sequences of each job together, as many as given; a finished job has its `result`."""
         run_pass(self.runtime, parts)
 
     # -----------------------------------------------------------------------------------------------------------------

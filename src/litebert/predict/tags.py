@@ -109,8 +109,8 @@ def tag(
 def merge_entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> list[Entity]:
     """Entities in the words' tags: B-PER I-PER O -> one PER; BIO, BIOES and BILOU are read, and plain names with "O".
 
-    A tag that goes on with nothing (I-PER after O) begins an entity. Labels without "O" and without prefixes, such as
-    parts of speech, make no entities.
+    An inside tag with nothing before it (I-PER after O) begins an entity. Labels without "O" and without prefixes, such
+    as parts of speech, make no entities.
     """
     prefixed = any(label[:2] in ("B-", "I-") for label in labels)
     if not prefixed and "O" not in labels:

@@ -97,7 +97,7 @@ def pretrain(
 
 
 class Stage(NamedTuple):
-    """What may change as a run goes on."""
+    """Keys that may change when a run is resumed."""
 
     depth: int
     length: int

@@ -41,7 +41,7 @@ from litebert.report.runs import TrainingRun, read_runs
 from litebert.report.studies import draw_groups, draw_seeds, draw_study_table, expand, group_runs, print_groups
 from litebert.report.summary import state_of
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.metrics import Metric
+from litebert.tasks.metrics import Metric, goodness
 from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task, load_task
 
@@ -217,7 +217,7 @@ def _interval(metric: Metric, name: str, levels: Mapping[str, float]) -> list[Ma
         for label, level in levels.items()
     ]
     width = f"{max(0.0, min(metric.high, 1) - max(metric.low, 0)) * 100:.2f}%"
-    told = [f"{label} {show_value(level)}" for label, level in levels.items()]
+    legend = [f"{label} {show_value(level)}" for label, level in levels.items()]
     return [
         element(
             "div",
@@ -231,7 +231,7 @@ def _interval(metric: Metric, name: str, levels: Mapping[str, float]) -> list[Ma
         element(
             "p",
             element("span", f"95 % interval {show_value(metric.low)} to {show_value(metric.high)}"),
-            element("span", ", ".join(told)),
+            element("span", ", ".join(legend)),
             class_="ends",
         ),
     ]
@@ -247,8 +247,8 @@ def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) ->
     """Simple methods beside the model: which is ahead, and what may help if it is not the model."""
     if not scores.baselines:
         return None
-    told = describe_verdicts(scores, median)
-    words = [element("p", sentence, class_=f"verdict {verdict}") for sentence, verdict in told]
+    verdicts = describe_verdicts(scores, median)
+    words = [element("p", sentence, class_=f"verdict {verdict}") for sentence, verdict in verdicts]
     rows = [
         element(
             "tr",
@@ -265,7 +265,7 @@ def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) ->
     table = element("table", head, element("tbody", rows), class_="comparison baselines")
     scroll = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Baselines")
     advice = None
-    if any(verdict != "ahead" for _, verdict in told):
+    if any(verdict != "ahead" for _, verdict in verdicts):
         steps = next_steps(int(run.facts.get("train_examples") or 0), bool(run.config.get("head_only")))
         advice = element("div", element("p", "What may help:"), element("ul", [element("li", step) for step in steps]))
     return draw_section("Baselines", [words, scroll, advice])

@@ -24,7 +24,7 @@ from litebert.report.html import Markup, element
 from litebert.report.numbers import duration, linear_axis, percent
 from litebert.report.runs import TrainingRun, distinct_names
 from litebert.report.summary import Column, draw_runs, print_runs
-from litebert.tasks.metrics import ERRORS, Metric
+from litebert.tasks.metrics import ERRORS, Metric, goodness
 from litebert.tasks.read import named_tasks
 
 LEFT, RIGHT, ROW, WIDTH = 110, 24, 34, 1040

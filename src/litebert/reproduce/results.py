@@ -1,4 +1,4 @@
-"""What the cells of a table came to, as plain numbers by row, metric and seed; and which runs learned nothing."""
+"""The results of a table's cells, as plain numbers by row, metric and seed; and which runs learned nothing."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Sequence:
 
     @property
     def outside(self) -> NDArray[np.bool_] | None:
-        """Where an answer cannot be: everywhere but in the context and at [CLS], which means "no answer"."""
+        """Tokens excluded as answers: all except the context and [CLS], which means "no answer"."""
         if self.inside is None:
             return None
         outside = ~self.inside

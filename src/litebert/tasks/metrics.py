@@ -11,6 +11,7 @@ Shapes: N examples, R resamples, C classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,13 @@ class Metric:
     def as_dict(self) -> dict[str, float | None]:
         """Plain data for JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def goodness(metric: str, value: float) -> float:
+    """A metric's value such that higher is better: errors are negated, NaN is the worst."""
+    if math.isnan(value):
+        return -math.inf
+    return -value if metric in ERRORS else value
 
 
 def score(

@@ -185,7 +185,7 @@ def _is_json(head: bytes) -> bool:
 
 def _parquet_blocks(path: str, text_field: str) -> Iterator[Block]:
     if path == STDIN:
-        raise DataError("-: Parquet needs a file; standard input cannot be searched")
+        raise DataError("-: Parquet needs a file; standard input is not seekable")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -365,7 +365,7 @@ def _check_arguments(
     if overwrite:
         raise InputError("overwrite: not with shard, since shards share the folder; remove the folder first")
     if STDIN in map(str, sources):
-        raise InputError("-: standard input cannot be divided into shards; use files")
+        raise InputError("-: standard input does not support shards; use files")
 
 
 def _report(totals: dict[str, Any], reused: int, began: float) -> BuildReport:

@@ -1,16 +1,16 @@
-"""A corpus made by code: short coherent documents with real order in them, for the quickstart and the tests.
+"""A generated corpus: short coherent documents whose sentences have a real order, for the quickstart and the tests.
 
     list(generate_documents(2, seed=0)) -> [["Clara Berg, a baker from Ashby, bought ...", ...], [...]]
 
-A kind of story is a script of steps (`topics/*.txt`), told of several topics: what is bought is cooked later, what
-breaks is mended later, a person comes with a full name and goes on as "she". Order is in the content; connectives
-such as "then" are rare.
+A kind of story is a script of steps (`topics/*.txt`), used with several topics: what is bought is cooked later, what
+breaks is mended later, a person is introduced by full name and then called "she". The order is in the content;
+connectives such as "then" are rare.
 
     == baking                                   a kind of story
-    topic, flour = rye bread, rye; nut rolls, ...   its topics, with slots that belong together; drawn once per document
+    topic, flour = rye bread, rye; nut rolls, ...   its topics with their slots; one is drawn per document
     + {full} bought {flour} flour.              a step, one sentence
-    | At the mill {full} ...                    another way to say the same step
-    [a|b|]  {n} {n+2} {day+1}                   a choice made anew each time; counters that go up and down
+    | At the mill {full} ...                    another wording of the same step
+    [a|b|]  {n} {n+2} {day+1}                   a choice made each time; counters that go up and down
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NUMBERS = (
     "eighteen nineteen twenty"
 ).split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-# Where a counter starts: {n} is between five and nine, so that {n-3} is two at least and {n+11} twenty at most.
+# Start values of counters: {n} is between five and nine, so {n-3} is at least two and {n+11} at most twenty.
 COUNTERS = {"n": (NUMBERS, 5, 9), "hour": (NUMBERS[1:13], 5, 8), "day": (DAYS, 0, 6)}
 TENS = "twenty thirty forty fifty".split()
 PRONOUNS = {
@@ -46,13 +46,13 @@ CHOICE = re.compile(r"\[([^\[\]]*)\]")
 SLOT = re.compile(r"\{(\w+)([+-]\d+)?\}")
 ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])")
 PUNCTUATION = str.maketrans("", "", ".,'")
-# Half of all sentences fit a split: with many wordings one is found at once, with few a new cast is quicker.
+# Half of all sentences belong to a split: with many wordings one is found at once, with few redrawing is faster.
 TRIES_PER_SENTENCE, TRIES_PER_DOCUMENT = 30, 1000
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A kind of story: slot rows drawn once per document, and steps in order, each with its wordings."""
+    """A kind of story: slot rows, one drawn per document, and steps in order, each with its wordings."""
 
     name: str
     slots: dict[tuple[str, ...], list[tuple[str, ...]]]
@@ -64,17 +64,17 @@ def generate_documents(
 ) -> Iterator[list[str]]:
     """Documents as lists of sentences; the same seed gives the same documents on every machine.
 
-    No sentence of the held-out split is ever generated for the training split, whatever the seeds and the sizes.
-    `kinds` of story make a smaller world ("baking", "repair"; those of `story_kinds`); by default all are told.
-    `excerpts` begin and end anywhere, for pretraining: whole stories are all cut into pairs at the same steps, so that
-    a model can learn which steps come first in a pair, instead of which step comes before which.
+    No sentence of the held-out split is ever generated for the training split, whatever the seeds and sizes.
+    `kinds` restricts the stories ("baking", "repair"; see `story_kinds`); by default all are used.
+    `excerpts` begin and end anywhere, for pretraining: whole stories would always be cut into pairs at the same steps,
+    and a model could learn which steps open a pair instead of which step precedes which.
     """
     check_choice("split", split, get_args(Split), InputError)
     if num < 0:
-        raise InputError(f"num: the number of documents cannot be negative, got {num}")
+        raise InputError(f"num: must be >= 0, got {num}")
     for kind in kinds:
         if kind not in story_kinds():
-            raise InputError(f"kinds: no story of the kind {kind!r}{did_you_mean(kind, story_kinds())}")
+            raise InputError(f"kinds: unknown kind of story {kind!r}{did_you_mean(kind, story_kinds())}")
     documents = (generate_document(index, seed=seed, split=split, kinds=kinds) for index in range(num))
     if not excerpts:
         return documents
@@ -82,7 +82,7 @@ def generate_documents(
 
 
 def generate_document(index: int, *, seed: int = 0, split: Split = "train", kinds: Sequence[str] = ()) -> list[str]:
-    """Document number `index`, a pure function of its arguments."""
+    """Document `index`, a pure function of its arguments."""
     # Seeding with text does not depend on PYTHONHASHSEED.
     rng = random.Random(f"litebert {seed} {split} {index}")
     everywhere, topics = read_topics()
@@ -96,24 +96,24 @@ def generate_document(index: int, *, seed: int = 0, split: Split = "train", kind
 
 
 def join_documents(documents: Iterable[Sequence[str]]) -> str:
-    """Documents as a text file has them: a sentence per line, a blank line between two documents."""
+    """Documents as plain text: one sentence per line, a blank line between documents."""
     return "\n\n".join("\n".join(document) for document in documents) + "\n"
 
 
 def story_kinds() -> list[str]:
-    """The kinds of story that there are: ["hatching", "young animal", ...]."""
+    """The names of all kinds of story: ["hatching", "young animal", ...]."""
     return [topic.name for topic in read_topics()[1]]
 
 
 def is_held_out(sentence: str) -> bool:
-    """Whether a sentence belongs to the held-out split: a hash of its letters decides, half of all do."""
-    letters = sentence.lower().translate(PUNCTUATION)  # so that no spelling of it stands in the other split
+    """Whether a sentence belongs to the held-out split, by a hash of its letters; half of all do."""
+    letters = sentence.lower().translate(PUNCTUATION)  # so that all spellings are in the same split
     return hashlib.sha256(letters.encode()).digest()[0] % 2 == 1
 
 
 @functools.cache
 def read_topics() -> tuple[Topic, list[Topic]]:
-    """The slots that hold everywhere, and all topics in a fixed order."""
+    """The global slots, and all topics in a fixed order."""
     folder = importlib.resources.files("litebert.text") / "topics"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".txt")), key=lambda file: file.name)
     everywhere, topics = Topic("everywhere", {}, []), []
@@ -136,7 +136,7 @@ def read_topics() -> tuple[Topic, list[Topic]]:
 
 
 def _excerpt(document: list[str], name: str) -> list[str]:
-    """A stretch of a story that leaves out up to three sentences at either end, and keeps four at least."""
+    """A stretch of a story without up to three sentences at either end; at least four remain."""
     rng = random.Random(f"excerpt {name}")
     most = range(min(3, (len(document) - 4) // 2) + 1)
     return document[_pick(rng, most) : len(document) - _pick(rng, most)]
@@ -158,7 +158,7 @@ def _draw_slots(rng: random.Random, rows: dict[tuple[str, ...], list[tuple[str, 
 
 
 def _tell(rng: random.Random, steps: list[list[str]], slots: dict[str, str], split: Split) -> list[str] | None:
-    """One sentence per step, or None if a step cannot be said in the split with these slots."""
+    """One sentence per step, or None if a step has no wording in the split with these slots."""
     document = []
     for wordings in steps:
         sentence = _say(rng, wordings, slots, split)
@@ -169,7 +169,7 @@ def _tell(rng: random.Random, steps: list[list[str]], slots: dict[str, str], spl
 
 
 def _say(rng: random.Random, wordings: Sequence[str], slots: dict[str, str], split: Split) -> str | None:
-    """One sentence for a step that belongs to the split, or None if none was found."""
+    """A sentence for a step that belongs to the split, or None if none was found."""
     for _ in range(TRIES_PER_SENTENCE):
         sentence = _fill(rng, _pick(rng, wordings), slots)
         if is_held_out(sentence) == (split == "held-out"):
@@ -178,7 +178,7 @@ def _say(rng: random.Random, wordings: Sequence[str], slots: dict[str, str], spl
 
 
 def _fill(rng: random.Random, text: str, slots: dict[str, str]) -> str:
-    """'[a|the] {n} oxen' -> 'The six oxen': innermost choices first, slots may hold choices themselves."""
+    """'[a|the] {n} oxen' -> 'The six oxen': innermost choices first, since slots may contain choices."""
     while "[" in text or "{" in text:
         text = CHOICE.sub(lambda match: _pick(rng, match[1].split("|")), text)
         text = SLOT.sub(lambda match: _count(match[1], slots[match[1]], int(match[2] or 0)), text)

@@ -1,10 +1,10 @@
-"""Unicode normalisation in front of a vocabulary: two named rules, fast, and with a variant that keeps offsets.
+"""Unicode normalisation before a text is split into pieces: named rules, fast, with a variant that keeps offsets.
 
 google        whitespace to single spaces, NFKD, every combining mark dropped, lower case. What the released
               English vocabularies expect. It turns が into か and й into и, and ruins Hindi and Thai.
 multilingual  whitespace to single spaces, NFKC, accents dropped from Latin letters only, lower case on request.
-              For vocabularies of one's own: Hangul stays composed, kana keep their voicing.
-none          nothing: only what the SentencePiece model itself does.
+              For new vocabularies: Hangul stays composed, kana keep their voicing marks.
+none          nothing beyond what the SentencePiece model does itself.
 
 Normalization.named("google")("Déjà  Vu")         -> "deja vu"
 Normalization.named("multilingual")("Déjà  がй")  -> "Deja がй"
@@ -27,13 +27,13 @@ from litebert.errors import ConfigError, check_choice
 Rule = Literal["google", "multilingual", "none"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
-# The blocks of marks that are written onto Latin letters; those of other scripts lie elsewhere.
+# The Unicode blocks of marks for Latin letters; marks of other scripts are in other blocks.
 ACCENTS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Normalised text, and for each of its characters the stretch of the original that it came from."""
+    """Normalised text, and the span of the original text that each of its characters came from."""
 
     text: str
     starts: NDArray[np.int32]
@@ -42,7 +42,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Normalization:
-    """What is done to a text before it is cut into pieces; it belongs to the vocabulary and is saved with it."""
+    """How a text is normalised before it is split into pieces; saved with the vocabulary."""
 
     rule: Rule
     lower: bool = False
@@ -51,11 +51,11 @@ class Normalization:
     def __post_init__(self) -> None:
         check_choice("normalization", self.rule, RULES)
         if self.rule == "none" and self.lower:
-            raise ConfigError("normalization 'none' changes nothing; to lower-case, take 'multilingual'")
+            raise ConfigError("normalization 'none' changes nothing; use 'multilingual' to lower-case")
 
     @classmethod
     def named(cls, rule: str, lower: bool | None = None, strip_accents: bool = True) -> Normalization:
-        """A rule by name; unless told otherwise `google` lower-cases and the others do not."""
+        """A rule by name; by default `google` lower-cases and the others do not."""
         return cls(rule, rule == "google" if lower is None else lower, strip_accents)  # type: ignore[arg-type]
 
     def __call__(self, text: str) -> str:
@@ -73,7 +73,7 @@ class Normalization:
         return text.lower() if self.lower else text
 
     def align(self, text: str) -> Alignment:
-        """The normalised text with the original stretch of every character; slower than calling."""
+        """The normalised text with the original span of every character; slower than calling the rule."""
         normalized = self(text)
         if self.rule == "none" or (text.isascii() and len(normalized) == len(text)):
             places = np.arange(len(text), dtype=np.int32)
@@ -81,13 +81,13 @@ class Normalization:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         space = _IS_SPACE[np.minimum(codes, len(_IS_SPACE) - 1)]
         begins, ends = np.flatnonzero(np.diff(space, prepend=True, append=True)).reshape(-1, 2).T  # of words
-        # Each character by itself becomes one, and whitespace between two words becomes one as a whole.
+        # Each character becomes one character, and the whitespace between two words becomes one space.
         sizes = (~space).astype(np.int32)
         until = np.arange(1, len(text) + 1, dtype=np.int32)
         sizes[ends[:-1]] = 1
         until[ends[:-1]] = begins[1:]
         strange = np.unique(np.searchsorted(begins, np.flatnonzero((codes > 127) & ~space), side="right") - 1)
-        known: dict[str, tuple[list[int], list[int]]] = {}  # most words of a long text have been met before
+        known: dict[str, tuple[list[int], list[int]]] = {}  # most words of a long text have occurred before
         for begin, end in zip(begins[strange].tolist(), ends[strange].tolist(), strict=True):
             word = text[begin:end]
             aligned = known.get(word)
@@ -102,9 +102,9 @@ class Normalization:
         return Alignment(normalized, starts, np.repeat(until, sizes))
 
     def _align_word(self, word: str) -> tuple[list[int], list[int]]:
-        """For each character, how many the stretch that begins with it becomes, and where that stretch ends.
+        """For each character: the length of its stretch after normalisation, and where the stretch ends.
 
-        Characters inside of a stretch become none: a letter counts for the marks on it.
+        Characters inside a stretch count 0: a letter stands for its marks as well.
         """
         sizes, until = [0] * len(word), [0] * len(word)
         for begin, end in _segments(word, 0, len(word)):
@@ -113,8 +113,8 @@ class Normalization:
 
 
 def collapse_whitespace(text: str) -> str:
-    """Strip, and make every stretch of whitespace one space: " a \\n b" -> "a b"."""
-    # Of all whitespace only " " is printable, so most texts need no work; splitting costs ten times the checks.
+    """Strip, and collapse every stretch of whitespace to one space: " a \\n b" -> "a b"."""
+    # " " is the only printable whitespace, so most texts need no work; splitting costs ten times as much as the checks.
     if text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
         return text
     if not text.isascii():
@@ -123,9 +123,9 @@ def collapse_whitespace(text: str) -> str:
 
 
 def normal_form(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
-    """As `unicodedata.normalize`, in a time that grows with the length of the text.
+    """Like `unicodedata.normalize`, but in linear time.
 
-    Python's own brings a run of marks into order by insertion: half a million of them, a megabyte, take minutes.
+    Python sorts a run of marks by insertion: half a million of them, one megabyte, take minutes.
     """
     if len(text) >= _LONG and not text.isascii():
         decomposition: Literal["NFD", "NFKD"] = "NFKD" if "K" in form else "NFD"
@@ -145,7 +145,7 @@ def drop_marks(text: str) -> str:
 
 
 def character_class(wanted: Callable[[str], object], start: int, stop: int) -> str:
-    """A regular expression's [...] of the characters in a range that are wanted."""
+    """A regular expression's [...] of the wanted characters in a range."""
     ranges: list[list[int]] = []
     for code in range(start, stop):
         if wanted(chr(code)):
@@ -171,7 +171,7 @@ def _without_accent(match: re.Match[str]) -> str:
 
 
 def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut a word into stretches that Unicode normalises independently: a letter and the marks on it."""
+    """Split a word into stretches that Unicode normalises independently: a letter with its marks."""
     begin = start
     for position in range(start + 1, end):
         if _starts_segment(text, begin, position):
@@ -182,7 +182,7 @@ def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _starts_segment(text: str, begin: int, position: int) -> bool:
     character = text[position]
-    if character < "\u0300":  # nothing below composes with what stands before it
+    if character < "\u0300":  # nothing below composes with the character before it
         return True
     if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
         return False
@@ -193,7 +193,7 @@ def _starts_segment(text: str, begin: int, position: int) -> bool:
 
 @functools.cache
 def _many_marks(decomposition: Literal["NFD", "NFKD"], astral: bool) -> re.Pattern[str]:
-    """A long run of marks, and of the few characters that are made of nothing but marks."""
+    """A long run of marks and of the few characters that decompose into marks only."""
 
     def is_marks(character: str) -> bool:
         return all(map(unicodedata.combining, unicodedata.normalize(decomposition, character)))
@@ -207,13 +207,13 @@ def _astral_mark() -> re.Pattern[str]:
     return re.compile(character_class(unicodedata.combining, 0x10000, 0x1F000))
 
 
-_LONG = 4096  # characters; up to here Python's own is fast, whatever they are
+_LONG = 4096  # characters; up to this length Python's own is always fast
 _IS_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])  # U+3000 is the last
 _SURROGATE = re.compile("[\ud800-\udfff]")
 ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 # Two patterns, because Python's re looks a character up in a table only if the whole class lies below 0x10000.
 _MARK = re.compile(character_class(unicodedata.combining, 0x300, 0x10000))
-# Accented Latin letters that are one character, and what is left of them.
+# Accented Latin letters that are one character, and their base letters.
 _BASE = {
     character: base
     for character in map(chr, (*range(0xC0, 0x250), *range(0x1E00, 0x1F00)))

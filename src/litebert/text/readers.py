@@ -35,7 +35,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Problem:
-    """A document that cannot be used, and why."""
+    """An unusable document, and why."""
 
     kind: str
     message: str

@@ -1,4 +1,4 @@
-"""What sentence splitting knows of languages: abbreviations, words that begin sentences, where one may end."""
+"""Language data for sentence splitting: abbreviations, words that begin sentences, and where a sentence may end."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from litebert.errors import InputError, check_choice
 
-# Full-width and other terminators end a sentence by themselves; . ! ? … depend on what follows.
+# Full-width and similar terminators always end a sentence; . ! ? … depend on what follows.
 STRONG = "。！？｡．؟۔।॥։።፧။។៕༎‼⁇⁈⁉"
 _TERMINATORS = ".!?…‥⋯" + STRONG
 _CLOSERS = "\"'”’»›)]}」』）】》〉〕］｝｣＂＇"
 
-# Words before a full stop. `never`: what they belong to always follows. `number`: the same, where it is a number.
-# `name`: they may end a sentence, but the capital that follows is more often a name ("the U.S. Army").
-# A small first letter stands for both spellings ("vol" and "Vol"); a capital only for itself ("Sat" is not "sat").
+# Abbreviations. `never`: a sentence never ends here. `number`: the same if a number follows.
+# `name`: it may end a sentence, but a following capital is more often a name ("the U.S. Army").
+# A lower-case first letter matches both cases ("vol" and "Vol"), a capital only itself ("Sat" is not "sat").
 _ABBREVIATIONS = {
     "en": {
         "never": """Mr Mrs Ms Mx Dr Prof Messrs Mme Mlle Mons Ste Gen Col Capt Cpt Cmdr Comdr Lt Lieut Maj Sgt Cpl Pvt
@@ -77,7 +77,7 @@ _STARTERS = {
     "ru": """В Во На По Он Она Оно Они Мы Я Ты Вы Это Этот Эта Эти Тот Но И А С Со К Ко Из От До За Для При Когда
         Если Как Где Кто Что Почему После Его Её Их Не Однако Затем Там Тут Здесь Так Также Тогда Потом""",
 }
-# What a German ordinal of one or two digits counts: "am 3. Oktober".
+# Nouns after a German ordinal of one or two digits: "am 3. Oktober".
 _MONTHS = """Januar Jänner Februar März April Mai Juni Juli August September Oktober November Dezember
     Jahrhundert Jahrhunderts"""
 _LANGUAGES = ("auto", "en", "ko", "zh", "ja", *(name for name in _ABBREVIATIONS if name != "en"))
@@ -86,7 +86,7 @@ CLEAR, PLAIN, RUN, GAP = 1, 2, 3, 4  # the groups of `candidate`
 
 
 class Rules(NamedTuple):
-    """What a language knows about words before and after a full stop."""
+    """The words of a language before and after a full stop."""
 
     candidate: re.Pattern[str]
     never_end: frozenset[str]
@@ -100,9 +100,9 @@ class Rules(NamedTuple):
 
 @lru_cache
 def find_rules(language: str) -> Rules:
-    """The rules of a language; "auto" knows the abbreviations of all."""
+    """The rules of a language; "auto" combines the abbreviations of all."""
     check_choice('language ("auto" for all others)', language, _LANGUAGES, InputError)
-    # English abbreviations and starters are known everywhere: names and titles travel.
+    # English abbreviations and sentence starters apply to every language: names and titles travel.
     names = list(_ABBREVIATIONS) if language == "auto" else ["en", *({language} & _ABBREVIATIONS.keys())]
 
     def words(kind: str) -> frozenset[str]:
@@ -113,7 +113,7 @@ def find_rules(language: str) -> Rules:
         return frozenset(listed | spelled)
 
     never, number, name = words("never"), words("number"), words("name")
-    # "La" and "Die" open sentences in their languages and continue names in others; Cyrillic words do no harm.
+    # "La" and "Die" open sentences in their languages and continue names in others; Cyrillic words do not.
     openers = {"en", "ru"} | ({language} & _STARTERS.keys())
     starters = {word for name in openers for word in _STARTERS[name].split()}
     return Rules(
@@ -131,15 +131,15 @@ def find_rules(language: str) -> Rules:
 def make_candidates(abbreviations: frozenset[str], shortcuts: bool = True) -> re.Pattern[str]:
     """The pattern that finds where a sentence may end.
 
-    Group CLEAR means that it does, PLAIN that it does unless an open quote holds it; both only save time.
+    Group CLEAR: it certainly does. PLAIN: it does unless it is inside an open quote. Both only save time.
     """
-    # What ends like a long abbreviation or a Roman numeral is not clear. ("approx." -> "prox")
+    # A word that ends like a long abbreviation or a Roman numeral is not clear. ("approx." -> "prox")
     tails = {word[-4:] for word in abbreviations if len(word) >= 4}
     unclear = "|".join(sorted(tail for tail in tails if tail.isascii() and tail.islower() and tail.isalpha()))
     clear = rf"(?:(?<=[a-z]{{4}}[.?])|(?<=\d{{4}}\.))(?<!(?:{unclear}|[ivx]{{4}})\.)( )(?=[A-Z])"
     ideograph = r"[\u3041-\u30ff\u3400-\u9fff]"
     plain = rf"((?<=[가-힣][다요]\.) (?=[가-힣0-9A-Za-z])|(?<={ideograph}[。！？])(?={ideograph}))"
-    # A full stop inside a number, a name or an address is none; footnote marks belong to the sentence.
+    # A dot inside a number, a name or an address is not a full stop; footnote marks belong to the sentence.
     terminators, closers = re.escape(_TERMINATORS), re.escape(_CLOSERS)
     other = (
         rf"(?:(?<=[{STRONG}])|(?![a-z0-9,;:]))([{terminators}]*+)"

@@ -1,12 +1,12 @@
-"""Sentence splitting by rule, for any script: where a sentence ends is decided by the characters around the place.
+"""Rule-based sentence splitting for any script: the characters around a place decide whether a sentence ends there.
 
     split_sentences("Dr. Lee paid $3.50. She left.")  -> ["Dr. Lee paid $3.50.", "She left."]
     split_sentences("“走吗？”他问。没有人回答。")        -> ["“走吗？”他问。", "没有人回答。"]
 
-One regular expression finds the candidates; the clear ones (four small letters or digits, a full stop, a space,
-a capital) are taken at once, the others are decided by the script of what follows. Every look around a
-candidate is bounded, so the cost grows with the length of the text and with nothing else. What a sentence is, where
-that is a matter of taste, and what still goes wrong: docs/sentences.md.
+One regular expression finds the candidates. Clear ones (four lower-case letters or digits, a full stop, a space,
+a capital) are accepted at once; for the others the script of the following text selects the rule. Every look around
+a candidate is bounded, so the cost is linear in the length of the text. docs/sentences.md defines what a sentence is,
+where that is a matter of taste, and lists known errors.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from litebert.text.sentence_rules import CLEAR, GAP, PLAIN, RUN, STRONG, Rules, 
 
 _OPENERS = "\"'“‘„‚«‹([{¿¡「『《〈【（〔［｛｢＂＇—–-―*•"
 _BEFORE_LETTER = _OPENERS + " \u00a0"
-_NO_START = ",;:)]}.!?…、，；：」』）】》〉〕”’»%~"  # what no sentence begins with
+_NO_START = ",;:)]}.!?…、，；：」』）】》〉〕”’»%~"  # no sentence begins with these
 _DOTS = ".…‥⋯"
-_WINDOW = 300  # how far back an opening and how far ahead a closing quote or bracket is looked for
+_WINDOW = 300  # how far to search back for an opening, and ahead for a closing quote or bracket
 
 
 def split_sentences(text: str, language: str = "auto") -> list[str]:
-    """The sentences of a text, without the white space between them: "A b. C d." -> ["A b.", "C d."]."""
+    """Split a text into sentences, without the whitespace between them: "A b. C d." -> ["A b.", "C d."]."""
     return [text[begin:end] for begin, end in sentence_spans(text, language)]
 
 
 def sentence_spans(text: str, language: str = "auto") -> list[tuple[int, int]]:
-    """Where each sentence begins and ends, with only white space in between: "A b. C d." -> [(0, 4), (5, 9)].
+    """The start and end of each sentence, with only whitespace in between: "A b. C d." -> [(0, 4), (5, 9)].
 
-    A blank line always ends a sentence, a single line break never does. `language` narrows the abbreviations and
-    ordinal numbers that are known to one language; "auto" knows those of all.
+    A blank line always ends a sentence, a single line break never does. `language` restricts abbreviations and
+    ordinal numbers to one language; "auto" uses those of all.
     """
     rules = find_rules(language)
     spans: list[tuple[int, int]] = []
@@ -47,10 +47,10 @@ def sentence_spans(text: str, language: str = "auto") -> list[tuple[int, int]]:
 
 
 def _split_paragraph(text: str, begin: int, end: int, rules: Rules, spans: list[tuple[int, int]]) -> None:
-    """Append the spans of text[begin:end], which neither begins nor ends with white space."""
+    """Append the spans of text[begin:end], which neither begins nor ends with whitespace."""
     for candidate in rules.candidate.finditer(text, begin, end):
         group = candidate.lastindex or 0
-        cut, resume = candidate.span(group)  # the white space after the candidate
+        cut, resume = candidate.span(group)  # the whitespace after the candidate
         if group != CLEAR:
             if group == PLAIN:
                 if _is_held(text, begin, candidate):
@@ -64,11 +64,11 @@ def _split_paragraph(text: str, begin: int, end: int, rules: Rules, spans: list[
 
 
 def _ends_sentence(text: str, begin: int, end: int, candidate: re.Match[str], rules: Rules) -> bool:
-    """Decide one candidate of the sentence that begins at `begin`: terminators, closing marks, white space."""
+    """Whether the sentence that begins at `begin` ends at a candidate: terminators, closing marks, whitespace."""
     dot = candidate.start()
     after_dots = candidate.end(RUN)
     cut, resume = candidate.span(GAP)
-    # The terminator must close something, and something must follow that can begin a sentence.
+    # There must be something to end before the terminator, and something that can begin a sentence after it.
     if dot == begin or text[resume] in _NO_START or text[dot - 1] in "([（":
         return False
     letter = resume
@@ -103,13 +103,13 @@ def _is_ellipsis(text: str, candidate: re.Match[str]) -> bool:
     return text[dot] in "…‥⋯" or text.startswith("..", dot)
 
 
-# --- Latin, Cyrillic, Greek: capitals tell -------------------------------------------------------------------------
+# --- Latin, Cyrillic, Greek: by capitals ---------------------------------------------------------------------------
 
 
 def _ends_before_capital(text: str, begin: int, candidate: re.Match[str], letter: int, rules: Rules) -> bool:
     dot, after_dots, cut = candidate.start(), candidate.end(RUN), candidate.start(GAP)
     if after_dots > dot + 1 or text[dot] != ".":
-        if after_dots < cut:  # "Where?" Anna asked. A quote and who says it are one sentence.
+        if after_dots < cut:  # "Where?" Anna asked. A quote and its speaker are one sentence.
             return _SAYS.match(text, letter, candidate.endpos) is None
         return text[dot] != "!" or _word_before(text, begin, dot) not in rules.shouted
     word = _word_before(text, begin, dot)
@@ -156,7 +156,7 @@ def _is_glued(text: str, begin: int, candidate: re.Match[str], letter: int, rule
 
 
 def _begins_with_starter(text: str, letter: int, rules: Rules) -> bool:
-    """Whether a word that seldom continues a name stands there: "He" -> True, "Army" -> False, "A. Smith" -> False."""
+    """Whether a word there rarely continues a name: "He" -> True, "Army" -> False, "A. Smith" -> False."""
     word = _next_word(text, letter)
     return word in rules.starters and text[letter + len(word) : letter + len(word) + 1] != "."
 
@@ -168,7 +168,7 @@ def _is_abbreviated(text: str, begin: int, dot: int, rules: Rules) -> bool:
 
 
 def _is_initials(word: str) -> bool:
-    """Whether a word is an initial or a row of them: "J" -> True, "U.S" -> True, "a" -> False."""
+    """Whether a word is an initial or several: "J" -> True, "U.S" -> True, "a" -> False."""
     return word.isupper() if len(word) == 1 else _INITIALS.fullmatch(word) is not None
 
 
@@ -178,7 +178,7 @@ def _is_label(text: str, begin: int, dot: int) -> bool:
 
 
 def _word_before(text: str, begin: int, dot: int) -> str:
-    """The word that ends at `dot`: "(Dr" -> "Dr", "the U.S" -> "U.S"; of a long one only the tail."""
+    """The word that ends at `dot`: "(Dr" -> "Dr", "the U.S" -> "U.S"; only the tail of a long word."""
     if text[dot - 1].isspace():
         return ""
     word = text[max(begin, dot - 16) : dot].split()[-1]
@@ -193,7 +193,7 @@ def _next_word(text: str, letter: int) -> str:
     return found[0] if found else ""
 
 
-# --- Korean: endings and particles tell ----------------------------------------------------------------------------
+# --- Korean: by endings and particles ------------------------------------------------------------------------------
 
 
 def _ends_before_hangul(text: str, begin: int, candidate: re.Match[str], letter: int, rules: Rules) -> bool:
@@ -228,12 +228,12 @@ def _ends_before_hangul(text: str, begin: int, candidate: re.Match[str], letter:
 
 
 def _ends_in_korean(text: str, begin: int, dot: int) -> bool:
-    """Whether two words or more, with a final ending, stand before an ellipsis: 몰라 몰라요… -> True."""
+    """Whether two words or more with a final ending precede an ellipsis: 몰라 몰라요… -> True."""
     near = max(begin, dot - _WINDOW)
     return text[dot - 1] in "다죠요네지" and _WHITE_SPACE.search(text, near, dot) is not None
 
 
-# --- Chinese and Japanese: quotes and particles tell ---------------------------------------------------------------
+# --- Chinese and Japanese: by quotes and particles -----------------------------------------------------------------
 
 
 def _ends_before_ideograph(
@@ -261,7 +261,7 @@ def _ends_before_ideograph(
 
 
 def _quote_goes_on(text: str, begin: int, candidate: re.Match[str], letter: int) -> bool:
-    """Whether the sentence runs on after a closed quote: 「行くよ。」と言った, “走吗？”他问, 写下“加油！”两个字."""
+    """Whether the sentence continues after a closed quote: 「行くよ。」と言った, “走吗？”他问, 写下“加油！”两个字."""
     dot, cut, end = candidate.start(), candidate.start(GAP), candidate.endpos
     if _JA_PARTICLE.match(text, letter) or _is_hangul(text[cut]):
         return True
@@ -269,13 +269,13 @@ def _quote_goes_on(text: str, begin: int, candidate: re.Match[str], letter: int)
     bracket = closer in ")]}）］｝〕】"
     opener = text.rfind(_OPENER_OF.get(closer, closer), max(begin, dot - _WINDOW), dot)
     lead = text[max(begin, opener - 2) : opener] if opener > begin else ""
-    if lead.endswith(("：", ":", "，", ",")):  # 他问：“你是谁？” has said who speaks
+    if lead.endswith(("：", ":", "，", ",")):  # 他问：“你是谁？” already names the speaker
         return False
     if _ZH_NOUN.match(text, letter):
         return True
     if not bracket and (_ZH_SAYS.match(text, letter, end) or _JA_SAYS.match(text, letter, end)):
         return True
-    # A quote that opens in the middle of a phrase is a part of it, unless it is what somebody says.
+    # A quote that opens in the middle of a phrase is part of it, unless it is direct speech.
     return lead[-1:].isalnum() and (bracket or _ZH_LEADS_TO_SPEECH.search(lead) is None)
 
 
@@ -292,7 +292,7 @@ def _is_held(text: str, begin: int, candidate: re.Match[str]) -> bool:
         closed = text.find(closer, cut, min(cut + _WINDOW, candidate.endpos - 1))
         if closed < 0:
             continue
-        if opener == closer:  # " and ' open after white space and close before it
+        if opener == closer:  # " and ' open after whitespace and close before it
             if (opened > begin and text[opened - 1] not in " (") or text[closed - 1].isspace():
                 continue
         elif text.rfind(closer, opened, dot) >= 0:
@@ -316,7 +316,7 @@ def _is_hangul(character: str) -> bool:
 
 
 def _is_ideograph(character: str) -> bool:
-    """Whether a character is Han or kana, or one of the signs that stand for them."""
+    """Whether a character is Han or kana, or a sign used in place of one."""
     return (
         "\u3005" <= character <= "\u3007"
         or "\u3041" <= character <= "\u30ff"
@@ -327,7 +327,7 @@ def _is_ideograph(character: str) -> bool:
     )
 
 
-# --- What to look for --------------------------------------------------------------------------------------------
+# --- The patterns ------------------------------------------------------------------------------------------------
 
 _BLANK_LINE = re.compile(r"\n\s*\n\s*")
 _WHITE_SPACE = re.compile(r"\s")
@@ -377,9 +377,9 @@ _ZH_VERB = (
 )
 _ZH_SAYS = re.compile(
     rf"[^，。！？；：、“”‘’「」『』（）\s]{{0,20}}?{_ZH_VERB}(?:[^，。！？；：“”]{{0,3}}(?<=老师|他们|大家|自己))?(?=[。！？；，])"
-    r"|[^。！？；：“”「」]{0,30}?，[“「]"  # a comma takes the speech up again: “走吗？”他回过头，“天黑了。”
+    r"|[^。！？；：“”「」]{0,30}?，[“「]"  # the speech continues after a comma: “走吗？”他回过头，“天黑了。”
 )
 _ZH_LEADS_TO_SPEECH = re.compile(r"(?:说|道|问|喊|叫|答|一声|一句)$")
-_PAIRS = tuple(zip("「『“‘《〈（(\"'", "」』”’》〉）)\"'", strict=True))  # what may hold a sentence together
+_PAIRS = tuple(zip("「『“‘《〈（(\"'", "」』”’》〉）)\"'", strict=True))  # they may keep a sentence together
 _OPENER_OF = dict(zip("」』”’》〉）)】］]｝}〕»", "「『“‘《〈（(【［[｛{〔«", strict=True))
 _OPENING = re.compile("[" + re.escape("".join(opener for opener, _ in _PAIRS)) + "]")

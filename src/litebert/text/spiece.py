@@ -1,4 +1,4 @@
-"""SentencePiece vocabularies, encoded by the rule of the released ALBERT: plain SentencePiece, then "2010," in two."""
+"""SentencePiece vocabularies, encoded as the released ALBERT does: plain SentencePiece, then "2010," split in two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from litebert.text.normalize import Alignment, Normalization
 from litebert.text.tokenizer import Specials, Tokenizer, check_texts
 from litebert.text.words import SPACE
 
-RULE_VERSION = 1  # of how ids come about, beyond the model's bytes; part of the fingerprint
+RULE_VERSION = 1  # version of the encoding rule; part of the fingerprint, with the model's bytes
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -30,7 +30,7 @@ class SentencePieceTokenizer(Tokenizer):
         normalization: Normalization,
         specials: Specials,
         where: str = "spiece.model",
-        processor: sentencepiece.SentencePieceProcessor | None = None,  # of `model`, where it is open already
+        processor: sentencepiece.SentencePieceProcessor | None = None,  # of `model`, if it is already open
     ):
         self.model = model
         self._where = where
@@ -43,7 +43,7 @@ class SentencePieceTokenizer(Tokenizer):
         return SentencePieceTokenizer, (self.model, self.normalization, self.specials, self._where)
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[NDArray[np.int32]]:
-        """The ids of many texts, without specials, in so many threads (-1: all cores); arrays to be read only."""
+        """The ids of many texts, without special tokens, in `num_threads` threads (-1: all cores); read-only."""
         check_texts(texts)
         if not texts:
             return []
@@ -53,7 +53,7 @@ class SentencePieceTokenizer(Tokenizer):
         hits = np.flatnonzero(sizes > 1)
         if not hits.size:
             return encoded
-        # The comma rule on all texts at once: make room, then put the parts in.
+        # Apply the comma rule to all texts at once: make room, then insert the parts.
         ends = np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)))
         starts_after = np.concatenate([[0], np.cumsum(sizes)])
         after = np.repeat(flat, sizes)
@@ -79,20 +79,20 @@ class SentencePieceTokenizer(Tokenizer):
         ids = _encode_arrays(processor, [aligned.text], num_threads=1)[0]
         widths = self._widths[ids]
         unknown = np.flatnonzero(ids == processor.unk_id())
-        if unknown.size:  # only these are as long as what they stand for
+        if unknown.size:  # only these have the length of the text they stand for
             surfaces: list[str] = processor.encode(aligned.text, out_type=str)
             widths[unknown] = [_width(surfaces[place]) for place in unknown.tolist()]
         ids, widths = self._split_widths(ids, widths)
         first, last = _character_spans(processor, aligned)
         stops = np.cumsum(widths, dtype=np.int64)  # of each piece, in first and last
         assert not ids.size or stops[-1] == len(first), text
-        # A piece of no width, "▁" alone, lies where the next character begins.
+        # A piece of no width ("▁" alone) is placed where the next character begins.
         place = np.append(first, last[-1:] if last.size else len(text))
         end = np.append(last, 0)[stops - 1]
-        # Unless a character has become several words, as ﷺ does: then "▁" shares it like their letters.
+        # Exception: a character that becomes several words, such as ﷺ; then "▁" gets its span, as their letters do.
         ends = np.maximum.accumulate(np.where(widths, end, place[stops]))
         offsets = np.stack([place[stops - widths], ends], axis=1).astype(np.int32)
-        # The bytes of one character lie one after another and all have its stretch.
+        # The bytes of one character are consecutive, and all get its span.
         more = np.flatnonzero(self._continues[ids])
         offsets[more, 0], offsets[more, 1] = first[stops[more] - 1], last[stops[more] - 1]
         return ids, offsets
@@ -105,7 +105,7 @@ class SentencePieceTokenizer(Tokenizer):
         return {"kind": self.kind, "rule": RULE_VERSION}, self.model
 
     def _processor_for(self, glued: bool) -> sentencepiece.SentencePieceProcessor:
-        """The model itself, or a copy that does not put a space in front of the text."""
+        """The model itself, or a copy that adds no space before the text."""
         if not glued:
             return self._processor
         if self._unprefixed is None:
@@ -114,7 +114,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._unprefixed
 
     def _set_comma_rule(self) -> None:
-        """Find the pieces that end in a digit and a comma, and what each is re-encoded as: "▁2010," -> "▁2010" ","."""
+        """Find the pieces that end in a digit and a comma, and how each is re-encoded: "▁2010," -> "▁2010" ","."""
         self.comma_pieces: dict[int, list[tuple[int, str]]] = {}
         for number, piece in enumerate(self.pieces):
             if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit() and _is_text(self._processor, number):
@@ -130,7 +130,7 @@ class SentencePieceTokenizer(Tokenizer):
         for number, replacement in self.comma_pieces.items():
             self._comma_sizes[number] = len(replacement)
             self._comma_parts[number, : len(replacement)] = [part for part, _ in replacement]
-        # How many characters but ▁ each piece stands for; of the bytes of one character only the first.
+        # How many characters other than ▁ each piece stands for; of the bytes of one character, only the first counts.
         self._widths = np.array([len(piece) - piece.count(SPACE) for piece in self.pieces], dtype=np.int64)
         self._continues = np.zeros(self.vocab_size, dtype=np.bool_)
         for number, piece in enumerate(self.pieces):
@@ -141,7 +141,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _split_widths(
         self, ids: NDArray[np.int32], widths: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The comma rule on ids and how many characters each stands for."""
+        """Apply the comma rule to ids and to the number of characters each stands for."""
         sizes = self._comma_sizes[ids]
         after, widths_after = np.repeat(ids, sizes), np.repeat(widths, sizes)
         starts = np.cumsum(sizes) - sizes
@@ -161,15 +161,15 @@ Places = NDArray[np.int32]
 
 
 def _character_spans(processor: sentencepiece.SentencePieceProcessor, aligned: Alignment) -> tuple[Places, Places]:
-    """For each character of SentencePiece's pieces but ▁, set end to end, the stretch of the original text."""
+    """The span in the original text of each character of SentencePiece's pieces, in order and without ▁."""
     normalized: str = processor.normalize(aligned.text)
     shown = np.frombuffer(normalized.encode("utf-32-le"), dtype=np.uint32) != ord(SPACE)
     same = aligned.text.replace(" ", SPACE)
-    if normalized in (same, SPACE + same):  # most often: it has put ▁ in front, and nothing else has changed
+    if normalized in (same, SPACE + same):  # the usual case: only a leading ▁ was added
         shown = shown[len(normalized) - len(same) :]
         return aligned.starts[shown], aligned.ends[shown]
-    # SentencePiece normalises once more, and tells for each character where the stretch begins that it came from; the
-    # next greater beginning is its end.
+    # SentencePiece normalises again, and returns for each character where its source span begins; the
+    # next greater start is its end.
     origins = np.array(processor.normalize(aligned.text, with_offsets=True)[1], dtype=np.int32)
     ends = origins[np.searchsorted(origins[:-1], origins[:-1], side="right")]
     return aligned.starts[origins[:-1][shown]], aligned.ends[ends[shown] - 1]
@@ -184,9 +184,9 @@ def _width(piece: str) -> int:
 
 
 def open_model(model: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
-    """SentencePiece's own object for a model file."""
+    """SentencePiece's processor for a model file."""
     if model.startswith(b"version https://git-lfs"):
-        raise DataError(f"{where}: a Git LFS pointer, not the file itself; fetch it with: git lfs pull")
+        raise DataError(f"{where}: a Git LFS pointer instead of the file; download it with: git lfs pull")
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.load_from_serialized_proto(model)
@@ -194,7 +194,7 @@ def open_model(model: bytes, where: str) -> sentencepiece.SentencePieceProcessor
     except (RuntimeError, OSError, TypeError, ValueError):
         whole = False
     if not whole:
-        raise DataError(f"{where}: not a SentencePiece model, or cut short ({len(model):,} bytes)")
+        raise DataError(f"{where}: not a SentencePiece model, or truncated ({len(model):,} bytes)")
     return processor
 
 

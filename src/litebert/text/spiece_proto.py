@@ -1,6 +1,6 @@
 """SentencePiece's model file (a protocol buffer), read and written without the protobuf package.
 
-Only what a tokenizer needs: pieces with scores and types, the model type, and the normaliser's compiled table.
+Covers what a tokenizer needs: pieces with scores and types, the model type, and the normaliser's compiled table.
 Field numbers are those of sentencepiece_model.proto.
 """
 
@@ -37,7 +37,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class SpieceModel:
-    """The parts of a model file that decide how text is cut."""
+    """The parts of a model file that determine how text is split."""
 
     pieces: list[Piece]
     model_type: int
@@ -47,7 +47,7 @@ class SpieceModel:
 
 
 def read_model(data: bytes) -> SpieceModel:
-    """Parse a model file; ValueError if it is none."""
+    """Parse a model file; ValueError if it is not one."""
     pieces: list[Piece] = []
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
@@ -59,7 +59,7 @@ def read_model(data: bytes) -> SpieceModel:
         elif number == _NORMALIZER:
             normalizer = {key: field for key, _, field in _fields(_as_bytes(value))}
     if not pieces:
-        raise ValueError("no pieces in it")
+        raise ValueError("contains no pieces")
     return SpieceModel(
         pieces,
         model_type=int(trainer.get(_MODEL_TYPE, UNIGRAM)),
@@ -70,7 +70,7 @@ def read_model(data: bytes) -> SpieceModel:
 
 
 def write_model(model: SpieceModel) -> bytes:
-    """A model file that SentencePiece opens."""
+    """The bytes of a model file that SentencePiece can open."""
     unknown = next((number for number, piece in enumerate(model.pieces) if piece.kind == UNKNOWN), 0)
     trainer: list[Field] = [
         (_MODEL_TYPE, _VARINT, model.model_type),
@@ -89,7 +89,7 @@ def write_model(model: SpieceModel) -> bytes:
 
 
 def with_usual_spaces(data: bytes) -> bytes:
-    """The same model, but putting a space before the text and collapsing the others, as models usually do."""
+    """The same model, but adding a space before the text and collapsing other spaces, as most models do."""
     usual: list[Field] = [(_ADD_DUMMY_PREFIX, _VARINT, 1), (_REMOVE_EXTRA_WHITESPACES, _VARINT, 1)]
     fields: list[Field] = []
     for number, wire, value in _fields(data):
@@ -131,9 +131,9 @@ def _fields(data: bytes) -> Iterator[Field]:
             value = data[position : position + size]
             position += size
         else:
-            raise ValueError(f"wire type {wire} at byte {position}")
+            raise ValueError(f"unknown wire type {wire} at byte {position}")
         if position > len(data) or number == 0:
-            raise ValueError(f"cut off or damaged at byte {min(position, len(data))}")
+            raise ValueError(f"truncated or damaged at byte {min(position, len(data))}")
         yield number, wire, value
 
 
@@ -146,7 +146,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise ValueError(f"cut off or damaged at byte {position}")
+    raise ValueError(f"truncated or damaged at byte {position}")
 
 
 def _join(fields: Iterable[Field]) -> bytes:

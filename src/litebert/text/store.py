@@ -2,13 +2,13 @@
 
     store/
       part-00000.arrow ...   column `sentences`: list<list<uint16 or uint32>>, uncompressed record batches
-      index/*.npy            where each document, sentence and record batch begins, a checksum of each batch
+      index/*.npy            where each document, sentence and record batch begins; a checksum of each batch
       manifest.json          counts, tokenizer, checksums; written last, so a store without it is unfinished
 
-Tokens, sentences and documents are numbered through the whole store. A document never crosses a record batch,
-and the tokens of a record batch lie side by side in its file, so any slice of a document is a view of it.
+Tokens, sentences and documents are numbered through the whole store. A document never spans two record batches,
+and the tokens of a record batch are contiguous in its file, so any slice of a document is a view.
 
-Damage does not train in silence: the index is checked when a store is opened, the tokens of a record batch when they
+Damage never goes unnoticed: the index is checked when a store is opened, the tokens of a record batch when they
 are first read (about a million of them at a time), each once per process. `verify` reads every byte.
 
     store = TokenStore.open("store")
@@ -55,18 +55,18 @@ from litebert.text.store_writer import (
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 
-REMEDY = "restore the file, or build the store again with --overwrite"
+REMEDY = "restore the file, or rebuild the store and set overwrite"
 
 
 class Fingerprinted(Protocol):
-    """Anything that can say which vocabulary it is: a `Tokenizer`."""
+    """Anything that identifies a vocabulary: a `Tokenizer`."""
 
     @property
     def fingerprint(self) -> str: ...
 
 
 class TokenStore:
-    """A finished store, mapped into memory; pickles as its path, so processes can pass it around."""
+    """A finished store, memory-mapped; pickles as its path, so it is cheap to pass between processes."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]):
         self.path = path
@@ -84,13 +84,13 @@ class TokenStore:
         self.sentence_offsets: Offsets = self._load_index(SENTENCES, (self.num_sentences + 1,))
         #: [num_documents + 1] document d is sentences[document_offsets[d] : document_offsets[d + 1]]
         self.document_offsets: Offsets = self._load_index(DOCUMENTS, (self.num_documents + 1,))
-        batches = np.array(self._load_index(BATCHES, (-1, 3)))  # [batches, 3]: part, byte of its first token, tokens
+        batches = np.array(self._load_index(BATCHES, (-1, 3)))  # [batches, 3]: part, byte offset, number of tokens
         self._batch_part: Offsets = batches[:, 0]
         self._batch_starts: Offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(batches[:, 2])])
-        # Add this to a token's number in the store to get its place in its part file, both counted in tokens.
+        # Add this to a token's index in the store to get its index in the part file.
         self._batch_shift: Offsets = batches[:, 1] // self.dtype.itemsize - self._batch_starts[:-1]
         self._mapped: list[Tokens | None] = [None] * len(self.part_paths)
-        # Stores of litebert 0.1 have no checksums of batches: their parts are checked as a whole.
+        # Stores written by litebert 0.1 have no checksums per batch: their parts are checked as a whole.
         self._batch_sums: Offsets | None = None
         if CHECKSUMS in manifest["index"]:
             self._batch_sums = np.array(self._load_index(CHECKSUMS, (len(batches),)))
@@ -99,7 +99,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, path: Path | str, tokenizer: Fingerprinted | None = None) -> TokenStore:
-        """Open a finished store; with a tokenizer, refuse a store whose tokens mean something else."""
+        """Open a finished store; with a tokenizer, reject a store that was built with another one."""
         path = Path(path)
         manifest = read_manifest(path)
         if tokenizer is not None:
@@ -110,16 +110,16 @@ class TokenStore:
     def write(
         cls, path: Path | str, documents: Iterable[Sequence[Sequence[int]]], fingerprint: str, vocab_size: int
     ) -> TokenStore:
-        """Write a small store from token ids at hand: [[[5, 6], [7]]] -> one document of two sentences."""
+        """Write a small store from token ids in memory: [[[5, 6], [7]]] -> one document of two sentences."""
         with staged_folder(path, keep=lambda name: False) as folder:
             with PartWriter(folder / part_name(0), fingerprint, vocab_size) as writer:
                 for document in documents:
                     lengths = np.array([len(sentence) for sentence in document], np.int64)
                     if not lengths.size or not lengths.all():
-                        raise InputError("a document needs sentences, and a sentence needs tokens")
+                        raise InputError("every document needs a sentence, and every sentence a token")
                     tokens = np.concatenate([np.asarray(sentence, np.int64) for sentence in document])
                     if tokens.min() < 0 or tokens.max() >= vocab_size:
-                        raise InputError(f"token ids must lie between 0 and {vocab_size - 1}")
+                        raise InputError(f"token ids must be between 0 and {vocab_size - 1}")
                     writer.add(tokens, lengths, np.array([len(document)], np.int64))
                 part = writer.close()
             finish_store(folder, [part], fingerprint, vocab_size, {})
@@ -128,7 +128,7 @@ class TokenStore:
     def read(self, start: int, stop: int) -> Tokens:
         """Tokens [start, stop) of the store: a view within a document, a copy across record batches."""
         if not 0 <= start <= stop <= self.num_tokens:
-            raise InputError(f"{self.path}: tokens {start}..{stop} of {self.num_tokens:,} do not exist")
+            raise InputError(f"{self.path}: tokens {start}..{stop} are out of range; the store has {self.num_tokens:,}")
         if start == stop:
             return cast(Tokens, np.empty(0, self.dtype))
         first = int(np.searchsorted(self._batch_starts, start, side="right")) - 1
@@ -145,14 +145,14 @@ class TokenStore:
     def gather(
         self, starts: npt.ArrayLike, stops: npt.ArrayLike, out: npt.NDArray[Any] | None = None
     ) -> npt.NDArray[Any]:
-        """Many slices side by side in one array (in `out`, of any integer type, when given).
+        """Many slices concatenated in one array (in `out`, of any integer type, if given).
 
-        gather([0, 7], [3, 9]) -> tokens 0, 1, 2, 7, 8. Each slice must lie in one record batch, as any slice
-        of a document does.
+        gather([0, 7], [3, 9]) -> tokens 0, 1, 2, 7, 8. Each slice must be within one record batch, as every slice
+        of a document is.
         """
         first, stop = np.asarray(starts, np.int64), np.asarray(stops, np.int64)
         if first.size and (first.min() < 0 or (stop < first).any() or stop.max() > self.num_tokens):
-            raise InputError(f"{self.path}: slices must lie within its {self.num_tokens:,} tokens")
+            raise InputError(f"{self.path}: slices must be within its {self.num_tokens:,} tokens")
         ends = np.cumsum(stop - first)
         total = int(ends[-1]) if ends.size else 0
         if out is None:
@@ -161,7 +161,7 @@ class TokenStore:
             raise InputError(f"gather: {total} tokens do not fit into an array of {out.shape[0]}")
         batch = np.searchsorted(self._batch_starts[1:-1], first, side="right")  # an empty slice may start at the end
         if (stop > self._batch_starts[batch + 1]).any():
-            raise InputError(f"{self.path}: a slice crosses a record batch; slices must lie in one document")
+            raise InputError(f"{self.path}: a slice crosses a record batch; each slice must be within one document")
         new = self._unchecked[batch] if first.size else first
         if new.any():
             for number in np.unique(batch[new]).tolist():
@@ -179,7 +179,7 @@ class TokenStore:
     def document(self, index: int) -> list[Tokens]:
         """The sentences of one document, as views."""
         if not 0 <= index < self.num_documents:
-            raise InputError(f"{self.path}: document {index} of {self.num_documents:,} does not exist")
+            raise InputError(f"{self.path}: document {index} is out of range; the store has {self.num_documents:,}")
         first, last = (int(i) for i in self.document_offsets[index : index + 2])
         bounds = self.sentence_offsets[first : last + 1].tolist()
         tokens = self.read(bounds[0], bounds[-1])
@@ -198,11 +198,11 @@ class TokenStore:
 
     @property
     def content_sum(self) -> str:
-        """What tells the content of a store from any other's, wherever it lies."""
+        """Identifies the content of a store, wherever it is stored."""
         return hashlib.sha256(" ".join(part["sha256"] for part in self.manifest["parts"]).encode()).hexdigest()
 
     def verify(self) -> None:
-        """Read every byte and compare with the checksums of the manifest; a difference is a DataError."""
+        """Read every byte and compare it with the manifest's checksums; a difference is a DataError."""
         damage = find_damage(self.path)
         if damage:
             raise DataError("\n".join(damage))
@@ -211,7 +211,7 @@ class TokenStore:
         return self.num_documents
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An index that this process has found whole need not be read again by the next one.
+        # The receiving process need not check an index again that this process has checked.
         stamps = (_stamp(self.path / INDEX / name, self._index_sum(name)[0]) for name in self.manifest["index"])
         return (_reopen, (str(self.path.absolute()), tuple(stamps)))
 
@@ -220,7 +220,7 @@ class TokenStore:
         return f"TokenStore({str(self.path)!r}: {counts})"
 
     def _map(self, part: int) -> Tokens:
-        """A part file seen as one array of tokens; only what lies in its record batches means anything."""
+        """A part file as one array of tokens; only the stretches inside record batches are meaningful."""
         mapped = self._mapped[part]
         if mapped is None:
             if self._batch_sums is None:
@@ -237,22 +237,22 @@ class TokenStore:
         tokens = self._map(part)[begin:end]
         if self._batch_sums is not None and zlib.crc32(tokens.data) != self._batch_sums[batch]:
             raise DataError(
-                f"{self.part_paths[part]}: damaged somewhere in the {end - begin:,} tokens from byte "
+                f"{self.part_paths[part]}: damaged within the {end - begin:,} tokens from byte "
                 f"{begin * self.dtype.itemsize:,} on; {REMEDY} (litebert corpus verify {self.path} lists all damage)"
             )
         if tokens.max() >= self.vocab_size:
             raise DataError(
-                f"{self.part_paths[part]}: holds the token {int(tokens.max()):,}, but the vocabulary has "
+                f"{self.part_paths[part]}: contains token {int(tokens.max()):,}, but the vocabulary has only "
                 f"{self.vocab_size:,}; {REMEDY}"
             )
         self._unchecked[batch] = False
 
     def _check_places(self, batches: Offsets) -> None:
-        """An index that fits its checksums fits its parts too, unless somebody has put it there by hand."""
+        """Check that the index fits the parts; checksums do not catch an index that was put there by hand."""
         sizes = np.array([part["bytes"] for part in self.manifest["parts"]], np.int64)
         part, byte, tokens = batches.T
         if (part < 0).any() or (part >= len(sizes)).any() or (byte < 0).any() or (tokens < 1).any():
-            raise DataError(f"{self.path / INDEX / BATCHES}: damaged: it leads outside of the parts; {REMEDY}")
+            raise DataError(f"{self.path / INDEX / BATCHES}: damaged: it points outside the parts; {REMEDY}")
         width = self.dtype.itemsize
         inside = (byte % width == 0) & (byte + tokens * width <= sizes[part]) if len(part) else np.ones(0, np.bool_)
         ends = (tokens.sum(), self.sentence_offsets[-1], self.document_offsets[-1])
@@ -272,13 +272,13 @@ class TokenStore:
         return cast(Offsets, index.view(np.ndarray))
 
     def _index_sum(self, name: str) -> tuple[str, Callable[[Path], str]]:
-        """The checksum of a file of the index, the faster one where there is one, and what computes it."""
+        """The checksum of an index file (the faster one, if there is one) and the function that computes it."""
         crc = self.manifest.get("index_crc32", {}).get(name)
         return (self.manifest["index"][name], file_sha256) if crc is None else (str(crc), _file_crc32)
 
 
 def find_damage(path: Path | str, on_file: Callable[[Path], None] = lambda file: None) -> list[str]:
-    """All that is wrong with a store, one message per file, after every byte of it was read; [] if it is whole."""
+    """Read every byte of a store and list what is wrong, one message per file; [] if it is intact."""
     path = Path(path)
     try:
         manifest = read_manifest(path)
@@ -307,29 +307,29 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a finished store, or an error that says what to do."""
     file = path / MANIFEST
     if not path.is_dir():
-        raise DataError(f"{path}: no such token store; litebert corpus build makes one")
+        raise DataError(f"{path}: no such token store; create one with litebert corpus build")
     if not file.is_file():
         started = (path / "build").is_dir() or any(path.glob("*.arrow"))
         if started:
-            raise DataError(f"{path}: this store is unfinished; run the same litebert corpus build again to finish it")
-        raise DataError(f"{path}: not a token store ({MANIFEST} is missing); litebert corpus build makes one")
+            raise DataError(f"{path}: unfinished store; rerun the same litebert corpus build to resume")
+        raise DataError(f"{path}: not a token store ({MANIFEST} is missing); create one with litebert corpus build")
     manifest = read_object(file)
     kind, version = manifest.get("format"), manifest.get("version")
     if kind != KIND:
         raise DataError(f"{file}: not the manifest of a token store")
     if version != VERSION:
-        raise DataError(f"{file}: version {version} of the format; build the store again with this litebert")
+        raise DataError(f"{file}: unsupported format version {version}; rebuild the store with this litebert")
     try:
         whole = json_sum(manifest) == manifest.get("sha256", json_sum(manifest)) and _is_sound(manifest)
     except (KeyError, TypeError, AttributeError, ValueError):
         whole = False
     if not whole:
-        raise DataError(f"{file}: damaged: what it says does not fit together; {REMEDY}")
+        raise DataError(f"{file}: damaged: its entries are inconsistent; {REMEDY}")
     return manifest
 
 
 def _is_sound(manifest: dict[str, Any]) -> bool:
-    """Whether a manifest has all that a store needs, with types and sums that can be."""
+    """Whether a manifest has all required entries, with valid types and consistent sums."""
     parts = [build(PartRecord, part) for part in manifest["parts"]]
     vocab_size, index = manifest["tokenizer"]["vocab_size"], manifest["index"]
     sums = {name: sum(getattr(part, name) for part in parts) for name in ("documents", "sentences", "tokens")}
@@ -348,20 +348,20 @@ def _is_sound(manifest: dict[str, Any]) -> bool:
 
 
 def check_tokenizer(path: Path, manifest: dict[str, Any], tokenizer: Fingerprinted) -> None:
-    """Refuse a store whose tokens come from another vocabulary."""
+    """Reject a store whose tokens come from another vocabulary."""
     stored = manifest["tokenizer"]["fingerprint"]
     if stored != tokenizer.fingerprint:
         raise DataError(
             f"{path}: built with another tokenizer (fingerprint {stored[:12]}, yours is "
-            f"{tokenizer.fingerprint[:12]}); use that one, or build the store again with --overwrite"
+            f"{tokenizer.fingerprint[:12]}); use that one, or rebuild the store and set overwrite"
         )
 
 
-_whole: set[bytes] = set()  # stamps of files that this process has found as they were written
+_whole: set[bytes] = set()  # stamps of files that this process has found intact
 
 
 def _check_once(file: Path, checksum: str, digest: Callable[[Path], str]) -> None:
-    """Check a file unless this process has done so and it has not changed since."""
+    """Check a file, unless this process has already done so and the file has not changed since."""
     stamp = _stamp(file, checksum)
     if stamp not in _whole:
         _check_file(file, checksum, digest)
@@ -369,13 +369,13 @@ def _check_once(file: Path, checksum: str, digest: Callable[[Path], str]) -> Non
 
 
 def _stamp(file: Path, checksum: str) -> bytes:
-    """Another one whenever a file, or what it should be, has changed, as far as size, times and place tell."""
+    """A stamp that changes with the file (its size, times and path) or with the expected checksum."""
     try:
         status = file.stat()
     except OSError:
         return b""
-    told = (checksum, str(file.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-    return hashlib.blake2b(repr(told).encode(), digest_size=16).digest()
+    facts = (checksum, str(file.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return hashlib.blake2b(repr(facts).encode(), digest_size=16).digest()
 
 
 def _check_file(file: Path, checksum: str, digest: Callable[[Path], str]) -> None:
@@ -385,7 +385,7 @@ def _check_file(file: Path, checksum: str, digest: Callable[[Path], str]) -> Non
         state = "missing" if isinstance(error, FileNotFoundError) else f"unreadable: {error.strerror}"
         raise DataError(f"{file}: {state}; {REMEDY}") from None
     if found != checksum:
-        raise DataError(f"{file}: damaged: its bytes are not what was written; {REMEDY}")
+        raise DataError(f"{file}: damaged: checksum mismatch; {REMEDY}")
 
 
 def _check_size(file: Path, size: int) -> None:

@@ -1,8 +1,8 @@
-"""How a token store is written: parts of Arrow record batches, then the index, and last the manifest.
+"""Write a token store: parts of Arrow record batches, then the index, and last the manifest.
 
-Whatever is half written has another name: a file of ours is whole, and a store without its manifest is unfinished.
-Every byte has a checksum: SHA-256 for each file, and a CRC-32, which is faster, for what readers check as they go (the
-tokens of each record batch, the files of the index, the manifest itself).
+Partial files have temporary names, so a file with its final name is complete, and a store without a manifest is
+unfinished. Every byte has a checksum: SHA-256 for each file, and the faster CRC-32 for what readers check as they go
+(the tokens of each record batch, the files of the index, the manifest itself).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INDEX = "index"
 SENTENCES, DOCUMENTS, BATCHES, CHECKSUMS = (
     f"{name}.npy" for name in ("sentence_offsets", "document_offsets", "batches", "checksums")
 )
-# Small enough to read and rewrite one at a time, large enough that per-batch costs vanish.
+# Small enough to read and rewrite one at a time, large enough that per-batch costs are negligible.
 BATCH_TOKENS = 1 << 20
 
 Offsets = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PartRecord:
-    """What the manifest says about one part file."""
+    """The manifest's entry for one part file."""
 
     file: str
     bytes: int
@@ -51,7 +51,7 @@ class PartRecord:
 
 @dataclass(frozen=True)
 class RecordBatch:
-    """Some documents of a part; offsets count from the first token and sentence of the batch."""
+    """Some documents of a part; offsets are relative to the batch's first token and sentence."""
 
     tokens: npt.NDArray[Any]
     sentence_offsets: npt.NDArray[np.int32]
@@ -59,12 +59,12 @@ class RecordBatch:
 
 
 class PartWriter:
-    """Writes one part file, record batch by record batch; `close` makes it appear, whole, under its name."""
+    """Writes one part file, record batch by record batch; `close` moves the complete file to its final name."""
 
     def __init__(self, path: Path, fingerprint: str, vocab_size: int):
         self.path = path
         self.dtype = token_dtype(vocab_size)
-        # A name of its own: two jobs that write the same part do not disturb each other.
+        # A unique name, so that two jobs writing the same part do not interfere.
         self._temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         self._file = open(self._temporary, "wb")  # noqa: SIM115 (closed by close and abort)
         self._sink = _HashingFile(self._file)
@@ -77,7 +77,7 @@ class PartWriter:
     def add(
         self, tokens: npt.NDArray[Any], sentence_lengths: npt.NDArray[Any], document_lengths: npt.NDArray[Any]
     ) -> None:
-        """Append documents: tokens side by side, tokens per sentence, sentences per document."""
+        """Append documents: all tokens, the number of tokens per sentence, the number of sentences per document."""
         if not len(document_lengths):
             return
         self._waiting.append((tokens, sentence_lengths, document_lengths))
@@ -87,7 +87,7 @@ class PartWriter:
             self._flush()
 
     def close(self) -> PartRecord:
-        """Finish the file and say what is in it."""
+        """Finish the file and return its manifest entry."""
         self._flush()
         self._writer.close()
         self._file.flush()
@@ -99,7 +99,7 @@ class PartWriter:
         return PartRecord(self.path.name, self._sink.size, self._sink.hash.hexdigest(), documents, sentences, tokens)
 
     def abort(self) -> None:
-        """Drop what was written."""
+        """Discard the unfinished file."""
         with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
             self._file.close()
         self._temporary.unlink(missing_ok=True)
@@ -136,7 +136,7 @@ def part_name(index: int) -> str:
 def finish_store(
     folder: Path, parts: Sequence[PartRecord], fingerprint: str, vocab_size: int, facts: dict[str, Any]
 ) -> None:
-    """Write the index, then the manifest (with `facts` as they are): from here on the store is whole."""
+    """Write the index, then the manifest (including `facts`), which makes the store complete."""
     index = write_index(folder, parts)
     manifest: dict[str, Any] = {
         "format": KIND,
@@ -156,7 +156,7 @@ def finish_store(
 
 
 def json_sum(data: dict[str, Any]) -> str:
-    """The checksum of all that a JSON object says but for its own "sha256", however it is spelled."""
+    """The checksum of a JSON object's content without its "sha256" key, independent of formatting."""
     rest = {key: value for key, value in data.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
 
@@ -195,7 +195,7 @@ def write_index(folder: Path, parts: Sequence[PartRecord]) -> dict[str, _NpyWrit
 
 
 def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[RecordBatch]:
-    """The record batches of a part file, mapped and not copied."""
+    """The record batches of a part file, memory-mapped."""
     for batch in read_batches(path, mapped):
         outer = batch.column(0)
         inner = outer.values
@@ -203,7 +203,7 @@ def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[Reco
 
 
 class _HashingFile:
-    """A file to write to that knows the checksums and size of what was written."""
+    """A writable file that keeps the checksums and the size of what was written."""
 
     closed = False
 
@@ -230,7 +230,7 @@ class _HashingFile:
 
 
 class _NpyWriter:
-    """Writes a .npy file of int64 piece by piece: unlike in a mapped file, a full disk is no crash."""
+    """Writes a .npy file of int64 piece by piece; unlike with a memory-mapped file, a full disk does not crash."""
 
     def __init__(self, path: Path, shape: tuple[int, ...]):
         self.path = path
@@ -269,7 +269,7 @@ class _NpyWriter:
 
 
 def make_schema(fingerprint: str, vocab_size: int) -> pa.Schema:
-    """The one column of a part, with the vocabulary that its numbers belong to."""
+    """The single column of a part, with the vocabulary its ids belong to."""
     tokens = pa.uint16() if token_dtype(vocab_size) == np.uint16 else pa.uint32()
     metadata = {"litebert.fingerprint": fingerprint, "litebert.vocab_size": str(vocab_size)}
     return pa.schema([("sentences", pa.list_(pa.list_(tokens)))], metadata=metadata)
@@ -281,7 +281,7 @@ def _arrow_offsets(lengths: npt.NDArray[Any]) -> pa.Array:
     return _to_arrow(offsets)
 
 
-# pa.array and to_numpy would import pandas, which takes longer than a small build.
+# pa.array and to_numpy would import pandas, which takes longer than a small build does.
 def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
@@ -292,10 +292,10 @@ def _to_numpy(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def read_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[pa.RecordBatch]:
-    """The record batches of a part file as Arrow has them."""
+    """The record batches of a part file as Arrow objects."""
     try:
         reader = pa.ipc.open_file(mapped if mapped is not None else pa.memory_map(str(path)))
         for index in range(reader.num_record_batches):
             yield reader.get_batch(index)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a readable part of a token store: {error}") from None
+        raise DataError(f"{path}: not a valid part of a token store: {error}") from None

@@ -1,8 +1,8 @@
-"""Tokenizers on disk: which files make one, how each is read, and what is written for transformers to read.
+"""Tokenizers on disk: the files of one, how each is read, and what is written for transformers.
 
 spiece.model            SentencePiece's own file            vocab.txt    WordPiece, one piece per line
 tokenizer.json          the same for the `tokenizers` library (see tokenizer_json.py)
-tokenizer_config.json   special tokens, token_type_ids, and under "litebert" what the other files cannot say
+tokenizer_config.json   special tokens, token_type_ids, and under "litebert" what the other files cannot express
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from litebert import config
 from litebert.errors import ConfigError, DataError
@@ -33,7 +33,9 @@ from litebert.text.words import is_symbol
 SPIECE, VOCAB, TOKENIZER, CONFIG = "spiece.model", "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 FILES = (SPIECE, VOCAB, TOKENIZER, CONFIG)
 SECTION = "litebert"
-NO_LIMIT = 1_000_000  # transformers writes a huge number where it knows of none
+NO_LIMIT = 1_000_000  # transformers writes a huge number for "no limit"
+
+Rule = TypeVar("Rule", Normalization, BasicRule)
 
 # How vocabularies spell what ALBERT calls <pad> <unk> [CLS] [SEP] [MASK].
 SPELLINGS = {
@@ -46,7 +48,7 @@ SPELLINGS = {
 
 
 def load_tokenizer(path: Path, normalization: Normalization | None = None) -> Tokenizer:
-    """Open whatever kind of tokenizer lies at a path."""
+    """Open a tokenizer of any kind."""
     if path.is_dir():
         file = _find_vocabulary(path)
         settings = read_object(path / CONFIG) if (path / CONFIG).exists() else {}
@@ -68,10 +70,10 @@ def load_tokenizer(path: Path, normalization: Normalization | None = None) -> To
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int | None = None) -> None:
-    """Write a tokenizer's files into a folder, all or none; what else lies there stays."""
+    """Write a tokenizer's files into a folder, all or none; other files there are kept."""
     with staged_folder(folder, keep=lambda name: name not in FILES) as staging:
         settings: dict[str, Any] = {
-            # The generic class reads tokenizer.json as it is; transformers' AlbertTokenizer would rebuild it its way.
+            # The generic class reads tokenizer.json as it is; transformers' AlbertTokenizer would rebuild it.
             "tokenizer_class": "PreTrainedTokenizerFast",
             # Without this, transformers 5 gives no token_type_ids for ALBERT.
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -100,10 +102,10 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int | None = 
 
 
 def guess_normalization(pieces: list[str]) -> Normalization:
-    """What a SentencePiece vocabulary was trained on, as its pieces show it.
+    """Infer the normalisation a SentencePiece vocabulary was trained with from its pieces.
 
-    No capital letter: lower case. No letter with a mark: `google` has dropped them all. Marks, but none on a Latin
-    letter (or Hangul, which `google` takes apart): `multilingual`. Otherwise accents are part of the vocabulary.
+    No capital letters: lower case. No letters with marks: `google`, which drops them all. Marks, but none on Latin
+    letters (or Hangul, which `google` decomposes): `multilingual`. Otherwise accents are part of the vocabulary.
     """
     characters = {character for piece in pieces if not is_symbol(piece) for character in piece}
     lower = not any(character.isupper() for character in characters)
@@ -120,7 +122,7 @@ def _load_spiece(
     processor = open_model(model, where)
     pieces = list_pieces(processor)
     if normalization is None:
-        normalization = _saved_normalization(settings, where) or _named_normalization(settings)
+        normalization = _saved(Normalization, "normalization", settings, where) or _named_normalization(settings)
     return SentencePieceTokenizer(
         model, normalization or guess_normalization(pieces), _find_specials(pieces, settings, where), where, processor
     )
@@ -136,9 +138,9 @@ def _load_wordpiece(file: Path, settings: Mapping[str, Any]) -> WordPieceTokeniz
     lines: dict[str, int] = {}
     for line, piece in enumerate(pieces, 1):
         if not piece:
-            raise DataError(f"{file}:{line}: an empty line; every line is one piece and its number the id")
+            raise DataError(f"{file}:{line}: empty line; every line is one piece, and its number is the id")
         if lines.setdefault(piece, line) != line:
-            raise DataError(f"{file}:{line}: {piece!r} stands on line {lines[piece]} already; ids would be ambiguous")
+            raise DataError(f"{file}:{line}: {piece!r} is already on line {lines[piece]}; ids would be ambiguous")
     return WordPieceTokenizer(
         pieces, _basic_rule(pieces, settings, str(file)), _find_specials(pieces, settings, str(file)), str(file)
     )
@@ -153,18 +155,18 @@ def _load_tokenizer_json(file: Path, settings: Mapping[str, Any], normalization:
 
 
 def _find_vocabulary(folder: Path) -> Path:
-    """The one file of a folder that holds the vocabulary."""
+    """The one file of a folder that contains the vocabulary."""
     for pattern in (SPIECE, "*.model", VOCAB, "vocab*.txt", TOKENIZER):
         found = sorted(file for file in folder.glob(pattern) if file.is_file())
         if len(found) > 1:
-            raise DataError(f"{folder}: holds {', '.join(file.name for file in found)}; give the one that is meant")
+            raise DataError(f"{folder}: contains {', '.join(file.name for file in found)}; name the file to use")
         if found:
             return found[0]
-    raise DataError(f"{folder}: no tokenizer in it; expected {SPIECE}, {VOCAB} or {TOKENIZER}{folder_hint(folder)}")
+    raise DataError(f"{folder}: contains no tokenizer; expected {SPIECE}, {VOCAB} or {TOKENIZER}{folder_hint(folder)}")
 
 
 def _find_specials(pieces: list[str], settings: Mapping[str, Any], where: str) -> Specials:
-    """The spelling the config names, else the first known one that the vocabulary holds."""
+    """The spelling given in the config, or else the first known one in the vocabulary."""
     known = set(pieces)
     chosen = {}
     for name, spellings in SPELLINGS.items():
@@ -176,24 +178,24 @@ def _find_specials(pieces: list[str], settings: Mapping[str, Any], where: str) -
                 raise DataError(f"{where}: no piece {named!r}, which {CONFIG} names as the {name} token")
             chosen[name] = named
         else:
-            # If there is none, the tokenizer says so with the usual name.
+            # If there is none, the tokenizer reports the usual name as missing.
             chosen[name] = next((spelling for spelling in spellings if spelling in known), spellings[0])
     return Specials(**chosen)
 
 
-def _saved_normalization(settings: Mapping[str, Any], where: str) -> Normalization | None:
-    """What a folder of ours says."""
+def _saved(cls: type[Rule], key: str, settings: Mapping[str, Any], where: str) -> Rule | None:
+    """A rule from the config of a folder written by litebert; None for other folders."""
     section = settings.get(SECTION)
     if section is None:
         return None
     try:
-        return config.build(Normalization, section["normalization"], f"{CONFIG}: {SECTION}.normalization")
+        return config.build(cls, section[key], f"{CONFIG}: {SECTION}.{key}")
     except (KeyError, TypeError, ConfigError) as error:
         raise DataError(f"{Path(where).parent / CONFIG}: damaged section {SECTION!r}: {error}") from None
 
 
 def _named_normalization(settings: Mapping[str, Any]) -> Normalization | None:
-    """What a folder of transformers says, if it is an ALBERT one."""
+    """The rule in the config of a folder written by transformers, if it is an ALBERT tokenizer."""
     if "do_lower_case" not in settings and "keep_accents" not in settings:
         return None
     return Normalization(
@@ -202,12 +204,9 @@ def _named_normalization(settings: Mapping[str, Any]) -> Normalization | None:
 
 
 def _basic_rule(pieces: list[str], settings: Mapping[str, Any], where: str) -> BasicRule:
-    section = settings.get(SECTION)
-    if section is not None:
-        try:
-            return config.build(BasicRule, section["rule"], f"{CONFIG}: {SECTION}.rule")
-        except (KeyError, TypeError, ConfigError) as error:
-            raise DataError(f"{Path(where).parent / CONFIG}: damaged section {SECTION!r}: {error}") from None
+    saved = _saved(BasicRule, "rule", settings, where)
+    if saved is not None:
+        return saved
     lower = settings.get("do_lower_case")
     if not isinstance(lower, bool):
         lower = not any(piece != piece.lower() for piece in pieces if not is_symbol(piece))
@@ -221,7 +220,7 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}") from None
+        raise DataError(f"{file}: cannot read: {error.strerror}") from None
 
 
 def _read_text(file: Path) -> str:

@@ -1,7 +1,7 @@
-"""tokenizer.json: our tokenizers in the words of the `tokenizers` library, and that library's files as ours.
+"""tokenizer.json: write our tokenizers for the `tokenizers` library, and read that library's files.
 
-What cannot be said there exactly: the re-encoding of "2010," (its score is lowered instead, so that "2010" and ","
-win), and that "[MASK]" in a text is text (there it always is the special piece).
+Two things have no exact equivalent there: the re-encoding of "2010," (its score is lowered instead, so that "2010"
+and "," win), and that "[MASK]" in a text is plain text (there it is always the special piece).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from litebert.text.wordpiece import CONTINUES, MAX_WORD, BasicRule, WordPieceTok
 from litebert.text.words import SPACE
 
 COMMA_PENALTY = 100.0  # more than any other way through a word costs
-_MARKS = 9  # on one letter; beyond that a pattern stops looking, so that no text is slow
+_MARKS = 9  # on one letter; patterns look no further, so that no text is slow
 
 Json = dict[str, Any]
 
 
 def spiece_tokenizer_json(tokenizer: SentencePieceTokenizer) -> Json | None:
-    """The content of tokenizer.json for a unigram model; None for the other kinds, which it cannot express."""
+    """The content of tokenizer.json for a unigram model; None for other kinds, which it cannot express."""
     model = read_model(tokenizer.model)
     if model.model_type != UNIGRAM:
         return None
     metaspace = {
         "type": "Metaspace",
         "replacement": SPACE,
-        # Only the text's first word gets a space it did not have: "[MASK]." stays without one.
+        # Only the first word of the text gets a leading space: "[MASK]." stays without one.
         "prepend_scheme": "first" if model.add_dummy_prefix else "never",
         "split": True,
     }
@@ -84,7 +84,7 @@ def wordpiece_tokenizer_json(tokenizer: WordPieceTokenizer) -> Json:
 
 
 def read_tokenizer_json(content: Mapping[str, Any], where: str) -> bytes | tuple[list[str], BasicRule]:
-    """A SentencePiece model file made of a Unigram tokenizer.json, or the pieces and rule of a WordPiece one."""
+    """Read a tokenizer.json: a SentencePiece model file for Unigram, the pieces and the rule for WordPiece."""
     try:
         kind = content["model"].get("type")
         if kind == "Unigram":
@@ -92,8 +92,8 @@ def read_tokenizer_json(content: Mapping[str, Any], where: str) -> bytes | tuple
         if kind == "WordPiece":
             return _read_wordpiece(content)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, binascii.Error) as error:
-        raise DataError(f"{where}: not a tokenizer.json that can be read: {type(error).__name__} {error}") from None
-    raise DataError(f"{where}: its model is {kind!r}; Unigram and WordPiece can be read (give spiece.model itself)")
+        raise DataError(f"{where}: not a valid tokenizer.json: {type(error).__name__} {error}") from None
+    raise DataError(f"{where}: unsupported model type {kind!r} (only Unigram and WordPiece); use spiece.model instead")
 
 
 def _tokenizer_json(tokenizer: Tokenizer, normalizer: Json, pre_tokenizer: Json, model: Json, decoder: Json) -> Json:
@@ -103,7 +103,7 @@ def _tokenizer_json(tokenizer: Tokenizer, normalizer: Json, pre_tokenizer: Json,
             "id": tokenizer.piece_id(piece),
             "content": piece,
             "single_word": False,
-            # The space before [MASK] belongs to the word that it hides.
+            # The space before [MASK] belongs to the masked word.
             "lstrip": name == "mask",
             "rstrip": False,
             "normalized": False,
@@ -148,7 +148,7 @@ def _scores(tokenizer: SentencePieceTokenizer, model: SpieceModel) -> list[float
     scores = []
     for number, piece in enumerate(model.pieces):
         if piece.kind == USER_DEFINED:
-            # What SentencePiece gives them while it encodes.
+            # The scores SentencePiece gives them while encoding.
             scores.append(len(piece.text.encode("utf-8")) * best - 0.1)
         elif number in tokenizer.comma_pieces:
             scores.append(piece.score - COMMA_PENALTY)
@@ -158,7 +158,7 @@ def _scores(tokenizer: SentencePieceTokenizer, model: SpieceModel) -> list[float
 
 
 def _normalizers(rule: Normalization) -> list[Json]:
-    """Normalization.__call__ as steps of the library, which has no step for each of ours."""
+    """Normalization.__call__ in terms of the library's steps, which do not match ours one to one."""
     if rule.rule == "none":
         return []
     steps = [_replace(r"[\s\x1c-\x1f]+", " ")]
@@ -169,9 +169,9 @@ def _normalizers(rule: Normalization) -> list[Json]:
             steps.append(_accents_after_other_marks())
     elif rule.strip_accents:
         steps.append({"type": "NFKD"})
-        # Its StripAccents drops all of category M, the vowels of Hindi included.
+        # Its StripAccents drops all of category M, including the vowels of Hindi.
         marks = [character_class(unicodedata.combining, *span) for span in ((0x300, 0x10000), (0x10000, 0x1F000))]
-        # Without its first character a text would no longer get the space in front; a space of its own does the same.
+        # A text whose first character is dropped would not get its leading space; an explicit space does the same.
         steps.append(_replace(rf"\A(?:{'|'.join(marks)})+", " "))
         steps += [_replace(mark, "") for mark in marks]
     if rule.lower:
@@ -180,32 +180,32 @@ def _normalizers(rule: Normalization) -> list[Json]:
 
 
 def _own_normalizers(tokenizer: SentencePieceTokenizer, model: SpieceModel) -> list[Json]:
-    """What SentencePiece does by itself."""
+    """SentencePiece's own normalisation."""
     steps: list[Json] = []
     if model.charsmap:
         # The library applies the table to one cluster at a time. That never composes Hangul, so compose first, and it
-        # loses a mark on what becomes a space.
+        # loses a mark on a character that becomes a space.
         steps.append({"type": "NFC"})
         if spaces := tokenizer.spaces():
             steps.append(_replace(f"[{spaces}]", " "))
         steps.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode("ascii")})
     if model.remove_extra_whitespaces:
-        # A space in front stays: it says that a word begins, should a special piece stand before it.
+        # A leading space stays: it marks the beginning of a word after a special piece.
         steps += [_replace(f"[ {SPACE}]+", " "), {"type": "Strip", "strip_left": False, "strip_right": True}]
     return steps
 
 
 def _final_sigma(dropped: str = "") -> Json:
-    """Σ at the end of a word becomes ς, by Unicode's rule, which the library's lower case lacks.
+    """Σ at the end of a word becomes ς by Unicode's rule, which the library's lower-casing lacks.
 
-    dropped: characters that will be gone by then.
+    dropped: characters that are removed before.
     """
     between = rf"[\p{{Case_Ignorable}}{dropped}]{{0,{_MARKS}}}"
     return _replace(rf"\p{{Cased}}{between}\KΣ(?!{between}\p{{Cased}})", "ς")
 
 
 def _accents_after_other_marks() -> Json:
-    """Drops the accent of "é" where a mark of another script comes before it once the letter is taken apart."""
+    """Drops the accent of "é" if a mark of another script precedes it once the letter is decomposed."""
     letters: dict[str, set[str]] = {}  # of each accent
     for letter in filter(is_latin, map(chr, range(0xC0, 0x1F00))):
         parts = unicodedata.normalize("NFD", letter)
@@ -244,7 +244,7 @@ def _read_unigram(content: Mapping[str, Any]) -> SpieceModel:
         elif model.get("byte_fallback") and len(text) == 6 and text.startswith("<0x"):
             kind = BYTE
         else:
-            # User-defined symbols have no score of their own; every other piece has a log-probability.
+            # User-defined symbols have no score; every other piece has a log-probability.
             kind = USER_DEFINED if score == 0.0 else NORMAL
         pieces.append(Piece(text, float(score), kind))
     steps = _steps(content.get("normalizer"), "normalizers")
@@ -258,7 +258,7 @@ def _read_wordpiece(content: Mapping[str, Any]) -> tuple[list[str], BasicRule]:
     vocabulary = content["model"]["vocab"]
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
-        raise ValueError("ids of the vocabulary are not 0, 1, 2, ...")
+        raise ValueError("the ids of the vocabulary are not 0, 1, 2, ...")
     bert = [step for step in _steps(content.get("normalizer"), "normalizers") if step["type"] == "BertNormalizer"]
     settings = bert[0] if bert else {"lowercase": False, "handle_chinese_chars": False}
     lower = settings.get("lowercase") is not False

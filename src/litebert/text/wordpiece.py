@@ -1,6 +1,6 @@
-"""WordPiece vocabularies (BERT, and the Chinese ALBERT): split into words, then the longest pieces from the left.
+"""WordPiece vocabularies (BERT, the Chinese ALBERT): split into words, then take the longest pieces from the left.
 
-Most words of a text have been met before, so each distinct word is cut once and remembered; a text is then one
+Most words of a text have been seen before, so each distinct word is split once and cached; a text then costs one
 regular expression and one dictionary look-up per word.
 """
 
@@ -29,7 +29,7 @@ RULE_VERSION = 1
 
 @dataclass(frozen=True)
 class BasicRule:
-    """How BERT's basic tokenizer treats a text before WordPiece."""
+    """The options of BERT's basic tokenizer, which prepares a text for WordPiece."""
 
     lower: bool = True
     strip_accents: bool = True
@@ -59,7 +59,7 @@ class WordPieceTokenizer(Tokenizer):
         return WordPieceTokenizer, (self.pieces, self.rule, self.specials, self._where)
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[NDArray[np.int32]]:
-        """The ids of many texts, without specials; always one thread (use processes for more)."""
+        """The ids of many texts, without special tokens; always single-threaded (use processes for more)."""
         check_texts(texts)
         return [np.array(self._encode(text, glued=False), dtype=np.int32) for text in texts]
 
@@ -79,7 +79,7 @@ class WordPieceTokenizer(Tokenizer):
                 begins.append(begin)
                 ends.append(end)
                 begin = end
-        # Character by character is the same as at once: only the order of marks looks at neighbours.
+        # Working character by character gives the same result: only the order of marks depends on neighbours.
         characters = set(text)
         sizes = {character: len(self._normalize(character)) for character in characters}
         origins = np.repeat(
@@ -93,7 +93,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def _decode(self, ids: list[int]) -> str:
         text = " ".join(self.pieces[number] for number in ids).replace(" " + CONTINUES, "")
-        # With accents stripped, Hangul was taken apart into jamo.
+        # Stripping accents has decomposed Hangul into jamo.
         return normal_form("NFC", text)
 
     def _decisive(self) -> tuple[Mapping[str, Any], bytes]:
@@ -115,7 +115,7 @@ class WordPieceTokenizer(Tokenizer):
 
 
 class _Words(dict[str, tuple[int, ...]]):
-    """Word -> ids, filled as words are met."""
+    """Word -> ids, filled on demand."""
 
     def __init__(self, ids: Mapping[str, int], unk_id: int, max_word: int):
         super().__init__()
@@ -146,14 +146,14 @@ class _Words(dict[str, tuple[int, ...]]):
 
 
 def _past_marks(text: str, end: int, marks: Collection[str]) -> int:
-    """Past the marks that stand on the last letter."""
+    """The end of a stretch, moved past the marks on its last letter."""
     while end < len(text) and text[end] in marks:
         end += 1
     return end
 
 
 def _clean(character: str) -> str:
-    """Whitespace as a space; control characters, NUL and U+FFFD as nothing."""
+    """Map whitespace to a space, and remove control characters, NUL and U+FFFD."""
     if character in "\t\n\r" or (character.isspace() and unicodedata.category(character) != "Cc"):
         return " "
     if character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Cs"):
@@ -162,7 +162,7 @@ def _clean(character: str) -> str:
 
 
 def _is_punctuation(character: str) -> bool:
-    """All of ASCII that is neither letter, digit, space nor control; elsewhere Unicode's P categories."""
+    """ASCII characters other than letters, digits, spaces and controls; beyond ASCII, Unicode's P categories."""
     if character.isascii():
         return character.isprintable() and not character.isalnum() and character != " "
     return unicodedata.category(character).startswith("P")
@@ -177,7 +177,7 @@ _ASCII_WORD = re.compile(r"[a-zA-Z0-9]+|[^\sa-zA-Z0-9]")
 
 @functools.cache
 def _word_pattern(split_cjk: bool, astral: bool) -> re.Pattern[str]:
-    """One punctuation mark, one Han character, or a stretch of anything else but whitespace."""
+    """One punctuation mark, one Han character, or a stretch of other non-whitespace characters."""
     alone = character_class(_is_punctuation, 0x21, 0x10000)[1:-1] + (_CJK if split_cjk else "")
     if astral:  # slower: Python's re has no table for classes beyond the BMP
         alone += character_class(_is_punctuation, 0x10000, 0x20000)[1:-1] + (_ASTRAL_CJK if split_cjk else "")

@@ -32,7 +32,7 @@ class ClassReader(TextReader):
     """Takes the labels from the training file."""
 
     def find_labels(self, train: Table) -> tuple[str, ...]:
-        """The distinct labels, sorted; refuses one label, or so many that they cannot be labels."""
+        """The distinct labels, sorted; rejects a single label, or too many to be labels."""
         column = self.roles["label"][0]
         labels = order_labels(name for value in train.values(column) if (name := label_name(value)) is not None)
         if len(labels) > max(MOST_LABELS, len(train.rows) // 2):

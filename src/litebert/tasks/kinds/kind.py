@@ -112,8 +112,8 @@ class Kind(ABC, Generic[E]):
         cut = sum(sequence.cut > 0 for sequence in features)
         if not cut:
             return []
-        told = f"{cut:,} of {len(features):,} inputs are longer than max_length ({task.max_length} tokens) and are cut"
-        return [told]
+        note = f"{cut:,} of {len(features):,} inputs are longer than max_length ({task.max_length} tokens) and are cut"
+        return [note]
 
     def inputs(self, task: Task, sequences: Sequence[Feature], places: Places) -> Arrays:
         """Model inputs besides ids, segments and positions."""

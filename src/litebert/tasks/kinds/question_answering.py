@@ -136,11 +136,11 @@ class QuestionAnswering(Kind[QuestionExample]):
         whole = {window.example for window in features if isinstance(window.target, tuple) and not window.target[2]}
         if not (lost := len(answered - whole)):
             return []
-        told = f'{lost:,} of {len(answered):,} answers fit in no window and count as "no answer" (max_length, stride)'
-        return [told]
+        note = f'{lost:,} of {len(answered):,} answers fit in no window and count as "no answer" (max_length, stride)'
+        return [note]
 
     def inputs(self, task: Task, sequences: Sequence[Feature], places: Places) -> Arrays:
-        """The answer head needs to know where an answer cannot be."""
+        """The answer head needs to know which tokens are excluded."""
         if not task.answerable_head:
             return {}
         return {"outside": places.per_token(sequences, lambda sequence: sequence.outside, rest=1)}

@@ -1,6 +1,6 @@
 """Similarity: vectors whose cosine says how near two texts are in meaning (STS-B, duplicate questions, search).
 
-What a file holds is told by its columns, for each file by itself: training pairs may be scored on STS-B.
+The columns of each file decide what it contains, so a model trained on pairs may be scored on STS-B.
 
     scored     two texts and a score           Spearman and Pearson correlation of cosine and score
     pairs      two texts that belong together  recall and nDCG of finding the second among all second texts
