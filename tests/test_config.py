@@ -103,7 +103,7 @@ def test_overrides():
     for wrong in ("optim.lr", "=3"):
         with pytest.raises(ConfigError, match="expected key=value"):
             override({}, [wrong])
-    with pytest.raises(ConfigError, match=r"--set a=\{: not valid YAML"):
+    with pytest.raises(ConfigError, match=r"setting a=\{: not valid YAML"):
         override({}, ["a={"])
 
 

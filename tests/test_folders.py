@@ -12,11 +12,11 @@ from litebert.folders import beside, folder_hint
 @pytest.mark.parametrize(
     ("files", "hint"),
     [
-        (["run.json", "best/config.json"], "; it is a run, whose model is {folder}/best"),
-        (["run.json", "model/config.json"], "; it is a run, whose model is {folder}/model"),
-        (["summary.json", "best/config.json"], "; it is a run, whose model is {folder}/best"),
-        (["run.json"], "; it is a run that is not finished"),
-        (["state.json", "checksums.json"], "; it is a checkpoint"),
+        (["run.json", "best/config.json"], "; it is a run folder, its model is {folder}/best"),
+        (["run.json", "model/config.json"], "; it is a run folder, its model is {folder}/model"),
+        (["summary.json", "best/config.json"], "; it is a run folder, its model is {folder}/best"),
+        (["run.json"], "; it is an unfinished run: rerun the same command"),
+        (["state.json", "checksums.json"], "; it is a training checkpoint"),
         (["manifest.json"], "; it is a token store"),
         (["tokenizer_config.json"], "; it is a tokenizer"),
         (["notes.txt"], ""),

@@ -103,7 +103,7 @@ def test_a_yaml_file_of_absurd_size(tmp_path):
 
 
 def test_settings_are_guarded_too():
-    with pytest.raises(ConfigError, match=r"--set seed=2001-13-45: not valid YAML: '2001-13-45'"):
+    with pytest.raises(ConfigError, match=r"setting seed=2001-13-45: not valid YAML: '2001-13-45'"):
         override({}, ["seed=2001-13-45"])
     with pytest.raises(ConfigError, match="expected key=value"):
         override({}, ["a" + ".a" * 5000 + "=1"])

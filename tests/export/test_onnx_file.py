@@ -339,7 +339,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     for source, target, message in (
         ("model", "model", "is the model folder itself"),
         ("model", "other", "holds a model"),
-        ("model", "onnx", "--overwrite replaces it"),
+        ("model", "onnx", "set overwrite to replace it"),
         ("onnx", "new", "is an export itself"),
     ):
         with pytest.raises(CheckpointError, match=message):

@@ -16,7 +16,7 @@ def test_a_package_gives_the_same_numbers_at_any_shape(tmp_path, head):
     save_model(model, tmp_path / "model")
     report = export_torch(tmp_path / "model", tmp_path / "package")
     assert report.files[0].parameters == report.model_parameters  # the layer once, not three times
-    with pytest.raises(CheckpointError, match="--overwrite"):
+    with pytest.raises(CheckpointError, match="set overwrite"):
         export_torch(tmp_path / "model", tmp_path / "package")
 
     program = torch.export.load(tmp_path / "package/model.pt2")

@@ -303,7 +303,7 @@ def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
     assert "does not say what it was trained for" in cli("evaluate", toy_model, "--data", data).err
     run = tmp_path / "run"
     shutil.copytree(toy_model, run / "best")
-    assert f"it is a run, whose model is {run / 'best'}" in cli("evaluate", run, "--data", data).err
+    assert f"it is a run folder, its model is {run / 'best'}" in cli("evaluate", run, "--data", data).err
     assert "--data and --text: give one of them" in cli("evaluate", toy_model, "--text", data, "--data", data).err
     assert "unknown task 'sst-3'" in cli("evaluate", toy_model, "--task", "sst-3", "--data", "nowhere").err
 

@@ -228,7 +228,7 @@ def test_a_folder_without_weights(folder):
 
 
 def test_a_hub_name_offline_says_so():
-    with pytest.raises(CheckpointError, match=r"nobody/nothing: no such folder here, and not in the Hub's cache"):
+    with pytest.raises(CheckpointError, match=r"nobody/nothing: no such folder, and not in the Hub's cache"):
         load_model("nobody/nothing")
 
 

@@ -108,7 +108,7 @@ def test_an_upload_that_fails_says_why(folder, monkeypatch):
     model = Model.from_pretrained(folder)
     with pytest.raises(CheckpointError, match=r"me/mine: not uploaded to https?://\S+: .*offline mode is enabled"):
         model.push_to_hub("me/mine")  # the real library; the tests have no network
-    with pytest.raises(CheckpointError, match="not a name that the Hub takes"):
+    with pytest.raises(CheckpointError, match="not a valid Hub name"):
         model.push_to_hub("not a name")
 
     class Refused(Exception):

@@ -657,7 +657,7 @@ def test_damaged_tokens_do_not_train(corpus, tmp_path):
     content = bytearray(part.read_bytes())
     content[len(content) // 2] ^= 1
     part.write_bytes(content)
-    with pytest.raises(DataError, match=r"part-00000\.arrow: damaged somewhere in the .* tokens from byte"):
+    with pytest.raises(DataError, match=r"part-00000\.arrow: damaged within the .* tokens from byte"):
         pretrain(tiny_config(corpus, data={"stores": [str(tmp_path / "store")]}), tmp_path / "run", quiet=True)
 
 

@@ -104,7 +104,7 @@ def test_only_fine_tuning_folders_get_this_page(tmp_path):
     (tmp_path / "run.json").write_text('{"kind": "finetune"}')
     assert is_finetuning(tmp_path)
     (tmp_path / "summary.json").write_text("{}")
-    with pytest.raises(DataError, match=r"summary\.json: cannot be read"):
+    with pytest.raises(DataError, match=r"summary\.json: not the summary of a study"):
         write_finetuning_page([tmp_path])
 
 

@@ -110,7 +110,7 @@ def test_what_goes_wrong_is_told(hub, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"without a folder of its official files .*\"litebert\[hf\]\""):
         read_task("rte")
-    with pytest.raises(MissingExtraError, match=r"hub:me/odd needs an optional part"):
+    with pytest.raises(MissingExtraError, match=r"hub:me/odd needs an optional dependency"):
         read_task("classification", folder="hub:me/odd")
 
 

@@ -706,7 +706,7 @@ def test_shards_are_of_about_equal_size():
         ({"shard": (0, 3)}, "shard must be between 1/3 and 3/3, got 0/3"),
         ({"shard": (4, 3)}, "shard must be between 1/3 and 3/3, got 4/3"),
         ({"shard": (1, 2), "overwrite": True}, "overwrite: not with shard"),
-        ({"shard": (1, 2), "sources": ["-"]}, "standard input cannot be divided"),
+        ({"shard": (1, 2), "sources": ["-"]}, "standard input does not support shards"),
     ],
 )
 def test_impossible_shards(corpus, tmp_path, options, message):

@@ -139,7 +139,7 @@ def test_counters_go_round():
     ("call", "message"),
     [
         (lambda: generate_documents(3, split="heldout"), "did you mean 'held-out'"),
-        (lambda: generate_documents(-1), "cannot be negative"),
+        (lambda: generate_documents(-1), "num: must be >= 0"),
     ],
 )
 def test_mistakes(call, message):

@@ -174,7 +174,7 @@ def test_what_is_not_a_whole_store_is_refused(store, tmp_path):
     manifest = store.path / "manifest.json"
     text = manifest.read_text()
     manifest.unlink()
-    with pytest.raises(DataError, match="unfinished; run the same litebert corpus build again"):
+    with pytest.raises(DataError, match="unfinished store; rerun the same litebert corpus build to resume"):
         TokenStore.open(store.path)
     for content in ("", "{", "[]", "{}", json.dumps({"format": "litebert-token-store", "version": 99})):
         manifest.write_text(content)
@@ -244,7 +244,7 @@ def test_damage_is_named(store):
     index = store.path / "index" / "sentence_offsets.npy"
     offsets = index.read_bytes()
     index.write_bytes(offsets[:-8])
-    with pytest.raises(DataError, match=r"sentence_offsets\.npy: damaged: its bytes are not what was written"):
+    with pytest.raises(DataError, match=r"sentence_offsets\.npy: damaged: checksum mismatch"):
         TokenStore.open(store.path)
     flip(part, len(content) // 2)
     messages = find_damage(store.path)
@@ -305,7 +305,7 @@ def test_manifests_that_do_not_fit_together(store, changes):
     make_old(store)  # with nothing but its own words to be checked by
     file = store.path / "manifest.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-    with pytest.raises(DataError, match=r"manifest\.json: damaged: what it says does not fit together; restore"):
+    with pytest.raises(DataError, match=r"manifest\.json: damaged: its entries are inconsistent; restore"):
         TokenStore.open(store.path)
 
 
@@ -321,7 +321,7 @@ def test_ids_outside_of_the_vocabulary(tmp_path):
     make_old(store)
     file = store.path / "manifest.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"tokenizer": {"fingerprint": "a", "vocab_size": 9}}))
-    with pytest.raises(DataError, match="holds the token 9, but the vocabulary has 9"):
+    with pytest.raises(DataError, match="contains token 9, but the vocabulary has only 9"):
         TokenStore.open(store.path).read(0, 1)
 
 

@@ -186,28 +186,28 @@ def test_folders_and_files_that_are_no_tokenizer(tmp_path):
 
     with pytest.raises(DataError, match="nowhere: no such tokenizer file or folder"):
         Tokenizer.load(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"no tokenizer in it; expected spiece.model, vocab.txt or tokenizer.json"):
+    with pytest.raises(DataError, match=r"contains no tokenizer; expected spiece.model, vocab.txt or tokenizer.json"):
         Tokenizer.load(tmp_path)
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "config.json").touch()
-    with pytest.raises(DataError, match=r"no tokenizer in it; .*it is a run, whose model is .*run/model"):
+    with pytest.raises(DataError, match=r"contains no tokenizer; .*it is a run folder, its model is .*run/model"):
         Tokenizer.load(tmp_path / "run")
-    refuses("spiece.model", tokenizer.model[:-1000], r"spiece.model: not a SentencePiece model, or cut short")
+    refuses("spiece.model", tokenizer.model[:-1000], r"spiece.model: not a SentencePiece model, or truncated")
     refuses("spiece.model", b"hello", r"spiece.model: not a SentencePiece model")
     refuses("spiece.model", b"", r"spiece.model: not a SentencePiece model")
     refuses("spiece.model", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull")
     refuses("vocab.txt", b"", "vocab.txt: empty")
     refuses("vocab.txt", b"[PAD]\n[UNK]\na\n\nb\n", "vocab.txt:4: an empty line")
-    refuses("vocab.txt", b"[PAD]\n[UNK]\na\nb\na\n", "vocab.txt:5: 'a' stands on line 3 already")
+    refuses("vocab.txt", b"[PAD]\n[UNK]\na\nb\na\n", "vocab.txt:5: 'a' is already on line 3")
     refuses("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nb\n", r"vocab.txt: no piece \[MASK\] among its 5")
     refuses("vocab.txt", b"[PAD]\n\xff\n", "vocab.txt:2: not valid UTF-8")
     refuses("tokenizer.json", b"{", "tokenizer.json:1: not valid JSON")
     refuses("tokenizer.json", b"[]", "tokenizer.json: expected a JSON object")
-    refuses("tokenizer.json", b"{}", "tokenizer.json: not a tokenizer.json that can be read")
-    refuses("tokenizer.json", b'{"model": {"type": "BPE"}}', "its model is 'BPE'")
+    refuses("tokenizer.json", b"{}", "tokenizer.json: not a valid tokenizer.json")
+    refuses("tokenizer.json", b'{"model": {"type": "BPE"}}', "unsupported model type 'BPE'")
     for name in ("a.model", "b.model"):
         (tmp_path / name).write_bytes(tokenizer.model)
-    with pytest.raises(DataError, match=r"holds a.model, b.model; give the one that is meant"):
+    with pytest.raises(DataError, match=r"contains a.model, b.model; name the file to use"):
         Tokenizer.load(tmp_path)
 
 
