@@ -46,7 +46,5 @@ def test_who_wants_it_to_report_is_heard(monkeypatch):
 
 def test_a_missing_part_names_its_extra(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        MissingExtraError, match=r"this test needs an optional dependency: pip install \"litebert\[ray\]\""
-    ):
+    with pytest.raises(MissingExtraError, match=r'test needs an optional dependency: pip install "litebert\[ray\]"'):
         require("ray.data", "this test")
