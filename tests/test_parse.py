@@ -84,8 +84,8 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 
         ("a: &a {b: *a}", "an alias refers to itself"),
         ("a: &a {<<: *a}", "an alias refers to itself"),
         ("&a !!pairs [x: *a]", "an alias refers to itself"),
-        (LAUGHS, "more than 100,000 values once its aliases are written out"),
-        (MERGES, "more than 100,000 values once its aliases are written out"),
+        (LAUGHS, "more than 100,000 values once its aliases are expanded"),
+        (MERGES, "more than 100,000 values once its aliases are expanded"),
         ("a: \x00", "special characters are not allowed"),
     ],
 )

@@ -80,7 +80,7 @@ def test_what_cannot_be_is_said(toy):
     with pytest.raises(DataError, match="no training examples"):
         score_baselines(replace(data, train=[]), ["bow"])
     unlabelled = [replace(example, label=None) for example in data.train]
-    with pytest.raises(DataError, match=r"train\.csv:2: no label"):
+    with pytest.raises(DataError, match=r"train\.csv:2: training example without a label"):
         score_baselines(replace(data, train=unlabelled), ["bow"])
     table = score_baselines(replace(data, test={"test": unlabelled}), ["bow"], resamples=0)
     assert "test: no labels, not scored" in table.notes

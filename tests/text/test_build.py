@@ -323,7 +323,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(corpus, tmp_path):
 
     with pytest.raises(StopError):
         build_store([folder], TOKENIZER, out, workers=1, on_progress=stop_in_the_fourth_file)
-    with pytest.raises(DataError, match="unfinished; run the same"):
+    with pytest.raises(DataError, match="unfinished store; rerun the same"):
         TokenStore.open(out)
     before = {path.name: path.stat().st_ino for path in out.glob("part-*.arrow")}
     assert len(before) == 3

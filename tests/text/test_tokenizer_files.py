@@ -197,7 +197,7 @@ def test_folders_and_files_that_are_no_tokenizer(tmp_path):
     refuses("spiece.model", b"", r"spiece.model: not a SentencePiece model")
     refuses("spiece.model", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull")
     refuses("vocab.txt", b"", "vocab.txt: empty")
-    refuses("vocab.txt", b"[PAD]\n[UNK]\na\n\nb\n", "vocab.txt:4: an empty line")
+    refuses("vocab.txt", b"[PAD]\n[UNK]\na\n\nb\n", "vocab.txt:4: empty line")
     refuses("vocab.txt", b"[PAD]\n[UNK]\na\nb\na\n", "vocab.txt:5: 'a' is already on line 3")
     refuses("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nb\n", r"vocab.txt: no piece \[MASK\] among its 5")
     refuses("vocab.txt", b"[PAD]\n\xff\n", "vocab.txt:2: not valid UTF-8")
