@@ -311,7 +311,7 @@ def _text_requests(
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text: {error}") from None
+        raise DataError(f"{path}: not a text file: {error}") from None
     requests = []
     for line in filter(None, lines):
         a, _, b = line.partition("\t")

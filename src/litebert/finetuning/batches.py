@@ -133,7 +133,7 @@ def plan_shapes(totals: NDArray[np.int64], num_rows: int, max_length: int) -> li
 
 
 def fitting_shape(shapes: Many[Shape], num_tokens: int) -> Shape:
-    """The smallest shape that holds so many tokens."""
+    """The smallest shape that holds this many tokens."""
     return next(shape for shape in shapes if shape.tokens >= num_tokens)
 
 

@@ -362,9 +362,9 @@ _GENERAL: dict[str, dict[str, Any]] = {
 
 # On top of any preset where an adapter is trained: it starts at zero and has few parameters, so it takes larger steps.
 ADAPTER: dict[str, Any] = {"optim": {"lr": 5e-4}}
-# Similarity: the other examples of a batch are what a text is told apart from, so batches are larger.
+# Similarity: a text is contrasted with the other examples of its batch, so batches are larger.
 COMPARISON: dict[str, Any] = {"batch": 64, "optim": {"lr": 5e-5}}
-# A handful of labels: so many passes that every example has met every other several times.
+# A handful of labels: enough passes that every example is paired with every other several times.
 FEW: dict[str, Any] = {"batch": 32, "steps": 100, "optim": {"lr": 3e-5}}
 
 

@@ -1,4 +1,4 @@
-"""One run, or seeds and sweeps: the same run many times, and what they came to in one table.
+"""One run, or many with other seeds and learning rates: finished ones are skipped, all are summarised in one table.
 
 STUDY/
   lr-1e-05-seed-0/ ...   one run folder each          summary.json   all runs, and median and spread per setting
@@ -26,7 +26,6 @@ from litebert.finetuning.results import (
     SUMMARY_FILE,
     Scores,
     explain_threshold,
-    goodness,
     num_train_examples,
     show_interval,
     show_spread,
@@ -35,6 +34,7 @@ from litebert.finetuning.results import (
 from litebert.finetuning.run import FinetuneResult, train_model
 from litebert.model.config import load_config
 from litebert.remote import find_folder
+from litebert.tasks.metrics import goodness
 from litebert.tasks.task import load_task
 from litebert.train.folder import Resume
 from litebert.train.processes import world_from_environment

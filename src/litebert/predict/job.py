@@ -39,7 +39,7 @@ class Job:
         self._config = config
         self._adapter = adapter
         self._requests = self._adapted(next(steps))
-        self._outputs: list[Outputs] = []  # of the first so many requests
+        self._outputs: list[Outputs] = []  # of the first requests, in order
         self.tokens = sum(len(each) * (1 + each.later) for each in self._requests)
         self.masks = sum(len(each.positions) for each in self._requests if each.positions is not None)
         self.result: Result | Exception | None = None

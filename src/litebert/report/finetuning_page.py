@@ -11,7 +11,6 @@ from litebert.finetuning.baselines import describe_verdicts, next_steps, show_le
 from litebert.finetuning.results import (
     Scores,
     capital,
-    goodness,
     is_detail,
     is_study,
     name_of,

@@ -10,7 +10,6 @@ from typing import Any
 from litebert.finetuning.results import (
     Scores,
     capital,
-    goodness,
     is_detail,
     is_study,
     name_of,
