@@ -62,7 +62,7 @@ class Event:
     @property
     def kind(self) -> str:
         """The kind of event, from the words of its message: skip, rollback, resume, stage, note."""
-        words = {"skip": "skip", "last checkpoint": "rollback", "rolled back": "rollback", "resum": "resume"}
+        words = {"skip": "skip", "last checkpoint": "rollback", "rolled back": "rollback", "resumed": "resume"}
         message = self.message.lower()
         if message.startswith(("depth ", "length ")):
             return "stage"
