@@ -207,7 +207,7 @@ def test_data_without_index(base: Path) -> None:
 
 def test_unreadable_index_is_a_message(base: Path) -> None:
     long_name = base.with_name("x" * 5000)
-    with pytest.raises(CheckpointError, match="cannot read: File name too long"):
+    with pytest.raises(CheckpointError, match="cannot be read: File name too long"):
         read_bundle(long_name)
 
 
@@ -224,7 +224,7 @@ def test_missing_shard(tmp_path: Path) -> None:
 def test_shard_lost_after_opening(base: Path) -> None:
     checkpoint = read_bundle(base)
     data_of(base).unlink()
-    with pytest.raises(CheckpointError, match=f"data-00000-of-00001: cannot read tensor '{KERNEL}'"):
+    with pytest.raises(CheckpointError, match=f"data-00000-of-00001: tensor '{KERNEL}' cannot be read"):
         checkpoint.tensor(KERNEL)
 
 

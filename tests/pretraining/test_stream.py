@@ -54,7 +54,9 @@ def test_a_killed_worker_is_an_error_not_a_wait(batches):
     with batches.iterate(0, None, workers=2) as stream:
         next(stream)
         os.kill(stream.worker_ids[1], signal.SIGKILL)
-        with pytest.raises(DataError, match=r"a batch worker died \(signal SIGKILL\); rerun the same command"):
+        with pytest.raises(
+            DataError, match=r"a batch worker died \(signal SIGKILL\); rerun the same command to resume"
+        ):
             list(stream)  # what was made before may still arrive
         assert stream.worker_ids == []  # the other one was ended too
 

@@ -55,7 +55,7 @@ def read_bundle(source: Path | str) -> TfCheckpoint:
     try:
         return TfCheckpoint(find_bundle(source))
     except OSError as error:
-        raise CheckpointError(f"{error.filename or source}: cannot read: {error.strerror}") from None
+        raise CheckpointError(f"{error.filename or source}: cannot be read: {error.strerror}") from None
 
 
 def find_bundle(source: Path | str) -> Path:
@@ -173,7 +173,7 @@ class TfCheckpoint:
         try:
             data = np.fromfile(path, dtype=np.uint8, count=entry.size, offset=entry.offset)
         except OSError as error:
-            raise CheckpointError(f"{path}: cannot read tensor {name!r}: {error.strerror}") from None
+            raise CheckpointError(f"{path}: tensor {name!r} cannot be read: {error.strerror}") from None
         if data.size != entry.size or mask_crc(crc32c(data)) != entry.crc:
             raise CheckpointError(f"{path}: tensor {name!r}: does not match its checksum; {_AGAIN}")
         dtype, stored = _DTYPES[entry.dtype]

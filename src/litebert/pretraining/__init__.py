@@ -1,4 +1,4 @@
-"""Token stores in, a model that fills masks and knows the order of sentences out.
+"""Token stores in, a model that fills masks and tells the order of sentences out.
 
 recipes             every choice between a document and a masked example
 examples, chapters  documents -> pairs of segments -> rows of a fixed number of tokens

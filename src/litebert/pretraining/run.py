@@ -97,7 +97,7 @@ def pretrain(
 
 
 class Stage(NamedTuple):
-    """Keys that may change when a run is resumed."""
+    """What may change as a run goes on."""
 
     depth: int
     length: int

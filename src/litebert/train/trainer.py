@@ -8,7 +8,7 @@ Everything a step needs is a function of (config, step): batches and dropout are
 stages follow the share of the run that is done. So a resumed run is the uninterrupted one, bit for bit on a CPU.
 
     with alone_in(folder, world, device) as stop, Trainer(learner, config, folder, device, world) as trainer:
-        signal = trainer.fit(stop)       # None once the run is complete
+        signal = trainer.fit(stop)       # None once the run has come to its end
 """
 
 from __future__ import annotations
