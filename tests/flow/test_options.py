@@ -14,7 +14,7 @@ MEANINGS = {
     "--batch": "Examples per step, over all devices.",
     "--column": "olumn",
     "--data": "Labelled data",
-    "--depth": "after so many layers",
+    "--depth": "after this many layers",
     "--dev": "Dev file",
     "--device": "auto, cpu, cuda, or a GPU by number",
     "--documents": "Number of documents to generate.",

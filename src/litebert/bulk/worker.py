@@ -94,7 +94,7 @@ class Worker:
             raise EOFError from None
 
     def answered(self, seconds: float) -> bool:
-        """Whether it is done with the part, or dead, before so many seconds have passed."""
+        """Whether it is done with the part, or dead, within this many seconds."""
         return self._parts.poll(seconds)
 
     def receive(self) -> Scored:

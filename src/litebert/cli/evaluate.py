@@ -55,7 +55,7 @@ def evaluate(
     depth: Annotated[
         str | None,
         typer.Option(
-            help="Answer after so many layers, for models with exits; all: score and time each exit.",
+            help="Answer after this many layers, for models with exits; all: score and time each exit.",
             rich_help_panel=LABELLED,
         ),
     ] = None,

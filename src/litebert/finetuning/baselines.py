@@ -228,7 +228,7 @@ def _score(
     [scored] = evaluate_task([source], task=data.task.name, data=scored_on, columns=columns, encoding=encoding)
     splits = {evaluation.split.name: evaluation.scores for evaluation in scored.evaluations}
     known = {**data.dev, **data.test}
-    if len(splits) == 1 and not splits.keys() & known.keys():  # one's own file is a split named after it
+    if len(splits) == 1 and not splits.keys() & known.keys():  # a user's file is a split named after it
         splits = {next(iter(known)): next(iter(splits.values()))}
     return Method(source, "a model folder, scored now", _shared(splits, data))
 

@@ -64,7 +64,7 @@ class Model(nn.Module):
         return output
 
     def set_depth(self, depth: int | None = None) -> None:
-        """Answer after so many layers, with the head of that exit (None: at full depth).
+        """Answer after this many layers, with the head of that exit (None: at full depth).
 
         Heads without exits of their own, those of pretraining among them, are the same at every depth.
         """

@@ -35,7 +35,7 @@ from litebert.model.fast.layers import HEAD_WIDTHS
 from litebert.model.fast.plain_ops import Packing
 from litebert.predict.adapters import Mix
 
-# The number of rows that MKL is told when it packs a weight. It may be any other when it multiplies; it decides only
+# The number of rows passed to MKL when it packs a weight. It may be any other when it multiplies; it decides only
 # how fast that is. Packed for 128 it is slower with more, packed for 2048 with fewer (benchmarks/cpu_products.py).
 PACKED_FOR = 512
 CACHED = 196_608  # numbers that stay in a core's cache from one step to the next

@@ -91,7 +91,7 @@ def embed(
     size: Annotated[
         int | None, "Keep only the first numbers of each vector, for models trained with several sizes.", Limits(1)
     ] = None,
-    depth: Annotated[int | None, "Stop after so many layers; by default the Predictor's depth.", Limits(1)] = None,
+    depth: Annotated[int | None, "Stop after this many layers; by default the Predictor's depth.", Limits(1)] = None,
 ) -> Steps[Embedding]:
     """Turn texts into vectors.
 
@@ -148,7 +148,7 @@ def classify(
     pair: Annotated[
         str | None, "The second text: required by models of pairs, rejected by models of single texts."
     ] = None,
-    depth: Annotated[int | None, "Answer after so many layers; by default the Predictor's depth.", Limits(1)] = None,
+    depth: Annotated[int | None, "Answer after this many layers; by default the Predictor's depth.", Limits(1)] = None,
 ) -> Steps[Classification]:
     """Label a text or a pair of texts, or score it with a regression model.
 
