@@ -37,6 +37,7 @@ LINES = {
     "adapter merge": "adapter --out new",
     "score": "classification rows.csv --text text --out new --workers 1",
     "evaluate": "pretraining --text text.txt --tokens 200",
+    "calibrate": "classification --data rows.csv --max-loss 1",
     "baseline": "--task classification --train rows.csv --dev rows.csv --method bow",
     "report": "run --out new.html",
     "reproduce": "table5 --scale cpu --steps 2 --out new",

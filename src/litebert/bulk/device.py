@@ -72,7 +72,8 @@ class Sequences:
 
 def _one_depth(requests: Sequence[Request]) -> int | None:
     """The depth of requests of one job, which is an option of the job."""
-    (depth,) = {request.depth for request in requests}
+    ((depth, rule),) = {(request.depth, request.rule) for request in requests}
+    assert rule is None, "a Predictor.of parts has no rule of early exit"
     return depth
 
 

@@ -47,6 +47,7 @@ from litebert.cli import (  # noqa: E402, F401
     pretrain,
     finetune,
     evaluate,
+    calibrate,
     baseline,
     predict,
     score,

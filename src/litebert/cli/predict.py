@@ -103,7 +103,7 @@ def command_of(ability: Ability) -> Callable[..., None]:
     signature = {**parameters, **shown, **COMMON}
 
     def command(**given: Any) -> None:
-        arguments = {name: given[name] for name in parameters}
+        arguments = {name: _value(ability.parameters[name], given[name]) for name in parameters}
         options = {name: given[name] for name in shown}
         _run(ability, arguments, options, **{name: given[name] for name in COMMON})
 
@@ -118,7 +118,14 @@ def command_of(ability: Ability) -> Callable[..., None]:
 
 def _annotation(ability: Ability, parameter: Parameter) -> Any:
     """A required input is an argument (the only one may be repeated), everything else an option."""
-    kinds: dict[str, Any] = {"whole number": int, "number": float, "flag": bool, "choice": str, "text": str}
+    kinds: dict[str, Any] = {
+        "whole number": int,
+        "number": float,
+        "flag": bool,
+        "choice": str,
+        "text": str,
+        "depth": str,
+    }
     alone = [each.name for each in ability.inputs if each.required] == [parameter.name]
     if parameter.is_input and parameter.required:
         many = alone or parameter.kind == "texts"
@@ -129,6 +136,11 @@ def _annotation(ability: Ability, parameter: Parameter) -> Any:
     flag = f"--{parameter.name.replace('_', '-')}"
     # No --no-... for flags: leaving one out says the same.
     return Annotated[kind | None if parameter.optional else kind, typer.Option(flag, help=parameter.about + choices)]
+
+
+def _value(parameter: Parameter, given: Any) -> Any:
+    """What was typed, as Python would have it: a depth is a number or auto."""
+    return int(given) if parameter.kind == "depth" and given is not None and given.isdigit() else given
 
 
 def _default(parameter: Parameter) -> Any:

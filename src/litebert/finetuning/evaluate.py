@@ -65,7 +65,7 @@ def evaluate_task(
     if not models:
         raise ConfigError("name at least one model folder")
     hardware = open_device(DeviceConfig(device=device, threads=threads))
-    found = data if isinstance(data, TaskData) else _read(task, find_folder(models[0]), data, columns, encoding)
+    found = data if isinstance(data, TaskData) else read_labelled(task, find_folder(models[0]), data, columns, encoding)
     splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
     if not splits:
         where = found.task.name if data is None or isinstance(data, TaskData) else data
@@ -76,7 +76,7 @@ def evaluate_task(
         raise ConfigError("depth: all: has several predictions for each example; name one depth to write them")
 
     def opened(source: Path | str) -> tuple[Model, Task, list[Split]]:
-        model, own, tokenizer = _open(source, found.task, max_length)
+        model, own, tokenizer = open_member(source, found.task, max_length)
         return _ready(model, hardware), own, Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer).dev
 
     members: list[tuple[str, Task, list[tuple[Split, list[Prediction]]]]] = []
@@ -97,9 +97,10 @@ def evaluate_task(
     return scored
 
 
-def _read(
+def read_labelled(
     name: str | None, model: Path, data: Path | str | None, columns: Mapping[str, str] | None, encoding: str
 ) -> TaskData:
+    """The data to score a model on, read as its own task unless another is named."""
     known = load_task(model)
     if name is None and known is None:
         hint = folder_hint(model) or "; name its task, or fine-tune it first"
@@ -118,7 +119,7 @@ def _read(
     return read
 
 
-def _open(source: Path | str, task: Task, max_length: int | None) -> tuple[Model, Task, Tokenizer]:
+def open_member(source: Path | str, task: Task, max_length: int | None) -> tuple[Model, Task, Tokenizer]:
     """A model with the task as it knows it: its own lengths and threshold, the metrics of the data's."""
     folder = find_folder(source)
     known = load_task(folder)

@@ -40,7 +40,8 @@ REQUIRED = inspect.Parameter.empty
 PRETRAIN = "litebert pretrain CONFIG, or name a pretrained model"
 
 # What a parameter is: one text, several texts that belong together, or an option.
-Kind = Literal["text", "texts", "whole number", "number", "flag", "choice"]
+Kind = Literal["text", "texts", "whole number", "number", "flag", "choice", "depth"]
+Depth = int | Literal["auto"]  # layers to apply, or as many as a text needs
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ class Parameter:
                 raise InputError(f"{name}: expected a list of {limits.least or 0} or more texts")
             for number, text in enumerate(value):
                 check_text(text, f"{name}[{number}]")
+        elif self.kind == "depth" and value == "auto":
+            return
         elif self.kind == "choice":
             check_choice(name, value, self.choices, InputError)
         elif self.kind == "flag":
@@ -125,7 +128,7 @@ class Parameter:
             self._check_number(value)
 
     def _check_number(self, value: Any) -> None:
-        whole = self.kind == "whole number"
+        whole = self.kind in ("whole number", "depth")
         is_number = not isinstance(value, bool) and isinstance(value, Integral if whole else Real)
         fits = is_number and not math.isnan(value)
         if fits and self.limits.least is not None:
@@ -278,6 +281,8 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     kind, about, marks = split_annotated(hint)
+    if kind == Depth | None:
+        return Parameter(name, "depth", about, default, limits_in(marks), optional=True)
     kind, optional = without_none(kind)
     choices: tuple[str, ...] = ()
     what: Kind

@@ -33,6 +33,7 @@ from litebert.model.encoder import (
 )
 from litebert.model.fast.layers import HEAD_WIDTHS
 from litebert.model.fast.plain_ops import Packing
+from litebert.model.sharing import Application
 from litebert.predict.adapters import Mix
 
 # The number of rows passed to MKL when it packs a weight. It may be any other when it multiplies; it decides only
@@ -225,7 +226,7 @@ class FusedEncoder(nn.Module):
             rows, place = torch.unique(asked, return_inverse=True)
             states = self.states(*packed, rows)[place]
             self.hidden, self.first, hidden = None, states[:num_sequences], states[num_sequences:]
-            self.pooled = self._pool(self.first)
+            self.pooled = self.pool(self.first)
         else:
             self.hidden, self.first, self.pooled = self.encode(*packed)
             hidden = self.hidden if positions is None else self.hidden[positions]
@@ -247,9 +248,10 @@ class FusedEncoder(nn.Module):
         """A whole pass."""
         hidden = self.states(ids, segments, positions, starts, max_length)
         first = first_tokens(hidden, starts)
-        return Encoded(hidden, first, self._pool(first))
+        return Encoded(hidden, first, self.pool(first))
 
-    def _pool(self, first: Tensor) -> Tensor | None:
+    def pool(self, first: Tensor) -> Tensor | None:
+        """What the pooler makes of the states of [CLS], [N, H]."""
         if self.plain.pooler is None:
             return None
         product = self.plain.pooler(first)
@@ -268,13 +270,47 @@ class FusedEncoder(nn.Module):
 
         In the last application these rows alone go through what comes after attention: three quarters of its work.
         """
-        eps = self.config.layer_norm_eps
         hidden = self._embed(ids, segments, positions)
-        attend, mix = self._attention(hidden, starts, max_length), self.mix
-        for number, step in enumerate(self.plain.plan, 1):
+        return self._apply(self.plain.plan, hidden, self._attention(hidden, starts, max_length), rows)
+
+    def read_until(
+        self,
+        ids: Tensor,
+        segments: Tensor,
+        positions: Tensor,
+        starts: Tensor,
+        max_length: int,
+        exits: Sequence[int],
+        stop: Callable[[int, Tensor, Tensor, Tensor], Tensor],
+    ) -> None:
+        """Read on from exit to exit, as long as sequences are left; those that stop leave the batch.
+
+        `stop(depth, which, hidden, starts)` says, [n], which of the n sequences left are done: `which` [n] are their
+        numbers, `hidden` [t, H] their states, which end at `starts` [n + 1]. It waits for the device at every exit.
+        """
+        hidden = self._embed(ids, segments, positions)
+        which = torch.arange(len(starts) - 1, device=hidden.device)
+        begin = 0
+        for depth in exits:
+            end = depth * self.config.inner_group_num
+            attend = self._attention(hidden, starts, max_length)
+            hidden = self._apply(self.plain.plan[begin:end], hidden, attend)
+            begin = end
+            done = stop(depth, which, hidden, starts)
+            if bool(done.all()):
+                return
+            if bool(done.any()):
+                lengths = starts.diff().long()
+                hidden, which, lengths = hidden[(~done).repeat_interleave(lengths)], which[~done], lengths[~done]
+                starts = F.pad(lengths.cumsum(0), (1, 0)).to(starts.dtype)
+
+    def _apply(self, plan: Sequence[Application], hidden: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+        """Some applications of the blocks: [T, H] -> [T, H], or of some rows in the last one."""
+        eps, mix = self.config.layer_norm_eps, self.mix
+        for number, step in enumerate(plan, 1):
             block = self._blocks[step.attention]
             context, bias = attend(block, hidden)
-            if rows is not None and number == len(self.plain.plan):
+            if rows is not None and number == len(plan):
                 context, hidden = context[rows], hidden[rows]
                 mix = None if mix is None else mix.of_rows(rows)
             hidden = self._sum(block.merge, bias, block.norm, context, hidden, eps, mix)

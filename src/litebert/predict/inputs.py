@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from litebert.errors import InputError
 from litebert.predict.runtime import Request
 
 if TYPE_CHECKING:
+    from litebert.predict.exits import ExitRule
     from litebert.text.tokenizer import Tokenizer
 
 Ids = NDArray[np.int32]
@@ -24,6 +25,7 @@ class Inputs:
 
     tokenizer: Tokenizer
     max_length: int
+    rule: ExitRule | None = None  # of early exit, where the model has one
 
     def encode(self, text: str, name: str = "text", allow_special: bool | Collection[str] = False) -> Ids:
         """The ids of a text that must hold at least one token."""
@@ -39,7 +41,7 @@ class Inputs:
         want: Iterable[str],
         positions: NDArray[np.int64] | None = None,
         later: int = 0,
-        depth: int | None = None,
+        depth: int | Literal["auto"] | None = None,
     ) -> Request:
         """[CLS] A [SEP] or [CLS] A [SEP] B [SEP]; `positions` count from the first token of A."""
         cls, sep = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
@@ -48,7 +50,8 @@ class Inputs:
         types = np.repeat(np.arange(len(segments)), [1 + sizes[0], *sizes[1:]])
         assert len(ids) <= self.max_length, (len(ids), self.max_length)
         places = None if positions is None else positions + 1
-        return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later, depth=depth)
+        when: dict[str, Any] = {"rule": self.rule} if depth == "auto" else {"depth": depth}
+        return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later, **when)
 
     def windows(self, ids: Ids) -> list[Ids]:
         """The ids cut into as few stretches as fit the model, as even as can be: 700 of at most 510 -> 350 + 350."""

@@ -11,6 +11,7 @@ Every method takes one input or a list of them, of any length, and answers in th
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from numbers import Integral
@@ -22,11 +23,14 @@ import numpy as np
 from litebert.errors import ConfigError, InputError, did_you_mean
 from litebert.model.config import EXIT_HEADS, check_depth, check_exit
 from litebert.predict.abilities import ABILITIES, abilities_of, infer_task, refuse
-from litebert.predict.ability import Ability, Parameter, Result
+from litebert.predict.ability import Ability, Depth, Parameter, Result
+from litebert.predict.exits import ExitRule, load_rule
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Job, run_jobs, run_pass
 from litebert.predict.load import load_parts, open_adapter
 from litebert.predict.runtime import AdaptedRuntime, Runtime
+from litebert.remote import find_folder
+from litebert.tasks.sentence_folder import transformer_folder
 from litebert.tasks.task import Task, check_outputs, kind_of
 from litebert.text.tokenizer import Tokenizer
 
@@ -48,13 +52,15 @@ class Predictor(AbilityMethods):
         device: str = "auto",
         threads: int = 0,
         max_tokens: int = 8192,
-        depth: int | None = None,  # layers to apply; per call: classify(text, depth=6)
+        depth: Depth | None = None,  # layers to apply, or "auto"; per call: classify(text, depth=6)
     ):
         counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 1), ("threads", threads, 0))
         for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")
         self._set(*load_parts(model, runtime, device, threads, max_tokens), str(model))
+        self.rule = load_rule(transformer_folder(find_folder(model)))
+        self._task_inputs = dataclasses.replace(self._task_inputs, rule=self.rule)
         if depth is not None:
             self._check_depth(depth, "logits" in self.runtime.outputs)
         self.depth = depth
@@ -82,16 +88,26 @@ class Predictor(AbilityMethods):
         self.tokenizer = tokenizer
         self.task = task or infer_task(config, runtime.head)
         self.depth = None
+        self.rule = None
         self.abilities = abilities_of(runtime)
         # Positions that no training has seen are random: a model is asked in sequences as long as it was trained on.
         longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
         self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest)
 
-    depth: int | None
+    depth: Depth | None
+    rule: ExitRule | None  # of early exit: what `litebert calibrate` found
 
     def _check_depth(self, depth: Any, by_head: bool) -> None:
         """Refuse a depth that the model, its head or its runtime lacks."""
+        if depth == "auto":
+            if not by_head or self.runtime.head != "classification" or not self.runtime.any_depth:
+                raise InputError("depth: auto is for classification and regression models, with the torch runtime")
+            if self.rule is None:
+                raise InputError(
+                    f"depth: {self.name} has no rule for auto yet: litebert calibrate MODEL --data FILE --max-loss 0.3"
+                )
+            return
         if isinstance(depth, bool) or not isinstance(depth, Integral):
             raise InputError(f"depth: must be a whole number, not {depth!r}")
         check_depth(self.runtime.config, int(depth))
@@ -113,10 +129,12 @@ class Predictor(AbilityMethods):
         entry = ABILITIES[ability]
         if "depth" in entry.parameters:
             depth = arguments.get("depth")
-            arguments["depth"] = depth = self.depth if depth is None else depth
+            if depth is None and (self.depth != "auto" or "logits" in entry.outputs):  # vectors have no confidence
+                depth = self.depth
+            arguments["depth"] = depth
             if depth is not None:
                 self._check_depth(depth, "logits" in entry.outputs)
-        elif self.depth is not None:
+        elif self.depth not in (None, "auto"):
             raise InputError(f"{ability}: answers at full depth alone, and this Predictor has depth {self.depth}")
         trained = entry.takes_task or (entry.reads_task and self.task is not None and kind_of(self.task).compares)
         inputs = self._task_inputs if trained else self._inputs

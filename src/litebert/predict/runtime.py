@@ -5,6 +5,7 @@ Raw outputs by name, numpy float32 (indices int64), each for one sequence of `le
     start, end   [len] of the span head; start_index, start_log_prob [K], end_index, end_log_prob [K_end, K] and
                  answerable [] of the answer head
     masked_lm    [P, V] at the positions asked for              sentence  [2]
+    depth        [] with an exit rule: the exit that gave the logits
     hidden       [len, H]      pooled, first, mean  [H]         attentions  [L, A, len, len]
 """
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
     from litebert.model.heads import Model
     from litebert.predict.adapters import Adapter
+    from litebert.predict.exits import ExitRule
 
 Outputs = dict[str, NDArray[Any]]
 
@@ -60,6 +62,7 @@ class Request:
     later: int = 0  # sequences of its length that may be asked for once its outputs are known
     adapter: Adapter | None = None  # what changes the base model for this sequence (predict/adapters.py)
     depth: int | None = None  # layers to apply; None: all
+    rule: ExitRule | None = None  # or as many as this rule finds enough, for "logits" of a classifier
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.predict.ability import Array, Limits, Probability, Result, ability
+from litebert.predict.ability import Array, Depth, Limits, Probability, Result, ability
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import Outputs, Request
@@ -49,7 +49,7 @@ class Classification(Result):
     value: Annotated[float | None, "Regression: the score."] = None
     scale: Annotated[tuple[float, float] | None, "Regression: the lowest and highest score, where known."] = None
     windows: int = 1
-    depth: Annotated[int | None, "Layers applied; null: all."] = None
+    depth: Annotated[int | None, "Layers applied (to the window that took most); null: all."] = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The label and its probability, all labels of a multi-label model, or the score of a regression."""
@@ -148,7 +148,11 @@ def classify(
     pair: Annotated[
         str | None, "The second text: required by models of pairs, rejected by models of single texts."
     ] = None,
-    depth: Annotated[int | None, "Answer after this many layers; by default the Predictor's depth.", Limits(1)] = None,
+    depth: Annotated[
+        Depth | None,
+        "Answer after this many layers, or auto: as many as the text needs; by default the Predictor's depth.",
+        Limits(1),
+    ] = None,
 ) -> Steps[Classification]:
     """Label a text or a pair of texts, or score it with a regression model.
 
@@ -162,6 +166,8 @@ def classify(
     outputs = yield requests
     logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
     windows = len(requests)
+    if depth == "auto":
+        depth = max(int(output["depth"]) for output in outputs)
     kind = kind_of(task)
     assert isinstance(kind, TextKind), kind
     said = kind.decide(task, logits)
@@ -199,7 +205,9 @@ def attention(
     return Attention(pieces, tuple(request.segments.tolist()), output["attentions"], lost)
 
 
-def _whole(inputs: Inputs, text: str, pair: str | None, want: Iterable[str], depth: int | None = None) -> list[Request]:
+def _whole(
+    inputs: Inputs, text: str, pair: str | None, want: Iterable[str], depth: Depth | None = None
+) -> list[Request]:
     """A text, or a pair, as one request, or as windows over what is too long for one."""
     request = functools.partial(inputs.request, want=want, depth=depth)
     first = inputs.encode(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import typing
 from collections.abc import Sequence
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from litebert.model.config import check_exit
-from litebert.model.encoder import Encoder, EncoderOutput
-from litebert.model.heads import Model, named_outputs
+from litebert.model.encoder import Encoder, EncoderOutput, first_tokens, mean_tokens
+from litebert.model.heads import ClassificationModel, Model, named_outputs
 from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
+from litebert.predict.exits import ExitRule, leaves, problem_of
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
 from litebert.predict.runtime import (
@@ -66,13 +68,14 @@ class TorchRuntime:
         # A thread begins on the first GPU, and so would Triton's kernels, wherever their tensors are.
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
-            for depth in dict.fromkeys(requests[i].depth for i in packed):
-                alike = [i for i in packed if requests[i].depth == depth]
+            for depth, rule in dict.fromkeys((requests[i].depth, requests[i].rule) for i in packed):
+                alike = [i for i in packed if (requests[i].depth, requests[i].rule) == (depth, rule)]
                 self._set_depth(depth)
+                run = self._run_packed if rule is None else functools.partial(self._run_early, rule)
                 for batch in plan_packed([len(requests[i]) for i in alike], self.max_tokens):
                     numbers = [alike[i] for i in batch]
                     numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter lie next to each other
-                    for number, output in zip(numbers, self._run_packed([requests[i] for i in numbers]), strict=True):
+                    for number, output in zip(numbers, run([requests[i] for i in numbers]), strict=True):
                         results[number] |= output
             self._set_depth(None)
             for request, result in zip(requests, results, strict=True):
@@ -170,6 +173,35 @@ class TorchRuntime:
             named["mean"] = mean_states(hidden, self._tensor(np.diff(starts)))
         arrays = {name: fetch(named[name]) for name in wanted}
         return _split(arrays, requests, starts, by_token=head == "token-classification")
+
+    def _run_early(self, rule: ExitRule, requests: Sequence[Request]) -> list[Outputs]:
+        """One pass in which each sequence stops at the exit that the rule finds enough."""
+        model, exits, problem = self.model, self.config.exits, problem_of(self.config)
+        assert isinstance(model, ClassificationModel), model.head
+        room = (sum(map(len, requests)), len(requests))
+        ids, segments = [r.ids for r in requests], [fit_segments(self.config, r) for r in requests]
+        inputs = lay_out(ids, segments, room).to(self.device.device).inputs()
+        logits = np.zeros((len(requests), self.config.num_labels), np.float32)
+        agreed, depths = np.zeros(len(requests), np.int64), np.zeros(len(requests), np.int64)
+
+        def stop(depth: int, which: Tensor, hidden: Tensor, starts: Tensor) -> Tensor:
+            if self.config.pooling == "mean":
+                vectors: Tensor | None = mean_tokens(hidden, starts, None)
+            else:
+                vectors = self.encoder.pool(first_tokens(hidden, starts))
+            assert vectors is not None
+            model.depth = depth
+            places, found = fetch(which), fetch(model.classify(vectors, None))
+            before = None if depth == exits[0] else logits[places]
+            done, agreed[places] = leaves(rule, problem, found, before, agreed[places])
+            logits[places], depths[places] = found, depth
+            return self._tensor(done)
+
+        try:
+            self.encoder.read_until(*inputs.values(), exits=exits, stop=stop)
+        finally:
+            model.depth = None
+        return [{"logits": logits[row], "depth": depths[row]} for row in range(len(requests))]
 
     def _head_inputs(self, head: str, requests: Sequence[Request], starts: NDArray[np.int64]) -> dict[str, Any]:
         """What a head takes beside the encoder's input."""

@@ -91,6 +91,7 @@ def _wire_type(parameter: Parameter, ability: Ability) -> Any:
         "whole number": int,
         "number": float,
         "flag": bool,
+        "depth": Annotated[int, Field(ge=1)] | Literal["auto"],
     }
     kind = Literal[parameter.choices] if parameter.choices else kinds[parameter.kind]
     bounds: dict[str, Any] = {}

@@ -1,0 +1,61 @@
+"""`litebert calibrate`: how early a model may answer, for `--depth auto`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from litebert.cli import app
+from litebert.cli.options import Device, Encoding, Threads, check_data, check_models, column_pairs
+
+
+@app.command()
+def calibrate(
+    model: Annotated[str, typer.Argument(help="Model folder, fine-tuned with exits.", metavar="MODEL")],
+    data: Annotated[str, typer.Option(help="Labelled data that the model was not trained on.")],
+    max_loss: Annotated[
+        float | None, typer.Option(help="Points (of 100) that the score may lose against full depth.")
+    ] = None,
+    speed_up: Annotated[float | None, typer.Option(help="How many times fewer layers to apply on average.")] = None,
+    task: Annotated[str | None, typer.Option(help="Task of the data; by default the model's own.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="role=name, such as text=review; other columns are guessed.")
+    ] = None,
+    encoding: Encoding = "utf-8",
+    device: Device = "auto",
+    threads: Threads = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Choose when a model answers early, and save the rule with it: --depth auto uses it.
+
+    Example: litebert calibrate runs/reviews/best --data dev.csv --max-loss 0.3
+    """
+    check_data(data)
+    check_models(model)
+    from litebert.finetuning.calibrate import calibrate as choose
+
+    columns = column_pairs(column or [])
+    found = choose(
+        model,
+        data,
+        max_loss=max_loss,
+        speed_up=speed_up,
+        task=task,
+        columns=columns,
+        encoding=encoding,
+        device=device,
+        threads=threads,
+    )
+    chosen = found.chosen
+    if as_json:
+        rule = {"by": chosen.rule.by, "threshold": chosen.rule.threshold, "patience": chosen.rule.patience}
+        numbers = {"score": chosen.score, "full_score": found.full_score, "mean_depth": chosen.mean_depth}
+        print(json.dumps({"metric": found.metric, "examples": found.examples, "rule": rule, **numbers}, indent=2))
+        return
+    print(f"{model}: {chosen.rule.describe()}")
+    print(
+        f"{found.metric} {100 * chosen.score:.2f} (full depth {100 * found.full_score:.2f}) on {found.examples:,} "
+        f"examples, {chosen.mean_depth:.2f} of {found.full_depth} layers on average ({found.speed_up:.2f}x fewer)"
+    )
