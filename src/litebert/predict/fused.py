@@ -271,7 +271,7 @@ class FusedEncoder(nn.Module):
         In the last application these rows alone go through what comes after attention: three quarters of its work.
         """
         hidden = self._embed(ids, segments, positions)
-        return self._apply(self.plain.plan, hidden, self._attention(hidden, starts, max_length), rows)
+        return self._run_blocks(self.plain.plan, hidden, self._attention(hidden, starts, max_length), rows)
 
     def read_until(
         self,
@@ -294,7 +294,7 @@ class FusedEncoder(nn.Module):
         for depth in exits:
             end = depth * self.config.inner_group_num
             attend = self._attention(hidden, starts, max_length)
-            hidden = self._apply(self.plain.plan[begin:end], hidden, attend)
+            hidden = self._run_blocks(self.plain.plan[begin:end], hidden, attend)
             begin = end
             done = stop(depth, which, hidden, starts)
             if bool(done.all()):
@@ -304,7 +304,9 @@ class FusedEncoder(nn.Module):
                 hidden, which, lengths = hidden[(~done).repeat_interleave(lengths)], which[~done], lengths[~done]
                 starts = F.pad(lengths.cumsum(0), (1, 0)).to(starts.dtype)
 
-    def _apply(self, plan: Sequence[Application], hidden: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+    def _run_blocks(
+        self, plan: Sequence[Application], hidden: Tensor, attend: Attend, rows: Tensor | None = None
+    ) -> Tensor:
         """Some applications of the blocks: [T, H] -> [T, H], or of some rows in the last one."""
         eps, mix = self.config.layer_norm_eps, self.mix
         for number, step in enumerate(plan, 1):

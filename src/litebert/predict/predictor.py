@@ -11,7 +11,6 @@ Every method takes one input or a list of them, of any length, and answers in th
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from numbers import Integral
@@ -58,9 +57,8 @@ class Predictor(AbilityMethods):
         for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")
-        self._set(*load_parts(model, runtime, device, threads, max_tokens), str(model))
-        self.rule = load_rule(transformer_folder(find_folder(model)))
-        self._task_inputs = dataclasses.replace(self._task_inputs, rule=self.rule)
+        parts = load_parts(model, runtime, device, threads, max_tokens)
+        self._set(*parts, str(model), load_rule(transformer_folder(find_folder(model))))
         if depth is not None:
             self._check_depth(depth, "logits" in self.runtime.outputs)
         self.depth = depth
@@ -72,7 +70,9 @@ class Predictor(AbilityMethods):
         predictor._set(runtime, tokenizer, task, name)
         return predictor
 
-    def _set(self, runtime: Runtime, tokenizer: Tokenizer, task: Task | None, name: str) -> None:
+    def _set(
+        self, runtime: Runtime, tokenizer: Tokenizer, task: Task | None, name: str, rule: ExitRule | None = None
+    ) -> None:
         config = runtime.config
         if tokenizer.vocab_size > config.vocab_size:
             raise ConfigError(
@@ -88,12 +88,12 @@ class Predictor(AbilityMethods):
         self.tokenizer = tokenizer
         self.task = task or infer_task(config, runtime.head)
         self.depth = None
-        self.rule = None
+        self.rule = rule
         self.abilities = abilities_of(runtime)
         # Positions that no training has seen are random: a model is asked in sequences as long as it was trained on.
         longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
-        self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest)
+        self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest, rule)
 
     depth: Depth | None
     rule: ExitRule | None  # of early exit: what `litebert calibrate` found

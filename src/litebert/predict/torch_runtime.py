@@ -180,7 +180,8 @@ class TorchRuntime:
         assert isinstance(model, ClassificationModel), model.head
         room = (sum(map(len, requests)), len(requests))
         ids, segments = [r.ids for r in requests], [fit_segments(self.config, r) for r in requests]
-        inputs = lay_out(ids, segments, room).to(self.device.device).inputs()
+        table = lay_out(ids, segments, room).to(self.device.device)
+        packed = (table.ids, table.segments, table.positions, table.starts, table.longest)
         logits = np.zeros((len(requests), self.config.num_labels), np.float32)
         agreed, depths = np.zeros(len(requests), np.int64), np.zeros(len(requests), np.int64)
 
@@ -198,7 +199,7 @@ class TorchRuntime:
             return self._tensor(done)
 
         try:
-            self.encoder.read_until(*inputs.values(), exits=exits, stop=stop)
+            self.encoder.read_until(*packed, exits, stop)
         finally:
             model.depth = None
         return [{"logits": logits[row], "depth": depths[row]} for row in range(len(requests))]
