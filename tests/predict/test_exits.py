@@ -63,7 +63,7 @@ def requests_of(count: int, rule: ExitRule | None, depth: int | None = None) -> 
         (ExitRule("patience", 0.0, 1), {}),
         (ExitRule("patience", 0.0, 2), {"inner_group_num": 2}),
         (ExitRule("confidence", 0.8), {"pooling": "mean"}),
-        (ExitRule("patience", 0.0, 1), {"problem_type": "multi_label_classification"}),
+        (ExitRule("patience", 0.0, 1), {"problem_type": "multi_label_classification", "labels": ("x", "y"), "seed": 5}),
         (ExitRule("patience", 0.5, 1), {"problem_type": "regression", "labels": ("x",)}),
     ],
 )

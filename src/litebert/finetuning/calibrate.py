@@ -21,11 +21,10 @@ from litebert.errors import ConfigError
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.evaluate import open_member, read_labelled
 from litebert.finetuning.model import run_sequences
-from litebert.finetuning.results import goodness
 from litebert.model.heads import Model
 from litebert.predict.exits import ExitRule, Problem, problem_of, save_rule, simulate
 from litebert.remote import find_folder
-from litebert.tasks.metrics import score
+from litebert.tasks.metrics import goodness, score
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device, DeviceConfig, open_device
 
