@@ -22,9 +22,11 @@ import numpy as np
 import torch
 
 from litebert import __version__
+from litebert.errors import ConfigError
 from litebert.finetuning.calibrate import choose, logits_at_exits, score_at
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.evaluate import open_member, read_labelled
+from litebert.machine import cpu_name
 from litebert.predict.exits import ExitRule, problem_of, simulate
 from litebert.predict.runtime import Request
 from litebert.predict.torch_runtime import TorchRuntime
@@ -95,7 +97,7 @@ def main() -> None:
             seen, unseen = order[: len(order) // 2], order[len(order) // 2 :]
             try:
                 chosen = choose(task, _part(split, seen), logits[:, seen], exits, problem, **promise).chosen.rule
-            except Exception as error:  # a speed-up beyond what these exits allow
+            except ConfigError as error:  # a speed-up beyond what these exits allow
                 early.append({**promise, "error": str(error)})
                 break
             trials.append(_trial(chosen, unseen, task, split, logits, exits, problem, seconds))
@@ -119,7 +121,7 @@ def main() -> None:
                 "early": early,
                 "batch": given.batch,
                 "halves": given.halves,
-                "machine": f"{device.name}, {torch.get_num_threads()} threads, {platform.machine()}",
+                "machine": device.name if device.is_cuda else f"{cpu_name()}, {torch.get_num_threads()} threads",
                 "versions": {"litebert": __version__, "torch": torch.__version__, "python": platform.python_version()},
                 "date": datetime.date.today().isoformat(),
             },
