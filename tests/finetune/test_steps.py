@@ -55,7 +55,7 @@ def test_planned_shapes_and_replayed_graphs_learn_the_same(
 )
 def test_steps_are_recorded_on_a_gpu_by_one_process_unless_turned_off(graphs, processes, step):
     config, world = SimpleNamespace(device=DeviceConfig(graphs=graphs)), World(0, processes)
-    parts = SimpleNamespace(device=SimpleNamespace(is_cuda=True), config=config, world=world)
+    parts = SimpleNamespace(device=SimpleNamespace(is_cuda=True), config=config, world=world, contrast=None)
     learner = SimpleNamespace(
         graphs="on" if Finetuning._records(parts) else "off", model=torch.nn.Linear(1, 1), loss=None, check_graphs=False
     )
