@@ -29,7 +29,7 @@ def test_vectors_are_the_predictors(model, tmp_path):
     summary = embed(model, source, tmp_path / "out")
     assert (summary.rows, summary.errors, summary.parts, summary.inputs, summary.scored_rows) == (25, 0, 3, 1, 25)
     table = read(tmp_path / "out")
-    assert table.column_names == ["id", "body", "vector", "pooling", "tokens", "windows", "error"]
+    assert table.column_names == ["id", "body", "vector", "pooling", "tokens", "windows", "depth", "error"]
     assert table["id"].to_pylist() == list(range(25))
     vectors = np.stack(table["vector"].to_numpy())
     expected = Predictor(model("pretraining"), device="cpu", threads=1).embed(texts(25))
@@ -328,7 +328,7 @@ def test_mistakes(model, tmp_path):
         (dict(columns={}), DataError, "no column 'text'.*name the column"),
         (dict(ability=None), InputError, "ability: missing; .* has fill_mask"),
         (dict(ability="classify"), InputError, "has no classify"),
-        (dict(options={"pool": 1}), InputError, "embed takes normalize, pooling.*, not 'pool'"),
+        (dict(options={"pool": 1}), InputError, "embed takes depth, normalize, pooling.*, not 'pool'"),
         (dict(options={"pooling": "max"}), InputError, "pooling: 'max' is not one of"),
         (dict(engine="spark"), ConfigError, "engine: 'spark' is not one of: local, ray"),
         (dict(part_rows=-1), ConfigError, "part_rows: must be a whole number >= 0"),

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,8 +21,9 @@ from small_vocabularies import english
 
 from litebert.errors import ConfigError
 from litebert.export.web import export_web
-from litebert.export.web_page import RUNTIME, collect_runtime
+from litebert.export.web_page import ON_PAGE, RUNTIME, collect_runtime
 from litebert.model.hub import save_model
+from litebert.page import FOLDER as PAGE
 from litebert.serve.static import Handler, serve_static
 from litebert.tasks.task import Task, save_task
 
@@ -302,6 +304,12 @@ def test_transformers_js_in_chromium_answers_as_in_node(folders, tmp_path, open_
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The folder
+
+
+def test_the_page_has_the_abilities_that_its_script_has():
+    script = PAGE.joinpath("abilities.js").read_text(encoding="utf-8")
+    names = re.search(r"export const ABILITIES = {([^}]+)}", script).group(1)
+    assert {name.strip() for name in names.split(",")} == {*ON_PAGE, "states"}
 
 
 def test_page_json_names_every_large_file(folders):

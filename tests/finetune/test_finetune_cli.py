@@ -84,7 +84,7 @@ def test_scores_at_the_fixed_and_at_the_saved_threshold_are_told_apart(cli, toy_
     assert row["scores"]["f1"]["value"] == pytest.approx(written["splits"]["dev"]["f1"]["value"])
     shown = cli(*evaluate)
     assert "use the fixed no-answer threshold 0" in shown.out
-    assert "tuned_ is at -1000, which the model was saved with" in shown.out
+    assert "tuned_ uses -1000, saved with the model" in shown.out
 
 
 def test_the_readmes_commands_for_ones_own_labels(cli, toy_model, tmp_path, monkeypatch):

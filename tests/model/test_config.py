@@ -152,7 +152,7 @@ def test_labels_from_the_hub():
         ({"name": "mine", "config": 1}, "name: unknown model field"),
         ({"layer_norm_eps": 0}, "layer_norm_eps: must be > 0"),
         ({"embedding_projection": False}, "embedding_projection: needed"),
-        ({"pad_token_id": 30000}, "pad_token_id: must be < vocab_size"),
+        ({"pad_token_id": 30000}, "pad_token_id: must be >= 0 and < vocab_size"),
         ({"model_type": "bert"}, "a bert has sharing none"),
         ({"vocab_size": "many"}, "vocab_size: expected a whole number, got 'many'"),
     ],

@@ -600,7 +600,7 @@ def test_the_endpoints_page(tiny_server, open_page):
     page = open_page(tiny_server, "fill_mask")
     page.click("a.endpoints")
     assert page.locator("h1").inner_text() == "Endpoints"
-    assert page.locator("h2").count() == 13
+    assert page.locator("h2").count() == 20
     assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderRadius") != "0px", (
         "styled by our own file"
     )

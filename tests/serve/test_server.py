@@ -219,7 +219,7 @@ def check_exported(client, by_torch):
     (model,) = client.get("/models").json()["models"]
     assert model == {
         "name": "mood",
-        "abilities": ["embed", "classify"],
+        "abilities": ["embed", "similarity", "search", "classify"],
         "runtime": "onnx fp32, CPU, 1 thread",
         "language": "en",
         "task": {

@@ -11,6 +11,7 @@ import pytest
 import litebert
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model.heads import MODELS
+from litebert.predict.abilities import ABILITIES
 from litebert.tasks.examples import QuestionExample, TagExample, TextExample
 from litebert.tasks.features import stride_for
 from litebert.tasks.kinds import KINDS
@@ -112,7 +113,8 @@ def test_is_labelled():
 def test_only_the_kinds_themselves_ask_for_a_kind():
     """A new kind is one file: nothing else compares names of kinds, or has a table of them."""
     root, found = Path(litebert.__file__).parent, []
-    own_names = KINDS.keys() - MODELS.keys()  # those that no head has
+    # Those that neither a head nor an ability has.
+    own_names = KINDS.keys() - MODELS.keys() - ABILITIES.keys()
 
     def names(node, known):
         return isinstance(node, ast.Constant) and node.value in known

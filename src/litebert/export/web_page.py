@@ -27,6 +27,8 @@ from litebert.predict.runtime import outputs_of
 from litebert.tasks.task import kind_of, load_task
 from litebert.text.tokenizer import Tokenizer
 
+# As ABILITIES in abilities.js; `states` is the page's own.
+ON_PAGE = ("fill_mask", "sentence_order", "coherence", "embed", "attention", "classify", "tag", "answer", "choose")
 SHOWN = 64  # tokens of the pictures of attention and states, as MOST_SHOWN in abilities.js
 PAGE_FILE = "page.json"
 # npm package -> its version, and what the page takes of it.
@@ -73,7 +75,7 @@ def describe_model(folder: Path, name: str, model: Model) -> dict[str, Any]:
     abilities = [
         each.name
         for each in ABILITIES.values()
-        if set(each.outputs) <= given and (not each.heads or model.head in each.heads)
+        if each.name in ON_PAGE and set(each.outputs) <= given and (not each.heads or model.head in each.heads)
     ]
     shown = None if task is None else {key: getattr(task, key) for key in ("name", "kind", "labels", "pair", "scale")}
     specials = asdict(tokenizer.specials)

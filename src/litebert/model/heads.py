@@ -276,10 +276,10 @@ class ClassificationModel(_Classifier):
         logits = self.classify(self.summarize(input_ids, **inputs), inputs.get("at"))
         if labels is None:
             return logits
-        problem = self.config.problem_type
-        if problem == "regression" or (problem is None and logits.shape[-1] == 1):
+        problem_type = self.config.problem_type
+        if problem_type == "regression" or (problem_type is None and logits.shape[-1] == 1):
             loss = F.mse_loss(logits, labels.to(logits.dtype).view_as(logits))
-        elif problem == "multi_label_classification" or (problem is None and labels.is_floating_point()):
+        elif problem_type == "multi_label_classification" or (problem_type is None and labels.is_floating_point()):
             loss = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
         else:
             loss = cross_entropy(logits, labels)
