@@ -37,6 +37,7 @@ def test_ray_writes_the_same_bytes_though_an_actor_dies(model, tmp_path, monkeyp
     (tmp_path / "b.jsonl").write_text("".join(f'{{"body": "{text}"}}\n' for text in texts(23)))
     sources = [tmp_path / "a.parquet", tmp_path / "b.jsonl"]
     embed(model, sources, tmp_path / "local")
+    monkeypatch.setattr("builtins.print", print)  # Ray Data's progress bars replace it for good
     monkeypatch.setattr(ray_engine, "SPAN", 2)
     monkeypatch.setattr(ray_engine, "SpanScorer", DyingOnce)
     summary = embed(model, sources, tmp_path / "ray", engine="ray", workers=2)
