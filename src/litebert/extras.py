@@ -13,7 +13,6 @@ from litebert.errors import MissingExtraError
 EXTRAS = {
     "hf": ("transformers", "datasets"),
     "ray": ("ray",),
-    "remote": ("fsspec",),
     "report": ("tensorboard",),
     "baselines": ("gensim",),
     "onnx": ("onnx", "onnxruntime"),

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from litebert.errors import DataError
-from litebert.extras import require
 
 STDIN = "-"
 PIECE = 1 << 20
@@ -126,7 +125,8 @@ def _remote_files(url: str) -> list[str]:
 
 def file_system(url: str) -> tuple[Any, str]:
     """fsspec's object for the place that a URL names, and the name of the file there."""
-    core = require("fsspec.core", f"reading {url.partition('://')[0]}:// URLs")
+    from fsspec import core  # comes with huggingface_hub; only URLs need it
+
     system, name = _ask(url, lambda: core.url_to_fs(url))
     return system, str(name)
 
