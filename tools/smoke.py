@@ -133,6 +133,8 @@ def walk_finetuning(walk: Walk) -> None:
     labels = ("--task", "classification", "--train", "labels.csv", "--dev", "labels.csv", "--model", "run/model")
     walk.works("finetune", *labels, "--adapter", "2", "--out", "adapted", "--set", "epochs=1")
     walk.works("adapter", "merge", "adapted/adapter", "--out", "merged", says="model: merged")
+    walk.works("finetune", *labels, "--out", "exits", "--set", "epochs=1", "--set", "exits=[2, 4]")
+    walk.works("calibrate", "exits/best", "--data", "labels.csv", "--max-loss", "1", says="exits")
     walk.needs("hf", "finetune", "--task", "sst-2", "--model", "run/model", "--out", "public")
     walk.works("evaluate", "classification/best", "--data", "labels.csv", says="accuracy")
     labelled = ("--task", "classification", "--train", "labels.csv", "--dev", "labels.csv")
@@ -147,11 +149,14 @@ def walk_prediction(walk: Walk) -> None:
         ("sentence-order", "The train was late.", "Then it came."),
         ("coherence", "The train was late. Then it came. Everybody was glad."),
         ("embed", "the train"),
+        ("similarity", "the train", "the soup"),
+        ("search", "the train", "the soup was cold", "the train was late"),
         ("attention", "the train"),
     ):
         walk.works("predict", *words, "--model", "run/model", "--json", says="{")
     walk.works("predict", "classify", "the soup", "--model", "classification/best", says="good")
     walk.works("predict", "tag", "Anna was late", "--model", "token-classification/best", "--json", says="B-PER")
+    walk.works("score", "classification/best", "labels.csv", "--text", "text", "--out", "scored", "--workers", "1")
     question = ("what was late?", SENTENCES["bad"])
     walk.works("predict", "answer", *question, "--model", "question-answering/best", "--json", says="{")
     choice = (SENTENCES["bad"], "what was late?", "train", "soup")

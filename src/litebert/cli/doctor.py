@@ -18,6 +18,7 @@ CORE = (
     "numpy",
     "sentencepiece",
     "tokenizers",
+    "fsspec",
     "safetensors",
     "huggingface_hub",
     "pyarrow",
