@@ -115,7 +115,7 @@ def test_editions_link_to_each_other():
 @pytest.mark.parametrize(
     ("check", "old", "new", "named"),
     [
-        (section_difference, "\n### ", "\n## ", "'### Your own language'"),
+        (section_difference, "\n### ", "\n## ", "'### Train on your labels'"),
         (command_difference, "--vocab-size 30000", "--vocab-size 32000", "--vocab-size 32000"),
         (command_difference, "<!-- not run: ", "<!-- run with: ", "a block of console, not run"),
         (command_difference, "$ litebert predict embed", "$ litebert embed", "$ litebert embed"),
