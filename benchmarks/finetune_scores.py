@@ -3,8 +3,9 @@
     python benchmarks/finetune_scores.py MODEL DATA --out results/ [--seeds 5] [--preset small] [--lr 3e-5,1e-4]
     python benchmarks/finetune_scores.py MODEL DATA --out results/ --tasks sst-2 --limit 50 --steps 4 --device cpu
 
-DATA holds GLUE's folders (glue/SST-2, ...), squad/ and race/. Every task is a study in its own folder under --out: what
-is done is skipped, so the command can be stopped and called again. SCORES.json and SCORES.md are written on the way.
+DATA holds GLUE's folders (glue/SST-2, ...), squad/, race/ and pairs/ (samples of MNLI and QQP). Every task is a study
+in its own folder under --out: what is done is skipped, so the command can be stopped and called again. SCORES.json and
+SCORES.md are written on the way. With --evaluations 1 the last weights are scored, and nothing is chosen on dev.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ from litebert.remote import find_folder
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device, seed_everything
 
-# Task: its folder, seeds at most (large sets vary little), and ALBERT-base of the paper's Table 2 where it is printed.
+# Task: its folder (or files of pairs), seeds at most (large sets vary little), and ALBERT-base of the paper's Table 2.
 TASKS: dict[str, tuple[str, int, str]] = {
     "cola": ("glue/CoLA", 5, ""),
-    "sst-2": ("glue/SST-2", 2, "90.3"),
+    "sst-2": ("glue/SST-2", 3, "90.3"),
     "mrpc": ("glue/MRPC", 5, ""),
     "sts-b": ("glue/STS-B", 5, ""),
-    "qnli": ("glue/QNLI", 1, ""),
+    "qnli": ("glue/QNLI", 3, ""),
     "rte": ("glue/RTE", 5, ""),
     "wnli": ("glue/WNLI", 5, ""),
-    "squad-1.1": ("squad", 1, "89.3 / 82.3"),
+    "squad-1.1": ("squad", 3, "89.3 / 82.3"),
     "race": ("race", 1, "64.0"),
+    "mnli-20k": ("pairs/mnli", 3, ""),
+    "qqp-20k": ("pairs/qqp", 3, ""),
 }
 
 
@@ -85,11 +88,13 @@ def make_random(model: str, out: Path) -> Path:
 def measure(arguments: argparse.Namespace, task: str, name: str, model: str) -> dict[str, Any]:
     """A study of one task; the setting whose median is best."""
     folder, most_seeds, paper = TASKS[task]
+    path = arguments.data / folder
+    own = {"train": f"{path}-train.csv", "dev": f"{path}-dev.csv"}
     settings: dict[str, Any] = {
-        "task": task,
+        "task": "classification" if task.endswith("k") else task,
         "preset": arguments.preset,
         "model": model,
-        "data": {"folder": str(arguments.data / folder), "limit": arguments.limit},
+        "data": {**(own if task.endswith("k") else {"folder": str(path)}), "limit": arguments.limit},
         "device": {"device": arguments.device},
         "log": {"num_evaluations": arguments.evaluations},
     }

@@ -1,11 +1,12 @@
-"""Corpora -> token stores, with the last documents of some files kept aside as text that no run sees.
+"""Corpora -> token stores, with some documents kept aside as text that no run of the default model has seen.
 
     python benchmarks/cram/prepare.py CORPUS... --tokenizer VOCAB --out DATA [--unseen 150000]
 
-Each file NAME.txt.xz (one paragraph per line, an empty line between documents) becomes the store DATA/NAME. From files
-whose number is the highest of their kind (wiki-en-02, simplewiki-01, books-en-01) the last documents that hold
-`--unseen` bytes are cut off first and written to DATA/unseen/NAME.txt (that many bytes, whole paragraphs). Files that
-are done already are skipped, so that corpora may arrive one after the other.
+Each file NAME.txt.xz (one paragraph per line, an empty line between documents) becomes the store DATA/NAME. From the
+first file of each kind (wiki-en-00, simplewiki-00, books-en-00, ...) the documents that `held_out: 0.01` chooses are
+removed: the default model's first run held out exactly these, and its second run read other files. Their beginnings,
+about `--unseen` bytes in all, are written to DATA/unseen/NAME.txt. Files that are done already are skipped, so that
+corpora may arrive one after the other.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import lzma
 import time
 from pathlib import Path
 
+from litebert.pretraining.chapters import held_out_documents
 from litebert.text.build import build_store
-
-SPLIT = ("wiki-en-02", "simplewiki-01", "books-en-01", "wiki-ko-02", "wiki-zh-00")
 
 
 def main() -> None:
@@ -34,8 +34,8 @@ def main() -> None:
             continue
         began = time.monotonic()
         source = corpus
-        if name in SPLIT:
-            seen, unseen = cut(lzma.decompress(corpus.read_bytes()).decode("utf-8"), options.unseen)
+        if name.endswith("-00"):
+            seen, unseen = split(lzma.decompress(corpus.read_bytes()).decode("utf-8"), options.unseen)
             (options.out / "unseen" / f"{name}.txt").write_text(unseen, encoding="utf-8")
             source = options.out / f"{name}.txt"
             source.write_text(seen, encoding="utf-8")
@@ -43,21 +43,32 @@ def main() -> None:
         print(f"{name}: {time.monotonic() - began:.1f} s", flush=True)
 
 
-def cut(text: str, num_bytes: int) -> tuple[str, str]:
-    """The text without its last documents, and the first `num_bytes` or so of those."""
+def split(text: str, num_bytes: int) -> tuple[str, str]:
+    """The text without its held-out documents; of those, the beginnings (20 kB at most unless they are few)."""
     documents = text.strip("\n").split("\n\n")
-    size, first = 0, len(documents)
-    while size < num_bytes and first > 1:
-        first -= 1
-        size += len(documents[first].encode("utf-8")) + 2
+    held_out = held_out_documents(len(documents), 0.01)
+    seen = [document for document, out in zip(documents, held_out, strict=True) if not out]
+    unseen = [document for document, out in zip(documents, held_out, strict=True) if out]
     kept: list[str] = []
     size = 0
-    for paragraph in "\n\n".join(documents[first:]).split("\n"):
+    for document in unseen:
+        if size >= num_bytes:
+            break
+        kept.append(start_of(document, max(num_bytes // len(unseen), 20_000)))
+        size += len(kept[-1].encode("utf-8"))
+    return "\n\n".join(seen) + "\n", "\n\n".join(kept) + "\n"
+
+
+def start_of(document: str, num_bytes: int) -> str:
+    """The first paragraphs of a document, `num_bytes` or a little more."""
+    kept: list[str] = []
+    size = 0
+    for paragraph in document.split("\n"):
         if size >= num_bytes:
             break
         kept.append(paragraph)
         size += len(paragraph.encode("utf-8")) + 1
-    return "\n\n".join(documents[:first]) + "\n", "\n".join(kept) + "\n"
+    return "\n".join(kept)
 
 
 if __name__ == "__main__":
