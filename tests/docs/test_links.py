@@ -32,7 +32,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_files_and_names_in_sentences_exist(page):
-    """`benchmarks/gpu_check.py` and `litebert.model.sharing` in running text are real."""
+    """`benchmarks/gpu_check.py` and `litebert.model.config` in running text are real."""
     for file in FILE.findall(prose(page)):
         assert (ROOT / file).exists() or (ROOT / "src" / file).exists(), f"{page_name(page)}: no file {file}"
     for name in NAME.findall(prose(page)):
@@ -55,7 +55,7 @@ def exists(name: str) -> bool:
 
 
 def test_names_are_looked_up():
-    assert exists("litebert.model.sharing")
+    assert exists("litebert.model.config")
     assert exists("litebert.finetune")
     assert not exists("litebert.model.no_such")
     assert not exists("litebert.load_model.x")

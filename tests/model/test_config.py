@@ -7,8 +7,17 @@ import json
 import pytest
 
 from litebert.errors import CheckpointError, ConfigError
-from litebert.model.config import PRESETS, ModelConfig, from_google, from_hub, preset, read_config, to_hub, vary
-from litebert.model.sharing import plan_of
+from litebert.model.config import (
+    PRESETS,
+    ModelConfig,
+    from_google,
+    from_hub,
+    plan_of,
+    preset,
+    read_config,
+    to_hub,
+    vary,
+)
 
 RELEASED_BASE = {  # the fields of a released albert_config.json
     "attention_probs_dropout_prob": 0,

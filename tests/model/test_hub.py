@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from small_vocabularies import english
 
 from litebert.errors import CheckpointError, ConfigError
-from litebert.model import weights
+from litebert.model import hub
 from litebert.model.config import ModelConfig, vary
 from litebert.model.heads import MODELS, ClassificationModel, EncoderModel, PretrainingModel
 from litebert.model.hub import load_model, load_model_and_report, save_model
@@ -252,7 +252,7 @@ def test_a_failed_save_leaves_the_old_folder_whole(folder, monkeypatch):
     def no_space(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(weights, "save_file", no_space)
+    monkeypatch.setattr(hub, "save_file", no_space)
     with pytest.raises(OSError, match="No space left"):
         save_model(PretrainingModel(TINY), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -308,7 +308,7 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     def fail(*arguments, **options):  # in safetensors' words
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(weights, "save_file", fail)
+    monkeypatch.setattr(hub, "save_file", fail)
     with pytest.raises(OSError, match="No space left on device") as caught:
         save_model(PretrainingModel(TINY), tmp_path / "model")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "model"))

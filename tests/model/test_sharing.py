@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from litebert.errors import ConfigError
-from litebert.model.config import ModelConfig, vary
+from litebert.model.config import ModelConfig, num_blocks, plan_of, sharing_plan, vary
 from litebert.model.encoder import Encoder
-from litebert.model.sharing import num_blocks, plan_of, sharing_plan
 
 TINY = ModelConfig(
     vocab_size=30,

@@ -36,11 +36,10 @@ from torch import Tensor, nn
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
 from litebert.model.config import AdapterConfig as AdapterConfig
-from litebert.model.config import ModelConfig, vary
+from litebert.model.config import ModelConfig, plan_of, vary
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
-from litebert.model.sharing import plan_of
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."

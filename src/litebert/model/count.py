@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from litebert.model.config import ModelConfig, preset
-from litebert.model.sharing import num_blocks, plan_of
+from litebert.model.config import ModelConfig, num_blocks, plan_of, preset
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from litebert.errors import InputError
-from litebert.model.config import ModelConfig, check_depth
-from litebert.model.sharing import Application, num_blocks, plan_of
+from litebert.model.config import Application, ModelConfig, check_depth, num_blocks, plan_of
 
 # (query, key, value), each [*, A, D] -> context [*, A, D]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]

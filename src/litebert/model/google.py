@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from litebert.errors import CheckpointError
-from litebert.model.config import ModelConfig, find_google_config, read_config, vary
+from litebert.model.config import ModelConfig, find_google_config, plan_of, read_config, vary
 from litebert.model.heads import Model
 from litebert.model.hub import LoadReport, build_model
 from litebert.model.names import Source, tf_names
-from litebert.model.sharing import plan_of
 from litebert.model.tf_checkpoint import TfCheckpoint, read_bundle
 
 _SLOT = re.compile(r"/(adam_[mv]|lamb_[mv]|Adam(_1)?|Momentum)$|(^|/)(global_step|beta[12]_power)$")

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from litebert.model.config import ModelConfig
-from litebert.model.sharing import num_blocks
+from litebert.model.config import ModelConfig, num_blocks
 
 
 class Names(NamedTuple):

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from litebert.model.config import Application
 from litebert.model.encoder import (
     Attention,
     Encoder,
@@ -33,7 +34,6 @@ from litebert.model.encoder import (
 )
 from litebert.model.fast.layers import HEAD_WIDTHS
 from litebert.model.fast.plain_ops import Packing
-from litebert.model.sharing import Application
 from litebert.predict.adapters import Mix
 
 # The number of rows passed to MKL when it packs a weight. It may be any other when it multiplies; it decides only

@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 from litebert.config import build, given, merge, override, read_yaml, to_dict
 from litebert.errors import ConfigError, did_you_mean
-from litebert.model.config import PRESETS, ModelConfig, load_config, preset, read_config
-from litebert.model.sharing import plan_of
+from litebert.model.config import PRESETS, ModelConfig, load_config, plan_of, preset, read_config
 from litebert.pretraining.recipes import Recipe, named_recipe
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
 from litebert.train.exits import ExitLoss, check_weights
