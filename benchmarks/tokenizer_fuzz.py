@@ -31,8 +31,17 @@ from tokenizers import normalizers, pre_tokenizers
 
 import litebert
 from litebert.text.normalize import Normalization, is_latin
-from litebert.text.spiece import SentencePieceTokenizer
-from litebert.text.spiece_proto import CONTROL, NORMAL, UNIGRAM, UNKNOWN, Piece, SpieceModel, read_model, write_model
+from litebert.text.spiece import (
+    CONTROL,
+    NORMAL,
+    UNIGRAM,
+    UNKNOWN,
+    Piece,
+    SentencePieceTokenizer,
+    SpieceModel,
+    read_model,
+    write_model,
+)
 from litebert.text.tokenizer import Specials, Tokenizer
 from litebert.text.wordpiece import BasicRule, WordPieceTokenizer
 

@@ -21,7 +21,7 @@ from litebert.export.quantize import (
     quantize_six,
     smoothing_factors,
 )
-from litebert.text.spiece_proto import NORMAL, read_model
+from litebert.text.spiece import NORMAL, read_model
 
 
 def test_factors_change_nothing_but_the_rounding():

@@ -24,7 +24,7 @@ import pytest
 from toy_tokenizer import DyingTokenizer, UninterruptedTokenizer, WordTokenizer, word_id
 
 from litebert.errors import DataError, InputError, LitebertError, MissingExtraError
-from litebert.text import blocks, build, store_writer
+from litebert.text import build, readers, store_writer
 from litebert.text.build import BuildOptions, build_store, plan_parts
 from litebert.text.sources import Source
 from litebert.text.store import TokenStore
@@ -37,7 +37,7 @@ TOKENIZER = WordTokenizer()
 def small_pieces(monkeypatch):
     """Every file a part of its own, many blocks per file, many record batches per part."""
     monkeypatch.setattr(build, "SMALL_FILE", 1)
-    monkeypatch.setattr(blocks, "BLOCK", 2000)
+    monkeypatch.setattr(readers, "BLOCK", 2000)
     monkeypatch.setattr(store_writer, "BATCH_TOKENS", 700)
 
 
@@ -99,7 +99,7 @@ def test_every_format_gives_its_documents(corpus, tmp_path):
     opened.verify()
     # Small blocks and batches are part of this test, or it would prove little.
     assert opened.table().column(0).num_chunks > 12
-    assert len(list(blocks.read_blocks(str(folder / "0.txt"), "lines"))) > 3
+    assert len(list(readers.read_blocks(str(folder / "0.txt"), "lines"))) > 3
 
 
 def test_same_bytes_for_any_number_of_workers(corpus, tmp_path):
@@ -211,8 +211,8 @@ def run_in_process(folder, out, *, prelude=""):
 import sys
 sys.path.insert(0, {str(HERE)!r})
 from toy_tokenizer import WordTokenizer
-from litebert.text import blocks, build, store_writer
-build.SMALL_FILE, blocks.BLOCK, store_writer.BATCH_TOKENS = 1, 2000, 700
+from litebert.text import build, readers, store_writer
+build.SMALL_FILE, readers.BLOCK, store_writer.BATCH_TOKENS = 1, 2000, 700
 {prelude}
 options = build.BuildOptions(deduplicate=True)
 build.build_store([{str(folder)!r}], WordTokenizer(), {str(out)!r}, options, workers=2)
@@ -266,9 +266,9 @@ from pathlib import Path
 here, base, *sources = sys.argv[1:]
 sys.path.insert(0, here)
 from toy_tokenizer import WordTokenizer
-from litebert.text import blocks, build, store_writer
+from litebert.text import build, readers, store_writer
 
-build.SMALL_FILE, blocks.BLOCK, store_writer.BATCH_TOKENS = 1, 2000, 700
+build.SMALL_FILE, readers.BLOCK, store_writer.BATCH_TOKENS = 1, 2000, 700
 os.fsync = lambda handle: None  # a killed process, not a power cut
 
 def run(out, die_at=None):
@@ -550,7 +550,7 @@ print(report.text_bytes, int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/sta
     assert megabytes < 250
     opened = TokenStore.open(tmp_path / "store")
     assert opened.num_documents == 12  # of at most 8 MiB each
-    assert opened.num_tokens == opened.num_sentences >= 100_000_000 // blocks.MAX_LINE
+    assert opened.num_tokens == opened.num_sentences >= 100_000_000 // readers.MAX_LINE
 
 
 def test_a_killed_worker_is_told(corpus, tmp_path):
@@ -640,8 +640,8 @@ def test_shards_at_once_are_one_build(corpus, tmp_path):
     folder, _ = corpus
     build_store([folder], TOKENIZER, tmp_path / "whole", workers=1)
     script = (
-        "import sys; from toy_tokenizer import WordTokenizer; from litebert.text import blocks, build, store_writer;"
-        "build.SMALL_FILE, blocks.BLOCK, store_writer.BATCH_TOKENS = 1, 2000, 700;"
+        "import sys; from toy_tokenizer import WordTokenizer; from litebert.text import build, readers, store_writer;"
+        "build.SMALL_FILE, readers.BLOCK, store_writer.BATCH_TOKENS = 1, 2000, 700;"
         "report = build.build_store([sys.argv[1]], WordTokenizer(), sys.argv[2], workers=1,"
         " shard=build.parse_shard(sys.argv[3])); print(len(report.missing))"
     )

@@ -17,10 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import DataError
-from litebert.text import blocks as blocks_module
 from litebert.text import readers, sources
-from litebert.text.blocks import read_blocks
-from litebert.text.readers import Problem, open_text, parse_block, read_documents
+from litebert.text.readers import Problem, open_text, parse_block, read_blocks, read_documents
 from litebert.text.sources import find_sources
 
 COMPRESS = {
@@ -182,7 +180,7 @@ def test_blocks_lose_nothing_and_do_not_depend_on_how_bytes_arrive(tmp_path, pie
     text = "".join(pieces)
     path = write(tmp_path, "a.txt", text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks_module, "BLOCK", 16)
+        patch.setattr(readers, "BLOCK", 16)
         patch.setattr(sources, "PIECE", read)
         blocks = [(block.data, block.line) for block in read_blocks(str(path), "lines")]
         assert b"".join(data for data, _ in blocks) == text.encode()
@@ -191,7 +189,7 @@ def test_blocks_lose_nothing_and_do_not_depend_on_how_bytes_arrive(tmp_path, pie
         ]
         assert documents(path, "lines") == naive_documents(text)
         # Documents that are too long are cut: all the text is still there, in order, never inside a character.
-        patch.setattr(blocks_module, "MAX_DOCUMENT", 24)
+        patch.setattr(readers, "MAX_DOCUMENT", 24)
         cut = documents(path, "lines")
         assert "".join("".join(lines) for lines in cut).replace(" ", "") == "".join(text.split())
         sizes = [len(block.data) for block in read_blocks(str(path), "lines")]
@@ -201,8 +199,8 @@ def test_blocks_lose_nothing_and_do_not_depend_on_how_bytes_arrive(tmp_path, pie
 
 
 def test_long_lines_are_cut_at_spaces(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks_module, "BLOCK", 1 << 10)
-    monkeypatch.setattr(blocks_module, "MAX_DOCUMENT", 8 << 10)
+    monkeypatch.setattr(readers, "BLOCK", 1 << 10)
+    monkeypatch.setattr(readers, "MAX_DOCUMENT", 8 << 10)
     monkeypatch.setattr(readers, "MAX_LINE", 64)
     path = write(tmp_path, "long.txt", "word " * 20_000)
     found = documents(path, "paragraphs")
@@ -254,7 +252,7 @@ SENTENCES = "He came.\nShe went.\nThey stayed for a long time.\n\n" * 20
     ],
 )
 def test_auto_tells_the_format(name, text, format):
-    assert blocks_module.detect_format(name, text.encode()) == format
+    assert readers.detect_format(name, text.encode()) == format
 
 
 # --- rows
@@ -291,7 +289,7 @@ def test_bad_json_rows(tmp_path, row, message):
 
 
 def test_a_row_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks_module, "MAX_ROW", 3 << 20)
+    monkeypatch.setattr(readers, "MAX_ROW", 3 << 20)
     path = write(tmp_path, "a.jsonl", '{"text": "good"}\n' + '{"text": "' + "a" * (4 << 20) + '"}\n')
     with pytest.raises(DataError, match=r"a\.jsonl:1: a row of more than 3 MiB"):
         documents(path)
@@ -308,7 +306,7 @@ def test_parquet(tmp_path):
 
 
 def test_parquet_in_several_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks_module, "BLOCK", 100)
+    monkeypatch.setattr(readers, "BLOCK", 100)
     path = tmp_path / "a.parquet"
     texts = [f"text {i}" for i in range(200)]
     pq.write_table(pa.table({"text": texts}), path)
@@ -371,7 +369,7 @@ def test_wikiextractor_folder(tmp_path):
 
 
 def test_wikiextractor_blocks_end_with_a_document(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks_module, "BLOCK", 100)
+    monkeypatch.setattr(readers, "BLOCK", 100)
     path = write(tmp_path, "wiki_00", MARKUP * 10)
     blocks = list(read_blocks(str(path)))
     assert len(blocks) > 10

@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 
 from litebert.errors import ConfigError, InputError
 from litebert.text.normalize import Normalization
-from litebert.text.spiece import SentencePieceTokenizer
-from litebert.text.spiece_proto import CONTROL, NORMAL, UNIGRAM, UNKNOWN, Piece, SpieceModel, write_model
+from litebert.text.spiece import (
+    CONTROL,
+    NORMAL,
+    UNIGRAM,
+    UNKNOWN,
+    Piece,
+    SentencePieceTokenizer,
+    SpieceModel,
+    write_model,
+)
 from litebert.text.tokenizer import Specials
 
 WORDS = [

@@ -13,8 +13,7 @@ from transformers import AutoTokenizer
 
 from litebert.errors import DataError
 from litebert.text.normalize import Normalization
-from litebert.text.spiece import SentencePieceTokenizer
-from litebert.text.spiece_proto import read_model, with_usual_spaces, write_model
+from litebert.text.spiece import SentencePieceTokenizer, read_model, with_usual_spaces, write_model
 from litebert.text.tokenizer import Specials, Tokenizer
 from litebert.text.tokenizer_files import guess_normalization
 

@@ -32,8 +32,7 @@ from litebert.tasks.logits import log_softmax
 from litebert.tasks.metrics import score
 from litebert.tasks.read import data_form, read_task
 from litebert.tasks.task import Task, check_outputs, load_task
-from litebert.text.spiece import SentencePieceTokenizer
-from litebert.text.spiece_proto import NORMAL, read_model
+from litebert.text.spiece import NORMAL, SentencePieceTokenizer, read_model
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device
 

@@ -3,8 +3,8 @@
 A corpus build, in the order in which data flow:
 
     sources     files, folders, globs, URLs -> bytes, decompressed
-    blocks      bytes -> blocks of whole documents, about a megabyte each
-    readers     block -> documents (text, JSON lines, Parquet, wikiextractor); encodings: advice on other than UTF-8
+    readers     bytes -> blocks of whole documents -> documents (text, JSON lines, Parquet, wikiextractor)
+                encodings: advice on other than UTF-8
     sentences   document -> sentences; sentence_rules: abbreviations and patterns per language
     workers     block -> tokens, in many processes or on Ray
     build       the whole build, resumable and in shards; build_folder: its state on disk
@@ -14,7 +14,7 @@ Vocabularies:
 
     normalize        Unicode normalisation before a vocabulary
     tokenizer        the interface; spiece and wordpiece implement it; words: which pieces begin a word
-    tokenizer_files  folders in and out; tokenizer_json and spiece_proto: the two file formats
+    tokenizer_files  folders in and out, for us and for transformers
     train_vocab      text -> a new SentencePiece vocabulary
 
 generate makes the small story corpus of the quickstart and the tests from `topics/`.

@@ -23,8 +23,8 @@ import litebert
 from litebert.errors import DataError, InputError, check_choice
 from litebert.files import file_sha256, write_atomic
 from litebert.machine import usable_cpus
-from litebert.text.blocks import FORMATS, Block, read_blocks
 from litebert.text.build_folder import BuildFolder, OnError, Part, write_signed, writing
+from litebert.text.readers import FORMATS, Block, read_blocks
 from litebert.text.sentences import split_sentences
 from litebert.text.sources import STDIN, Source, describe_source, find_sources, is_url
 from litebert.text.store import read_manifest

@@ -22,12 +22,10 @@ from typing import Any
 import sentencepiece
 
 from litebert.errors import ConfigError, DataError
-from litebert.text.blocks import read_blocks
 from litebert.text.normalize import Normalization
-from litebert.text.readers import Problem, parse_block
+from litebert.text.readers import Problem, parse_block, read_blocks
 from litebert.text.sources import find_sources
-from litebert.text.spiece import SentencePieceTokenizer
-from litebert.text.spiece_proto import with_usual_spaces
+from litebert.text.spiece import SentencePieceTokenizer, with_usual_spaces
 from litebert.text.tokenizer import Specials
 
 # As the authors trained theirs (their README, and the options stored in the released model).

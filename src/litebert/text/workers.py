@@ -29,9 +29,8 @@ import numpy.typing as npt
 
 from litebert.errors import LitebertError
 from litebert.extras import require
-from litebert.text.blocks import Block, Format
 from litebert.text.normalize import normal_form
-from litebert.text.readers import Document, Problem, parse_block
+from litebert.text.readers import Block, Document, Format, Problem, parse_block
 from litebert.text.sentences import split_sentences
 from litebert.text.store_writer import token_dtype
 
