@@ -83,6 +83,28 @@ def test_a_killed_run_goes_on_bit_for_bit(toy_model, files, tmp_path, monkeypatc
     assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
 
 
+def test_an_adapter_goes_on_from_another(toy_model, files, tmp_path):
+    common = dict(steps=20, dropout=0.0, classifier_dropout=0.0)
+    finetune(tiny_config(toy_model, files, **common, **ADAPTER), tmp_path / "first", quiet=True)
+    start = str(tmp_path / "first" / "adapter")
+    more = {"adapter": {"rank": 2, "start": start}}
+    still = tiny_config(toy_model, files, **{**common, "steps": 1}, **more, optim={"lr": 1e-12})
+    finetune(still, tmp_path / "still", quiet=True)
+    first, same = (load_file(tmp_path / run / "adapter" / "adapter_model.safetensors") for run in ("first", "still"))
+    for name, tensor in first.items():
+        torch.testing.assert_close(same[name], tensor, msg=name)
+    finetune(tiny_config(toy_model, files, **common, **more, optim={"lr": 0.02}), tmp_path / "second", quiet=True)
+    losses = {
+        run: [line["loss"] for line in read_metrics(tmp_path / run / "metrics.jsonl") if line["kind"] == "train"]
+        for run in ("first", "second")
+    }
+    assert losses["second"][0] == pytest.approx(losses["first"][-1], abs=0.3)
+    assert losses["second"][0] < losses["first"][0]
+    wrong = tiny_config(toy_model, files, **common, adapter={"rank": 4, "start": start})
+    with pytest.raises(ConfigError, match="has rank 2 and alpha 4, the config 4 and 8; they must be equal"):
+        finetune(wrong, tmp_path / "wrong", quiet=True)
+
+
 def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
     finetune(tiny_config(toy_model, files, steps=20, **ADAPTER), tmp_path / "run", quiet=True)
     adapter, text = tmp_path / "run" / "adapter", "the film was great"

@@ -35,10 +35,12 @@ from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_model, to_device
 from litebert.finetuning.results import Scores, read_scores, write_scores
 from litebert.finetuning.scoring import predict_split, score_split, write_predictions
-from litebert.model.adapter import add_adapter, merge_adapter, save_adapter
+from litebert.model.adapter import add_adapter, load_adapter, merge_adapter, save_adapter
 from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
+from litebert.model.heads import Model
 from litebert.model.hub import save_model
+from litebert.remote import find_folder
 from litebert.tasks.decode import write_submission
 from litebert.tasks.metrics import goodness
 from litebert.tasks.read import read_task
@@ -188,11 +190,19 @@ def finished_run(folder: Path, config: FinetuneConfig, console: Console) -> Fine
     return FinetuneResult(folder, scores.step, completed=True, scores=scores, model=folder / "best")
 
 
-def _adapter_of(adapter: AdapterConfig, task: Task) -> AdapterConfig:
-    """The adapter without the pooler where nothing reads that."""
-    if not kind_of(task).compares:
-        return adapter
-    return dataclasses.replace(adapter, targets=tuple(name for name in adapter.targets if name != "pooler"))
+def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> None:
+    """Put a new adapter into the model, or the one to go on from; the pooler gets none where nothing reads it."""
+    if adapter.start is not None:
+        found = load_adapter(model, find_folder(adapter.start), learning=True)
+        if (found.rank, found.scale) != (adapter.rank, adapter.scale):
+            raise ConfigError(
+                f"adapter: {adapter.start} has rank {found.rank} and alpha {found.scale * found.rank:g}, the config "
+                f"{adapter.rank} and {adapter.scale * adapter.rank:g}; they must be equal to go on from it"
+            )
+        return
+    if kind_of(task).compares:
+        adapter = dataclasses.replace(adapter, targets=tuple(name for name in adapter.targets if name != "pooler"))
+    add_adapter(model, adapter)
 
 
 class Inputs(NamedTuple):
@@ -229,7 +239,7 @@ class Finetuning(Learner):
                 raise ConfigError(
                     f"adapter: {config.model} has no pooler, which this task reads; fine-tune the whole model"
                 )
-            add_adapter(self.model, _adapter_of(config.adapter, self.task))
+            _adapt(self.model, config.adapter, self.task)
             optim = dataclasses.replace(optim, freeze="encoder")
         self.model.to(device.device)
         self.optimizer = make_optimizer(self.model, optim, optim.lr, new)

@@ -261,8 +261,11 @@ def save_adapter(model: Model, folder: Path | str, base: str) -> Path:
     return Path(folder)
 
 
-def load_adapter(model: Model, folder: Path | str) -> AdapterConfig:
-    """Put an adapter folder of ours or of PEFT into a model of its base, in place, with the head that it brings."""
+def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> AdapterConfig:
+    """Put an adapter folder of ours or of PEFT into a model of its base, in place, with the head that it brings.
+
+    `learning` prepares the model for training it on, as `add_adapter` does.
+    """
     folder = Path(folder)
     settings = read_adapter_config(folder)
     try:
@@ -306,6 +309,8 @@ def load_adapter(model: Model, folder: Path | str) -> AdapterConfig:
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(".lora_" in name or not name.startswith("encoder."))
     model.encoder.fast_layers = None
+    if learning:
+        Lean(model.encoder)
     targets = tuple(dict.fromkeys(_kind(path) for path in pairs))
     rank = settings["r"] * (len(model.encoder.plan) if settings["own"] else 1)
     alpha = settings["lora_alpha"] * rank / settings["r"]

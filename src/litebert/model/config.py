@@ -442,6 +442,8 @@ class AdapterConfig:
     targets: tuple[str, ...] = ("query", "value", "ffn_input", "ffn_output", "pooler")
     #: Each application of a shared layer has an adapter of its own, of its share of the rank.
     per_application: bool = False
+    #: An adapter folder of the same model to go on from, of the same rank; null = a new adapter.
+    start: str | None = None
 
     def __post_init__(self) -> None:
         if self.rank < 1:
