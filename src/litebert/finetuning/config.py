@@ -23,9 +23,8 @@ from litebert.model.config import AdapterConfig, load_config
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.read import canonical_name, find_task
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
-from litebert.train.exits import ExitLoss, check_weights
 from litebert.train.guard import GuardConfig
-from litebert.train.schedule import LearningRate
+from litebert.train.schedule import ExitLoss, LearningRate, check_weights
 
 AUTO = "auto"  # the preset that fits the model and the machine
 

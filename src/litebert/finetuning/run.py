@@ -48,12 +48,12 @@ from litebert.tasks.sentence_folder import write_sentence_files
 from litebert.tasks.task import Task, TaskData, kind_of, save_task
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, seed_everything, speed_up
-from litebert.train.exits import draw_depth, loss_shares
 from litebert.train.folder import Resume, check_config, check_folder
-from litebert.train.learner import Evaluation, Learner, StepBatches, StepTotals
+from litebert.train.learner import Evaluation, Learner, StepBatches
+from litebert.train.log import StepTotals
 from litebert.train.optimizer import make_optimizer
 from litebert.train.processes import World
-from litebert.train.schedule import learning_rate
+from litebert.train.schedule import draw_depth, learning_rate, loss_shares
 from litebert.train.trainer import Trainer, alone_in, open_machine
 
 BEST = "best."  # prefix of the best weights so far in a checkpoint

@@ -20,9 +20,16 @@ from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import PRESETS, ModelConfig, load_config, plan_of, preset, read_config
 from litebert.pretraining.recipes import Recipe, named_recipe
 from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
-from litebert.train.exits import ExitLoss, check_weights
 from litebert.train.guard import GuardConfig
-from litebert.train.schedule import LearningRate, RateStage, Stage, check_stages, sqrt_scaled_lr
+from litebert.train.schedule import (
+    ExitLoss,
+    LearningRate,
+    RateStage,
+    Stage,
+    check_stages,
+    check_weights,
+    sqrt_scaled_lr,
+)
 
 PAPER_BATCH_TOKENS = 4096 * 512
 MAX_BATCH_TOKENS = 1 << 31

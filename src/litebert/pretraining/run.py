@@ -32,12 +32,12 @@ from litebert.pretraining.evaluate import PlateauWatch, Scores, commonest_share,
 from litebert.pretraining.objective import Inputs, make_model, run_exits, run_model, scorer, to_device, weigh
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, measure_peak, seed_everything, speed_up
-from litebert.train.exits import draw_depth, loss_shares
 from litebert.train.folder import Resume, check_folder
-from litebert.train.learner import Change, Evaluation, Learner, StepBatches, StepTotals
+from litebert.train.learner import Change, Evaluation, Learner, StepBatches
+from litebert.train.log import StepTotals
 from litebert.train.optimizer import make_optimizer
 from litebert.train.processes import World
-from litebert.train.schedule import learning_rate, value_at
+from litebert.train.schedule import draw_depth, learning_rate, loss_shares, value_at
 from litebert.train.trainer import Trainer, alone_in, open_machine
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from litebert.model.heads import Model
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.guard import ADVICE
+from litebert.train.log import StepTotals
 from litebert.train.optimizer import AdamW
 
 
@@ -22,13 +23,34 @@ class StepBatches(NamedTuple):
     tokens: int
 
 
-class StepTotals(NamedTuple):
-    """Totals of one global batch, over all micro-batches and processes."""
+class Feed:
+    """The batches of one step after the other, on the device before they are needed.
 
-    tokens: int
-    counts: tuple[float, ...]
-    sums: tuple[float, ...]  # those of `Learner.loss`
-    norm: float  # of the gradient, before clipping
+    A step ends by waiting for the device, to learn its loss. If the next batches were fetched and copied only then, the
+    device would be idle meanwhile; so `prepare` is called while it still has work.
+    """
+
+    def __init__(self, batches: Iterator[StepBatches]):
+        self._batches = batches
+        self._ready: StepBatches | None = None
+
+    def prepare(self) -> None:
+        """Fetch the next step's batches, if that has not been done."""
+        if self._ready is None:
+            self._ready = next(self._batches)
+
+    def take(self) -> StepBatches:
+        """The next step's batches."""
+        self.prepare()
+        assert self._ready is not None
+        taken, self._ready = self._ready, None
+        return taken
+
+    def close(self) -> None:
+        """Close what makes the batches."""
+        self._ready = None
+        if hasattr(self._batches, "close"):
+            self._batches.close()
 
 
 class Change(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a run reports: `metrics.jsonl` for programs, a line on the screen for people.
+"""What a run reports: `metrics.jsonl` for programs, a line on the screen for people; and the means between two reports.
 
 `metrics.jsonl` is the source of truth: one line per report, written at once, exact after a resume.
 
@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -35,6 +35,9 @@ from litebert.errors import ConfigError, DataError
 from litebert.extras import require
 from litebert.files import write_atomic
 from litebert.parse import parse_json
+
+if TYPE_CHECKING:
+    from litebert.train.trainer import Trainer
 
 
 class MetricsLog:
@@ -302,3 +305,59 @@ class Progress:
                 self._live.stop()
         elif self._unprinted is not None:
             self._print(self._unprinted)
+
+
+class StepTotals(NamedTuple):
+    """Totals of one global batch, over all micro-batches and processes."""
+
+    tokens: int
+    counts: tuple[float, ...]
+    sums: tuple[float, ...]  # those of `Learner.loss`
+    norm: float  # of the gradient, before clipping
+
+
+class Meter:
+    """Averages the steps between two reports; a checkpoint between them keeps its `state`."""
+
+    def __init__(self, trainer: Trainer, state: Mapping[str, Any] | None = None):
+        state = state or {"steps": [], "seconds": 0.0}
+        self.trainer = trainer
+        self._steps = [StepTotals(tokens, tuple(c), tuple(s), norm) for tokens, c, s, norm in state["steps"]]
+        self._since = self._working() - state["seconds"]
+
+    def _working(self) -> float:
+        """A clock that stops while the run evaluates."""
+        return time.monotonic() - self.trainer.evaluating
+
+    def add(self, totals: StepTotals) -> None:
+        """Count one step."""
+        self._steps.append(totals)
+
+    def state(self) -> dict[str, Any]:
+        """What has been counted since the last report, as plain data."""
+        return {"steps": self._steps, "seconds": self._working() - self._since}
+
+    def write(self) -> None:
+        """Write the means since the last report to the log and the screen."""
+        if not self._steps:
+            return
+        trainer, learner, steps = self.trainer, self.trainer.learner, self._steps
+        elapsed = max(self._working() - self._since, 1e-9)
+        values = {
+            "loss": sum(map(learner.mean_loss, steps)) / len(steps),
+            **learner.report(steps, elapsed),
+            "lr": trainer.lr,
+            "gradient_norm": steps[-1].norm,
+            "tokens": trainer.tokens,
+            "tokens_per_second": sum(step.tokens for step in steps) / elapsed,
+            "seconds": trainer.clock(),
+        }
+        if trainer.log is not None:
+            trainer.log.write(trainer.step, values)
+            if trainer.log.problem:
+                trainer.progress.note(trainer.log.problem, "yellow")
+        limit, left = learner.max_seconds, None
+        if limit and trainer.seconds / limit > trainer.step / learner.num_steps:
+            left = limit - trainer.seconds
+        trainer.progress.update(trainer.step, values, left)
+        self._steps, self._since = [], self._working()

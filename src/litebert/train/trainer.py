@@ -18,7 +18,7 @@ import dataclasses
 import math
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,8 +32,8 @@ from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
 from litebert.train.device import Device, open_device, seed_everything
 from litebert.train.folder import begin, describe_process, locked, write_facts
 from litebert.train.guard import Guard, GuardConfig
-from litebert.train.learner import Learner, StepBatches, StepTotals
-from litebert.train.log import MetricsLog, Progress
+from litebert.train.learner import Feed, Learner
+from litebert.train.log import Meter, MetricsLog, Progress, StepTotals
 from litebert.train.optimizer import Average, clip_gradients, load_moments, moments
 from litebert.train.processes import (
     StopRequest,
@@ -379,83 +379,6 @@ class Trainer:
         hardware = {"processes": self.world.size, **self.learner.hardware()}
         counts = {"steps": self.step, "tokens": self.tokens, "seconds": self.clock()}
         return {**describe_process(self.device, **hardware), **self.learner.facts(self.step), **counts}
-
-
-class Feed:
-    """The batches of one step after the other, on the device before they are needed.
-
-    A step ends by waiting for the device, to learn its loss. If the next batches were fetched and copied only then, the
-    device would be idle meanwhile; so `prepare` is called while it still has work.
-    """
-
-    def __init__(self, batches: Iterator[StepBatches]):
-        self._batches = batches
-        self._ready: StepBatches | None = None
-
-    def prepare(self) -> None:
-        """Fetch the next step's batches, if that has not been done."""
-        if self._ready is None:
-            self._ready = next(self._batches)
-
-    def take(self) -> StepBatches:
-        """The next step's batches."""
-        self.prepare()
-        assert self._ready is not None
-        taken, self._ready = self._ready, None
-        return taken
-
-    def close(self) -> None:
-        """Close what makes the batches."""
-        self._ready = None
-        if hasattr(self._batches, "close"):
-            self._batches.close()
-
-
-class Meter:
-    """Averages the steps between two reports; a checkpoint between them keeps its `state`."""
-
-    def __init__(self, trainer: Trainer, state: Mapping[str, Any] | None = None):
-        state = state or {"steps": [], "seconds": 0.0}
-        self.trainer = trainer
-        self._steps = [StepTotals(tokens, tuple(c), tuple(s), norm) for tokens, c, s, norm in state["steps"]]
-        self._since = self._working() - state["seconds"]
-
-    def _working(self) -> float:
-        """A clock that stops while the run evaluates."""
-        return time.monotonic() - self.trainer.evaluating
-
-    def add(self, totals: StepTotals) -> None:
-        """Count one step."""
-        self._steps.append(totals)
-
-    def state(self) -> dict[str, Any]:
-        """What has been counted since the last report, as plain data."""
-        return {"steps": self._steps, "seconds": self._working() - self._since}
-
-    def write(self) -> None:
-        """Write the means since the last report to the log and the screen."""
-        if not self._steps:
-            return
-        trainer, learner, steps = self.trainer, self.trainer.learner, self._steps
-        elapsed = max(self._working() - self._since, 1e-9)
-        values = {
-            "loss": sum(map(learner.mean_loss, steps)) / len(steps),
-            **learner.report(steps, elapsed),
-            "lr": trainer.lr,
-            "gradient_norm": steps[-1].norm,
-            "tokens": trainer.tokens,
-            "tokens_per_second": sum(step.tokens for step in steps) / elapsed,
-            "seconds": trainer.clock(),
-        }
-        if trainer.log is not None:
-            trainer.log.write(trainer.step, values)
-            if trainer.log.problem:
-                trainer.progress.note(trainer.log.problem, "yellow")
-        limit, left = learner.max_seconds, None
-        if limit and trainer.seconds / limit > trainer.step / learner.num_steps:
-            left = limit - trainer.seconds
-        trainer.progress.update(trainer.step, values, left)
-        self._steps, self._since = [], self._working()
 
 
 def check_same_step(step: int, world: World, device: torch.device) -> None:
