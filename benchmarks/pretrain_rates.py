@@ -12,13 +12,43 @@ import argparse
 import json
 import platform
 import time
+from typing import Any
 
 import torch
 
 from litebert.files import write_atomic
-from litebert.model.config import preset
-from litebert.pretraining.dry_run import measure_rates
-from litebert.train.device import DeviceConfig, open_device
+from litebert.model.config import ModelConfig, preset
+from litebert.model.count import forward_flops
+from litebert.pretraining.config import RunConfig
+from litebert.pretraining.dry_run import time_micro_batch
+from litebert.pretraining.recipes import Recipe
+from litebert.train.device import Device, DeviceConfig, measure_peak, open_device
+
+
+def measure_rates(
+    models: dict[str, ModelConfig], lengths: tuple[int, ...], tokens: int, device: Device
+) -> dict[str, Any]:
+    """Training rates of some models on this device: what `rates.json` holds."""
+    ceiling = measure_peak(device, seconds=2.0)
+    rows = []
+    for name, model in models.items():
+        for length in lengths:
+            config = RunConfig(
+                model=model, recipe=Recipe(max_length=length), batch_tokens=tokens, micro_batch_tokens=tokens
+            )
+            seconds = time_micro_batch(config, device, model.num_hidden_layers, tokens, repeats=10)
+            rate = tokens / seconds
+            share = 3 * forward_flops(model, length) * rate / ceiling
+            rows.append(
+                {
+                    "model": name,
+                    "hidden_size": model.hidden_size,
+                    "length": length,
+                    "tokens_per_second": round(rate),
+                    "share_of_ceiling": round(share, 4),
+                }
+            )
+    return {"gpu": device.name, "ceiling": ceiling, "rates": rows}
 
 
 def main() -> None:

@@ -12,13 +12,12 @@ import torch
 
 from litebert.errors import DataError, LitebertError
 from litebert.model.config import ModelConfig
-from litebert.model.count import count_parameters, forward_flops, training_memory
+from litebert.model.count import count_parameters, training_memory
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.data import load_tokenizer, settle
 from litebert.pretraining.objective import Inputs, make_model, run_model, scorer
-from litebert.pretraining.recipes import Recipe
 from litebert.text.store import TokenStore
-from litebert.train.device import Device, measure_peak, open_device, speed_up
+from litebert.train.device import Device, open_device, speed_up
 from litebert.train.log import short_count, short_time
 from litebert.train.optimizer import make_optimizer
 
@@ -154,29 +153,3 @@ def random_inputs(config: ModelConfig, tokens: int, length: int, mask_rate: floa
         order=torch.randint(0, 2, (count,), generator=generator),
     )
     return Inputs(**{name: value.to(device.device) for name, value in values.items()}, max_length=each)
-
-
-def measure_rates(
-    models: dict[str, ModelConfig], lengths: tuple[int, ...], tokens: int, device: Device
-) -> dict[str, Any]:
-    """Training rates of some models on this device: what `rates.json` holds."""
-    ceiling = measure_peak(device, seconds=2.0)
-    rows = []
-    for name, model in models.items():
-        for length in lengths:
-            config = RunConfig(
-                model=model, recipe=Recipe(max_length=length), batch_tokens=tokens, micro_batch_tokens=tokens
-            )
-            seconds = time_micro_batch(config, device, model.num_hidden_layers, tokens, repeats=10)
-            rate = tokens / seconds
-            share = 3 * forward_flops(model, length) * rate / ceiling
-            rows.append(
-                {
-                    "model": name,
-                    "hidden_size": model.hidden_size,
-                    "length": length,
-                    "tokens_per_second": round(rate),
-                    "share_of_ceiling": round(share, 4),
-                }
-            )
-    return {"gpu": device.name, "ceiling": ceiling, "rates": rows}
