@@ -26,8 +26,8 @@ import torch
 from litebert.baselines.table import score_baselines
 from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
+from litebert.finetuning.data import make_pairs
 from litebert.finetuning.evaluate import evaluate_task
-from litebert.finetuning.pairs import make_pairs
 from litebert.finetuning.run import finetune
 from litebert.tasks.metrics import Metric
 from litebert.tasks.read import read_task

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from litebert import Predictor, evaluate, finetune, finetune_config
-from litebert.tasks.examples import ChoiceExample
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import ChoiceExample, Task, TaskData
 from litebert.text.generate import generate_documents
 
 KINDS = ("baking", "repair", "growing")  # what the model of pretrain_on_text.py has read about

@@ -6,7 +6,7 @@ import pytest
 
 from litebert.baselines.features import make_encoder
 from litebert.baselines.reading import NAME, NUMBER, OTHER, find_stretches, guess_answer, guess_answers, shape_of
-from litebert.tasks.examples import QuestionExample
+from litebert.tasks.task import QuestionExample
 
 CONTEXT = "The tower stands in Paris. It was built in 1889 by Gustave Eiffel. Many people climb it by day."
 

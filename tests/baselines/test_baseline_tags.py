@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from litebert.baselines.labels import guess_tags, guess_tags_by_vectors
-from litebert.tasks.examples import TagExample
-from litebert.tasks.task import Task
+from litebert.tasks.task import TagExample, Task
 
 TASK = Task("t", "token-classification", ("O", "X", "Y"), ("accuracy",))
 

@@ -11,8 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from litebert.baselines.features import make_encoder
 from litebert.baselines.labels import LinearModel, guess_labels, overlaps
-from litebert.tasks.examples import TextExample
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TextExample
 
 WORDS = "good bad fine poor film plot story long short".split()
 TOKENS = r"(?u)\w+|[^\w\s]"

@@ -13,8 +13,8 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from litebert.baselines.features import make_encoder
 from litebert.baselines.reading import choose_by_similarity, choose_by_window, window_score
-from litebert.tasks.examples import ChoiceExample
 from litebert.tasks.kinds.multiple_choice import fill_gap
+from litebert.tasks.task import ChoiceExample
 
 PASSAGE = "anna lives in rome . the weather was fine . ben moved to oslo last year ."
 

@@ -11,10 +11,9 @@ from toy_tasks import KINDS, make_files
 from litebert.baselines import verdict
 from litebert.baselines.table import methods_of
 from litebert.baselines.verdict import Comparison, cheap_baselines, compare, limit_examples, strongest
-from litebert.tasks.examples import TextExample
 from litebert.tasks.metrics import Metric, score, score_difference
 from litebert.tasks.read import read_task
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TextExample
 
 TASK = Task("toy", "classification", ("a", "b"), metrics=("accuracy", "macro_f1"))
 NUMBERS = Task("toy", "regression", (), metrics=("pearson", "spearman", "rmse"))

@@ -208,7 +208,7 @@ def test_webgpu_where_the_browser_has_it(folders, host, browser):
     """With a GPU in software, so that it runs anywhere: the answers of the file for GPUs."""
     import onnxruntime
 
-    from litebert.tasks.logits import softmax
+    from litebert.tasks.decode import softmax
 
     flags = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan"]
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))

@@ -18,7 +18,7 @@ from toy_tasks import make_files, make_model, tiny_config, write_rows
 
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetuning.contrast import cosent_loss, cosine_loss, label_loss, ranking_loss
-from litebert.finetuning.pairs import make_pairs
+from litebert.finetuning.data import make_pairs
 from litebert.finetuning.run import finetune
 from litebert.predict.load import load_adapted
 from litebert.predict.predictor import Predictor

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from toy_tasks import WORDS
 
-from litebert.tasks.examples import TextExample
+from litebert.tasks.task import TextExample
 
 HEADERS = {
     "MRPC": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",

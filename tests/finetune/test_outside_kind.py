@@ -13,14 +13,12 @@ import torch
 from toy_tasks import rows_of, write_rows
 
 from litebert.errors import ConfigError
-from litebert.finetuning.results import read_scores
-from litebert.finetuning.scoring import read_predictions
+from litebert.finetuning.results import read_predictions, read_scores
 from litebert.predict.predictor import Predictor
-from litebert.tasks.decode import Prediction
+from litebert.tasks.decode import Prediction, softmax
 from litebert.tasks.kinds import KINDS, register
 from litebert.tasks.kinds.classification import ClassReader, cross_entropy, mean_probabilities
 from litebert.tasks.kinds.texts import TextKind, text_columns
-from litebert.tasks.logits import softmax
 from litebert.tasks.metrics import accuracy, share
 from litebert.tasks.task import Task, kind_of, load_task
 

@@ -20,8 +20,7 @@ from litebert.finetuning.config import finetune_config
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
-from litebert.tasks.examples import TextExample
-from litebert.tasks.task import Task, TaskData, load_task
+from litebert.tasks.task import Task, TaskData, TextExample, load_task
 
 TASK = Task("mood", "classification", labels=("neg", "pos"))
 

@@ -23,9 +23,8 @@ from litebert.finetuning.batches import Order
 from litebert.finetuning.data import open_tokenizer, read_data
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.model import make_model as build_model
-from litebert.finetuning.results import read_scores
+from litebert.finetuning.results import read_predictions, read_scores
 from litebert.finetuning.run import finetune
-from litebert.finetuning.scoring import read_predictions
 from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor

@@ -11,11 +11,16 @@ import pytest
 from toy_tasks import KINDS, make_files, tiny_config, write_rows
 
 from litebert.errors import DataError
-from litebert.finetuning.results import show_value
+from litebert.finetuning.results import read_predictions, show_value, worst
 from litebert.finetuning.run import finetune
-from litebert.finetuning.scoring import read_predictions, worst
-from litebert.report.finetuning_page import is_finetuning, write_finetuning_page, write_run_page
-from litebert.report.mistakes import count_confusions, draw_confusion, draw_worst
+from litebert.report.finetuning_page import (
+    count_confusions,
+    draw_confusion,
+    draw_worst,
+    is_finetuning,
+    write_finetuning_page,
+    write_run_page,
+)
 from litebert.tasks.task import Task, load_task
 
 VOID = {"meta", "br", "hr", "wbr"}

@@ -22,8 +22,7 @@ from litebert.reproduce.reproduction import judged, score_ensembles
 from litebert.reproduce.runner import merge_cells, run_cells
 from litebert.reproduce.verdicts import judge
 from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import TextExample
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TextExample
 from litebert.text.tokenizer import Tokenizer
 
 SETTINGS = {

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
-from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.metrics import score
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import ChoiceExample, QuestionExample, TagExample, Task, TextExample, kind_of
 
 
 def constant_values(task, train, examples):

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from small_vocabularies import wordpiece
 
 from litebert.tasks.decode import Prediction, average, decode
-from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.features import make_features
 from litebert.tasks.metrics import score
 from litebert.tasks.spans import Answers, Span, best_threshold
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import ChoiceExample, QuestionExample, TagExample, Task, TextExample, kind_of
 
 TEXTS = [TextExample(str(i), "the fox", None, None, f"f:{i}") for i in range(2)]
 

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_vocabularies import english, wordpiece
 
-from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.features import IGNORE, cut_pair, make_features, text_sequence
 from litebert.tasks.kinds.multiple_choice import choice_sequences, fill_gap
 from litebert.tasks.kinds.question_answering import question_windows
 from litebert.tasks.kinds.token_classification import tag_windows
 from litebert.tasks.read import named_tasks
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import ChoiceExample, QuestionExample, TagExample, Task, TextExample, kind_of
 
 WORDS = ["the", "quick", "brown", "fox", "jumped", "over", "lazy", "dogs", "running", "unwantable", "café", "!"]
 

@@ -11,9 +11,8 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from litebert.errors import InputError
 from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.metrics import intervals, score
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import ChoiceExample, QuestionExample, TagExample, Task, TextExample, kind_of
 
 CLASSIFICATION = {
     "accuracy": accuracy_score,

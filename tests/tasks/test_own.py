@@ -10,9 +10,8 @@ import pytest
 
 from litebert.errors import DataError
 from litebert.finetuning.config import finetune_config
-from litebert.tasks.examples import ChoiceExample, TagExample, TextExample
 from litebert.tasks.read import canonical_name, read_task
-from litebert.tasks.task import load_task, save_task
+from litebert.tasks.task import ChoiceExample, TagExample, TextExample, load_task, save_task
 
 
 def write(folder, name, text):

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from litebert.errors import DataError
-from litebert.tasks.examples import ChoiceExample
 from litebert.tasks.read import read_task
+from litebert.tasks.task import ChoiceExample
 
 
 def passage(id, *answers):

@@ -10,14 +10,13 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import ndcg_score
 
-from litebert.baselines.similarity import search_by_bm25
+from litebert.baselines.reading import search_by_bm25
 from litebert.baselines.table import score_baselines
 from litebert.errors import DataError
-from litebert.tasks.examples import SimilarityExample
 from litebert.tasks.kinds.similarity import numbered, search_ranks
 from litebert.tasks.metrics import score
 from litebert.tasks.read import read_task
-from litebert.tasks.task import Task
+from litebert.tasks.task import SimilarityExample, Task
 
 
 def write(path: Path, rows: list[dict]) -> Path:

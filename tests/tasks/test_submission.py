@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from litebert.tasks.decode import Prediction, write_submission
-from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.read import named_tasks
 from litebert.tasks.spans import Answers, Span
-from litebert.tasks.task import Task
+from litebert.tasks.task import ChoiceExample, QuestionExample, TagExample, Task, TextExample
 
 TASKS = named_tasks()
 

@@ -12,11 +12,19 @@ import litebert
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model.heads import MODELS
 from litebert.predict.abilities import ABILITIES
-from litebert.tasks.examples import QuestionExample, TagExample, TextExample
 from litebert.tasks.features import stride_for
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.read import named_tasks
-from litebert.tasks.task import Task, check_outputs, kind_of, load_task, save_task
+from litebert.tasks.task import (
+    QuestionExample,
+    TagExample,
+    Task,
+    TextExample,
+    check_outputs,
+    kind_of,
+    load_task,
+    save_task,
+)
 
 
 @pytest.mark.parametrize(

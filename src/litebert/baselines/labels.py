@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.baselines.features import Encoder, Matrix, WordVectors, cosine, split_words
-from litebert.tasks.examples import TagExample, TextExample
 from litebert.tasks.kinds.kind import most_common
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import TagExample, Task, TextExample, kind_of
 
 STEPS = 1000
 

@@ -15,13 +15,11 @@ import numpy as np
 
 from litebert.baselines.features import WORDS, make_encoder
 from litebert.baselines.labels import guess_labels, guess_tags, guess_tags_by_vectors
-from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers
-from litebert.baselines.similarity import guess_similarity
+from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers, guess_similarity
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
-from litebert.tasks.examples import Example, QuestionExample
 from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, score
-from litebert.tasks.task import Task, TaskData, kind_of
+from litebert.tasks.task import Example, QuestionExample, Task, TaskData, kind_of
 
 MAJORITY = "majority"
 KINDS = ("bow", "tfidf", "ngram", "word2vec", "fasttext")

@@ -24,14 +24,12 @@ from litebert.model.heads import Model, named_outputs
 from litebert.model.hub import load_model
 from litebert.predict.runtime import HEAD_OUTPUTS, Outputs, Request, Runtime, outputs_of
 from litebert.predict.torch_runtime import TorchRuntime
-from litebert.tasks.decode import decode
-from litebert.tasks.examples import Example
+from litebert.tasks.decode import decode, log_softmax
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.features import make_features, text_sequence
-from litebert.tasks.logits import log_softmax
 from litebert.tasks.metrics import score
 from litebert.tasks.read import data_form, read_task
-from litebert.tasks.task import Task, check_outputs, load_task
+from litebert.tasks.task import Example, Task, check_outputs, load_task
 from litebert.text.spiece import NORMAL, SentencePieceTokenizer, read_model
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device

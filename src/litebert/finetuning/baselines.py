@@ -34,7 +34,7 @@ from litebert.tasks.task import TaskData, kind_of, load_task
 
 if TYPE_CHECKING:  # torch is not needed to read what runs wrote
     from litebert.finetuning.data import Data
-    from litebert.finetuning.scoring import Evaluation
+    from litebert.finetuning.results import Evaluation
 
 BASELINES_FILE = "baselines.json"
 FEW_LABELS = 5_000
@@ -210,7 +210,7 @@ def _medians(runs: Sequence[Mapping[str, Mapping[str, Metric]]]) -> dict[str, di
 
 def _check_examples(run: Path, data: TaskData) -> None:
     """Refuse scores on other examples: they do not belong in the same table."""
-    from litebert.finetuning.scoring import read_predictions
+    from litebert.finetuning.results import read_predictions
 
     for split, examples in {**data.dev, **data.test}.items():
         path = run / "predictions" / f"{split}.jsonl"

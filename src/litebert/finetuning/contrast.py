@@ -28,8 +28,7 @@ from litebert.finetuning.data import Data
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import pool_tokens
 from litebert.model.heads import Model
-from litebert.tasks.examples import SimilarityExample
-from litebert.tasks.task import kind_of
+from litebert.tasks.task import SimilarityExample, kind_of
 from litebert.train.processes import World, gather_rows
 
 if TYPE_CHECKING:

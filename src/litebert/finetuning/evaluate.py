@@ -18,7 +18,7 @@ import numpy as np
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.model import run_sequences
-from litebert.finetuning.scoring import Evaluation, predict_split, score_split, write_predictions
+from litebert.finetuning.results import Evaluation, predict_split, score_split, write_predictions
 from litebert.folders import folder_hint
 from litebert.model.config import load_config
 from litebert.model.heads import Model

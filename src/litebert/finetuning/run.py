@@ -33,8 +33,7 @@ from litebert.finetuning.contrast import Whole, dropout_for, make_contrast
 from litebert.finetuning.data import Data, open_tokenizer, read_data
 from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_model, to_device
-from litebert.finetuning.results import Scores, read_scores, write_scores
-from litebert.finetuning.scoring import predict_split, score_split, write_predictions
+from litebert.finetuning.results import Scores, predict_split, read_scores, score_split, write_predictions, write_scores
 from litebert.model.adapter import add_adapter, load_adapter, merge_adapter, save_adapter
 from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers

@@ -14,7 +14,7 @@ from litebert.predict.ability import Limits, Probability, Result, ability
 from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import Request
-from litebert.tasks.logits import best_of, log_softmax
+from litebert.tasks.decode import best_of, log_softmax
 from litebert.text.words import SPACE, readable
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from litebert.predict.ability import Limits, Probability, Result, ability
 from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import Request
+from litebert.tasks.decode import sigmoid
 from litebert.tasks.features import cut_pair
-from litebert.tasks.logits import sigmoid
 from litebert.tasks.task import Task
 from litebert.text.sentences import sentence_spans, split_sentences
 

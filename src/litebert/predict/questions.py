@@ -13,9 +13,9 @@ from litebert.predict.ability import Limits, Probability, Result, ability
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
+from litebert.tasks.decode import sigmoid, softmax
 from litebert.tasks.kinds.multiple_choice import choice_sequences
 from litebert.tasks.kinds.question_answering import question_windows
-from litebert.tasks.logits import sigmoid, softmax
 from litebert.tasks.spans import best_spans
 from litebert.tasks.task import Task, kind_of
 

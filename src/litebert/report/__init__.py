@@ -2,7 +2,7 @@
 
 runs -> charts -> svg -> figures      run folders as data, the curves of a page, and how they are drawn
 html, numbers, summary, history       what all pages share: the frame, numbers and axes, tables, config and events
-pretraining_page, finetuning_page (studies, mistakes), reproduction_page (reproduction_tables)
+pretraining_page, finetuning_page (studies), reproduction_page (reproduction_tables)
 """
 
 from __future__ import annotations

@@ -16,18 +16,17 @@ from typing import Any
 from litebert.config import build, merge, read_yaml
 from litebert.finetuning.config import FinetuneConfig, finetune_config, pick_preset
 from litebert.finetuning.data import Split, read_data
+from litebert.finetuning.results import predict_split
 from litebert.finetuning.run import finetune
-from litebert.finetuning.scoring import predict_split
 from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.reproduce import CellStopped
 from litebert.reproduce.paper import METRICS
 from litebert.reproduce.statistics import jackknife_error
 from litebert.tasks.decode import Prediction, average
-from litebert.tasks.examples import Example
 from litebert.tasks.glue import SOURCES
 from litebert.tasks.metrics import Metric, score
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import Example, Task, kind_of
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device, speed_up
 

@@ -1,4 +1,4 @@
-"""Decode the raw outputs of a model into predictions, average several models, and write submission files.
+"""Decode the raw outputs of a model: logits to probabilities, predictions, means of several models, submission files.
 
     decode(task, examples, make_features(task, examples, tokenizer), outputs)  -> one Prediction per example
 
@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 
 from litebert.files import write_atomic
 from litebert.tasks import glue
-from litebert.tasks.examples import Example
 from litebert.tasks.features import Sequence as Feature
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import Example, Task, kind_of
 
 if TYPE_CHECKING:
     from litebert.tasks.spans import Answers
+
 
 Outputs = Mapping[str, NDArray[Any]]
 _MNLI = {"test-matched": "MNLI-m", "test-mismatched": "MNLI-mm"}
@@ -85,3 +86,35 @@ def _file_name(task: Task, split: str) -> str:
         return _MNLI[split]
     name = glue.SOURCES[task.name].folder if task.name in glue.SOURCES else task.name
     return name if split == "test" and task.name in glue.SOURCES else f"{name}-{split}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Logits to probabilities
+
+
+def softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Probabilities over the last axis."""
+    weights = np.exp(_shifted(logits))
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
+
+
+def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Log-probabilities, accurate for tiny probabilities too."""
+    shifted = _shifted(logits)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
+
+
+def _shifted(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    exact = logits.astype(np.float64)
+    return np.asarray(exact - exact.max(-1, keepdims=True))  # exp cannot overflow
+
+
+def sigmoid(x: float) -> float:
+    """1 / (1 + e^-x), without overflow."""
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def best_of(scores: NDArray[np.float64], count: int) -> list[int]:
+    """Indices of the highest scores, best first, ties by index: ([.1, .7, .2], 2) -> [1, 2]."""
+    chosen = np.argpartition(-scores, count - 1)[:count]
+    return [int(place) for place in sorted(chosen, key=lambda place: (-scores[place], place))]

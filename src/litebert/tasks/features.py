@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.tasks.examples import Example
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import Example, Task, kind_of
 from litebert.text.tokenizer import Tokenizer
 
 IGNORE = -100  # target of a token without one

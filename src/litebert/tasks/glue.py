@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from litebert.errors import DataError
-from litebert.tasks.examples import Example, TextExample
 from litebert.tasks.tables import (
     Table,
     format_of,
@@ -25,7 +24,7 @@ from litebert.tasks.tables import (
     split_tabs,
     text_cell,
 )
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import Example, Task, TaskData, TextExample
 
 _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import InputError
 from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import Example
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import Example, Task, kind_of
 
 RESAMPLES = 1000
 ERRORS = ("rmse",)  # lower is better, and not a fraction of 1

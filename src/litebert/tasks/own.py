@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from litebert.errors import DataError, did_you_mean
-from litebert.tasks.examples import Example
 from litebert.tasks.tables import Table, table_of, text_cell
-from litebert.tasks.task import Task, TaskData, kind_of
+from litebert.tasks.task import Example, Task, TaskData, kind_of
 
 if TYPE_CHECKING:
     from litebert.tasks.kinds.kind import Kind

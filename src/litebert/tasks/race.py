@@ -10,9 +10,8 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.parse import parse_json
-from litebert.tasks.examples import ChoiceExample, Example
 from litebert.tasks.tables import Table, read_table, read_text, text_cell, words_cell
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import ChoiceExample, Example, Task, TaskData
 
 LEVELS = ("middle", "high")
 TASKS = {

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from litebert.tasks.examples import QuestionExample
+from litebert.tasks.decode import softmax
 from litebert.tasks.features import Sequence as Window
-from litebert.tasks.logits import softmax
 from litebert.tasks.squad import score_answer
+from litebert.tasks.task import QuestionExample
 
 Outputs = Mapping[str, NDArray[Any]]
 FIXED_THRESHOLD = 0.0  # not tuned: "no answer" if that is more likely

@@ -19,9 +19,8 @@ from typing import Any
 
 from litebert.errors import DataError
 from litebert.parse import parse_json
-from litebert.tasks.examples import QuestionExample
 from litebert.tasks.tables import Table, format_of, number_cell, read_table, read_text, text_cell, truth_cell
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import QuestionExample, Task, TaskData
 
 COLUMNS = ("id", "question", "context", "answers", "is_impossible")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

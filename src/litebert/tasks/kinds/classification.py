@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import DataError
-from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import TextExample
+from litebert.tasks.decode import Prediction, softmax
 from litebert.tasks.features import IGNORE, Arrays, Places
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.kind import minus_log, most_common
 from litebert.tasks.kinds.texts import TextKind, TextReader
-from litebert.tasks.logits import softmax
 from litebert.tasks.metrics import Measure, accuracy, binary_f1, macro_f1, matthews
 from litebert.tasks.tables import Table, label_id, label_name, order_labels
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TextExample
 
 if TYPE_CHECKING:
     from torch import Tensor

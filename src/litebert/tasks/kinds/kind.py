@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, T
 import numpy as np
 
 from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.examples import Example
 from litebert.tasks.features import Arrays, Places
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.metrics import Measure
 from litebert.tasks.own import Column, Columns, Reader, data_from_tables
 from litebert.tasks.tables import Table, read_table
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import Example, Task, TaskData
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

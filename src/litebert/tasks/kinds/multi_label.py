@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import TextExample
+from litebert.tasks.decode import Prediction, sigmoid
 from litebert.tasks.features import Arrays, Places, Target
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.classification import at_least, mean_probabilities
 from litebert.tasks.kinds.kind import Line, minus_log, most_common
 from litebert.tasks.kinds.regression import value_targets
 from litebert.tasks.kinds.texts import LABELS, TextKind, TextReader, text_columns
-from litebert.tasks.logits import sigmoid
 from litebert.tasks.metrics import Measure, all_right, label_macro_f1, label_micro_f1
 from litebert.tasks.own import Columns
 from litebert.tasks.tables import Table, label_id, label_name, order_labels, text_cell, truth_cell
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TextExample
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litebert.errors import DataError
-from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.examples import ChoiceExample
+from litebert.tasks.decode import Outputs, Prediction, softmax
 from litebert.tasks.features import Arrays, Ids, Places, join
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.classification import MEASURES, likeliest, mean_probabilities
 from litebert.tasks.kinds.kind import Kind, Line, Part, minus_log, most_common, row_logsumexp, shorten, to_json
-from litebert.tasks.logits import softmax
 from litebert.tasks.metrics import Measure, share
 from litebert.tasks.own import Cells, Column, Columns, Reader, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, text_cell
-from litebert.tasks.task import Task
+from litebert.tasks.task import ChoiceExample, Task
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import numpy as np
 
 from litebert.parse import parse_json
 from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.examples import QuestionExample
 from litebert.tasks.features import (
     IGNORE,
     Arrays,
@@ -32,7 +31,7 @@ from litebert.tasks.own import Cells, Column, Columns, Reader
 from litebert.tasks.spans import FIXED_THRESHOLD, Answers, average_answers, best_spans, best_threshold
 from litebert.tasks.squad import Repairs, is_squad, make_question, parse_answers, score_answer, squad_table, trainable
 from litebert.tasks.tables import Table, format_of, number_cell, read_text, text_cell, truth_cell
-from litebert.tasks.task import Task
+from litebert.tasks.task import QuestionExample, Task
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import TextExample
 from litebert.tasks.features import Arrays, Places
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.kind import Line
 from litebert.tasks.kinds.texts import LABELS, TextKind, TextReader, text_columns
 from litebert.tasks.metrics import Measure, pearson, rmse, spearman
 from litebert.tasks.tables import number_cell
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TextExample
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from litebert.errors import DataError
 from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.examples import Example, Form, SimilarityExample
 from litebert.tasks.features import Arrays, Places, join
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.kind import Kind, Line, Part, shorten
@@ -30,7 +29,7 @@ from litebert.tasks.kinds.texts import TEXT_PAIRS, TEXTS
 from litebert.tasks.metrics import Floats, Measure, pearson, share, spearman
 from litebert.tasks.own import Cells, Column, Columns, Reader, find_columns, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, number_cell, text_cell
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import Example, Form, SimilarityExample, Task, TaskData
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.examples import TextExample
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.features import Target, join
 from litebert.tasks.kinds.kind import Kind, Line, Part, shorten
 from litebert.tasks.own import Cells, Column, Columns, Reader, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, text_cell
-from litebert.tasks.task import Task
+from litebert.tasks.task import Task, TextExample
 from litebert.text.tokenizer import Tokenizer
 
 # Names of columns, without case, spaces and punctuation.

@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import DataError, InputError
-from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.examples import TagExample
+from litebert.tasks.decode import Outputs, Prediction, softmax
 from litebert.tasks.features import IGNORE, Arrays, Places, best_windows, cut_windows, pad_offsets, wrap
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.classification import at_least, cross_entropy, mean_probabilities
 from litebert.tasks.kinds.kind import Kind, Line, Part, are_numbers, minus_log, most_common
-from litebert.tasks.logits import softmax
 from litebert.tasks.metrics import Measure, ratio
 from litebert.tasks.own import Cells, Column, Reader
 from litebert.tasks.tables import Table, label_id, order_tags, read_text, words_cell
-from litebert.tasks.task import Task
+from litebert.tasks.task import TagExample, Task
 from litebert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from litebert.finetuning.scoring import describe
+from litebert.finetuning.results import describe
 from litebert.tasks.decode import Prediction
-from litebert.tasks.examples import ChoiceExample, QuestionExample, TagExample, TextExample
 from litebert.tasks.spans import Answers, Span
-from litebert.tasks.task import Task, kind_of
+from litebert.tasks.task import ChoiceExample, QuestionExample, TagExample, Task, TextExample, kind_of
 
 LABELS = ("neg", "pos")
 
