@@ -40,14 +40,13 @@ from litebert.baselines.table import score_baselines
 from litebert.config import merge
 from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
+from litebert.finetuning.data import make_pairs
 from litebert.finetuning.evaluate import evaluate_task
-from litebert.finetuning.pairs import make_pairs
 from litebert.finetuning.results import read_scores, show_interval, show_value, write_scores
 from litebert.finetuning.run import finetune
-from litebert.tasks.examples import TextExample
 from litebert.tasks.metrics import Metric, score
 from litebert.tasks.read import read_task
-from litebert.tasks.task import Task, TaskData
+from litebert.tasks.task import Task, TaskData, TextExample
 
 Row = Mapping[str, Mapping[str, Metric]]  # split -> metric -> value
 
