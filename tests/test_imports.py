@@ -94,3 +94,10 @@ def _is_lazy(node: ast.AST) -> bool:
 def test_tasks_are_read_and_scored_without_torch():
     code = "import sys, litebert.tasks.read, litebert.tasks.metrics; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+
+def test_a_worker_whose_model_runs_elsewhere_starts_without_torch():
+    """Fifteen of them start at once beside a GPU."""
+    code = "import sys, litebert.bulk.worker, litebert.predict.predictor; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

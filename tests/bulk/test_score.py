@@ -177,8 +177,10 @@ def test_json_columns_keep_their_types(model, tmp_path):
 
 def test_equal_rows_are_computed_once(model, tmp_path, monkeypatch):
     asked = []
-    job = Predictor.job
-    monkeypatch.setattr(Predictor, "job", lambda self, *a, **k: asked.append(k["text"]) or job(self, *a, **k))
+    encode = Predictor.encode_texts
+    monkeypatch.setattr(
+        Predictor, "encode_texts", lambda self, ability, texts: asked.extend(texts) or encode(self, ability, texts)
+    )
     source = write(tmp_path / "a.parquet", ["anna", "oslo", "anna", "", "anna", ""])
     summary = embed(model, source, tmp_path / "out", dedupe=True)
     assert asked == ["anna", "oslo", ""]

@@ -220,3 +220,12 @@ def test_like_lengths_run_together_and_a_long_one_apart():
     passes = plan_padded([10, 100, 12, 11, 9], max_tokens=512, pass_cost=16)
     assert [list(np.sort(each)) for each in passes] == [[1], [0, 2, 3, 4]]
     assert plan_padded([], 10, 1) == []
+
+
+def test_only_what_full_passes_leave_over_runs_without_a_graph():
+    """Its size is different each time, and every size would be recorded."""
+    runtime = runtime_of("encoder", max_tokens=10)
+    for lengths, graphed in (([4, 4], [True]), ([5] * 5, [True, True, False]), ([12, 3], [True, False]), ([], [])):
+        seen = [runtime.encoder.use_graphs for _ in runtime.passes(lengths)]
+        assert seen == graphed
+        assert runtime.encoder.use_graphs

@@ -169,3 +169,48 @@ def test_bad_options():
         predictor.attention(TEXT, "")
     with pytest.raises(InputError, match="no text that the vocabulary covers"):
         predictor.embed("\x01\x02")
+
+
+MANY = [TEXT, "Ben slept.", " ".join([TEXT] * 12), "a", "It was May 2010, and the teacher walked to the cafe."]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"pooling": "cls"}, {"normalize": True}, {"size": 5, "normalize": True}, {"depth": 1}]
+)
+def test_vectors_of_many_texts_are_those_of_each(options):
+    """Of the same pass: bit for bit, also for texts of several windows."""
+    predictor = predictor_of("encoder")
+    job = predictor.many_job("embed", predictor.encode_texts("embed", MANY), **options)
+    each = [predictor.job("embed", text=text, **options) for text in MANY]
+    assert job.tokens == sum(one.tokens for one in each)
+    predictor.run([job])
+    for one, other in zip(job.result, predictor.run(each), strict=True):
+        assert one.vector.dtype == np.float32
+        np.testing.assert_array_equal(one.vector, other.vector)
+        assert one.as_dict() == other.as_dict()
+    np.testing.assert_array_equal(predictor.embed(MANY, **options), np.stack([one.vector for one in job.result]))
+
+
+def test_labels_of_many_texts_are_those_of_each():
+    task = Task("mine", "classification", LABELS, max_length=32, pair=False)
+    predictor = predictor_of("classification", task, labels=LABELS)
+    job = predictor.many_job("classify", predictor.encode_texts("classify", MANY))
+    predictor.run([job])
+    assert job.result == predictor.run([predictor.job("classify", text=text) for text in MANY])
+    assert predictor.classify(MANY) == job.result
+    assert predictor.classify([]) == []
+
+
+def test_what_is_wrong_with_one_of_many_texts_is_said_of_it():
+    predictor = predictor_of("encoder")
+    good, empty, number, control = predictor.encode_texts("embed", ["a", " ", 3, "\x01"])
+    assert good.tolist() == english().encode("a")
+    for error, said in ((empty, "is empty"), (number, "expected a str, got int"), (control, "no text")):
+        assert said in str(error)
+    with pytest.raises(InputError, match="input 1: text: is empty"):
+        predictor.embed(["a", ""])
+    with pytest.raises(InputError, match="size: must be"):
+        predictor.embed(["a", "b"], size=1000)
+    pairs = predictor_of("classification", Task("mine", "classification", LABELS, pair=True), labels=LABELS)
+    with pytest.raises(InputError, match="input 0: pair: missing"):
+        pairs.classify(["a", "b"])

@@ -102,7 +102,11 @@ def result_columns(ability: Ability, results: Sequence[Result | None], width: in
     for name, (kind, axes) in _field_types(ability.result).items():
         if name not in inputs:
             values = [None if result is None else getattr(result, name) for result in results]
-            columns[name] = _vectors(values, width) if axes == 1 else pa.array([_plain(each) for each in values], kind)
+            if axes == 1:
+                columns[name] = _vectors(values, width)
+            else:
+                plain = values if pa.types.is_primitive(kind) or pa.types.is_string(kind) else map(_plain, values)
+                columns[name] = pa.array(plain, kind)
     return columns
 
 

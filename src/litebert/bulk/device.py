@@ -8,6 +8,7 @@ through `Runtime.run`.
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError, LitebertError
-from litebert.predict.runtime import Outputs, Request, Runtime, plan_packed
+from litebert.predict.runtime import Outputs, Request, Runtime
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -81,14 +82,29 @@ def serve_device(runtime: Runtime, connection: Connection) -> None:
     """Run what one worker asks for until it ends."""
     while True:
         try:
-            sequences: Sequences = connection.recv()
+            sequences: Sequences = receive_arrays(connection)
             try:
                 answer: Any = run_sequences(runtime, sequences)
             except Exception as error:
                 answer = error if isinstance(error, LitebertError) else RuntimeError(f"{type(error).__name__}: {error}")
-            connection.send(answer)
+            send_arrays(connection, answer)
         except (EOFError, OSError):
             return
+
+
+def send_arrays(connection: Connection, value: Any) -> None:
+    """Send what holds large arrays: their bytes as they lie in memory, since threads wait while one copies them."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    connection.send_bytes(pickle.dumps((head, len(buffers))))
+    for buffer in buffers:
+        connection.send_bytes(buffer.raw())
+
+
+def receive_arrays(connection: Connection) -> Any:
+    """What `send_arrays` sent; the arrays are read-only."""
+    head, count = pickle.loads(connection.recv_bytes())
+    return pickle.loads(head, buffers=[connection.recv_bytes() for _ in range(count)])
 
 
 def run_sequences(runtime: Runtime, sequences: Sequences) -> Joined:
@@ -113,8 +129,7 @@ def run_vectors(runtime: TorchRuntime, sequences: Sequences) -> Joined:
     device = runtime.device.device
     begins = np.cumsum(sequences.lengths) - sequences.lengths
     segments = np.minimum(sequences.segments, np.int8(min(127, runtime.config.type_vocab_size - 1)))
-    batches = plan_packed(sequences.lengths.tolist(), runtime.max_tokens)
-    order, done = np.concatenate(batches), 0
+    order, done = np.argsort(-sequences.lengths, kind="stable"), 0  # as `plan_packed` takes them
     on_gpu = runtime.device.is_cuda
     here = torch.cuda.device(device) if on_gpu else contextlib.nullcontext()
     with torch.inference_mode(), here:
@@ -123,7 +138,7 @@ def run_vectors(runtime: TorchRuntime, sequences: Sequences) -> Joined:
             places = (torch.from_numpy(order).pin_memory() if on_gpu else torch.from_numpy(order)).to(
                 device, non_blocking=True
             )
-            for batch in batches:
+            for batch in runtime.passes(sequences.lengths.tolist()):
                 inputs = runtime.encoder.take(_lay_out(runtime, sequences, segments, begins, batch)).inputs()
                 if not on_gpu and sequences.wants[0] <= runtime._few_rows:
                     inputs["only_asked"] = True

@@ -68,15 +68,9 @@ def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> 
     same = _first_of_equals(rows) if work.dedupe else list(range(len(rows)))
     tokens = 0
     for group in _groups(rows, [number for number, first in enumerate(same) if number == first]):
-        jobs: dict[int, Job] = {}
-        for number in group:
-            try:
-                _check_length(rows[number], work.max_chars)
-                jobs[number] = predictor.job(work.ability, **rows[number], **work.options)
-            except LitebertError as error:
-                errors[number] = errors[number] or str(error)
-        tokens += sum(job.tokens for job in jobs.values())
-        for number, result in zip(jobs, predictor.run(list(jobs.values())), strict=True):
+        answers, cost = _ask(work, predictor, {number: rows[number] for number in group})
+        tokens += cost
+        for number, result in answers.items():
             if isinstance(result, LitebertError):
                 errors[number] = errors[number] or str(result)
             elif isinstance(result, Exception):
@@ -95,6 +89,48 @@ def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> 
     scored = Scored(len(rows), len(wrong), tokens, examples)
     note = {"source": source.path, "part": part.number, "last": part.last, "errors": len(wrong), "tokens": tokens}
     return _parquet_bytes(table, note), scored
+
+
+def _ask(work: Work, predictor: Predictor, rows: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Any], int]:
+    """What comes of each row of a group, a result or an error, and how many tokens that took."""
+    found: dict[int, Any] = {}
+    for number, row in rows.items():
+        try:
+            _check_length(row, work.max_chars)
+        except LitebertError as error:
+            found[number] = error
+    rows = {number: row for number, row in rows.items() if number not in found}
+    ability = ABILITIES[work.ability]
+    if ability.many is not None and all(len(row) == 1 for row in rows.values()):
+        name = ability.inputs[0].name
+        tokens = _ask_together(work, predictor, {number: row[name] for number, row in rows.items()}, found)
+        return found, tokens
+    jobs: dict[int, Job] = {}
+    for number, row in rows.items():
+        try:
+            jobs[number] = predictor.job(work.ability, **row, **work.options)
+        except LitebertError as error:
+            found[number] = error
+    found.update(zip(jobs, predictor.run(list(jobs.values())), strict=True))
+    return found, sum(job.tokens for job in jobs.values())
+
+
+def _ask_together(work: Work, predictor: Predictor, texts: Mapping[int, Any], found: dict[int, Any]) -> int:
+    """As `_ask`, for single texts: one job for all of them, as each would take longer than tokenising its text."""
+    encoded = dict(zip(texts, predictor.encode_texts(work.ability, list(texts.values())), strict=True))
+    found.update((number, ids) for number, ids in encoded.items() if isinstance(ids, LitebertError))
+    good = {number: ids for number, ids in encoded.items() if not isinstance(ids, LitebertError)}
+    if not good:
+        return 0
+    try:
+        job = predictor.many_job(work.ability, list(good.values()), **work.options)
+    except LitebertError as error:  # what one text would be refused for, all are
+        found.update(dict.fromkeys(good, error))
+        return 0
+    predictor.run([job])
+    failed = isinstance(job.result, Exception)
+    found.update(dict.fromkeys(good, job.result) if failed else dict(zip(good, job.result, strict=True)))
+    return job.tokens
 
 
 def read_note(metadata: pq.FileMetaData, where: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from litebert.bulk.device import Sequences, split_outputs
+from litebert.bulk.device import Sequences, receive_arrays, send_arrays, split_outputs
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part
@@ -187,8 +187,8 @@ class RemoteRuntime:
         """The wanted outputs of each request, in order."""
         if not requests:
             return []
-        self._connection.send(Sequences.of(requests))
-        answer = self._connection.recv()
+        send_arrays(self._connection, Sequences.of(requests))
+        answer = receive_arrays(self._connection)
         if isinstance(answer, BaseException):
             raise answer
         return split_outputs(answer, len(requests))

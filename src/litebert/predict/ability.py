@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from litebert.errors import InputError, check_choice, did_you_mean
-from litebert.predict.inputs import Inputs, check_text
+from litebert.predict.inputs import Ids, Inputs, check_text
 from litebert.predict.job import Steps
 from litebert.tasks.task import Task
 
@@ -154,6 +154,8 @@ class Ability:
     also: tuple[str, ...] = ()  # other names that people try on the command line
     one_by_one: bool = False  # over HTTP, a request holds one input and not a list
     array: str = ""  # the field that the Predictor's method returns: one array [H], of many inputs [N, H]
+    # The same for the ids of many texts at once, if its one input is a text: a list of results. See `many_job`.
+    many: Callable[..., Steps[list[Any]]] | None = None
 
     @property
     def name(self) -> str:
@@ -237,6 +239,15 @@ class Ability:
             return self.steps(inputs, task, **arguments)
         return self.steps(inputs, **arguments)
 
+    def begin_many(
+        self, inputs: Inputs, task: Task | None, texts: Sequence[Ids], options: Mapping[str, Any]
+    ) -> Steps[list[Any]]:
+        """The steps for the ids of many texts, with the same options for all."""
+        assert self.many is not None, f"{self.name} takes one input at a time"
+        for name, value in options.items():
+            self.parameters[name].check(value)
+        return self.many(inputs, task, texts, **options)
+
 
 def ability(
     *,
@@ -247,11 +258,12 @@ def ability(
     also: Iterable[str] = (),
     one_by_one: bool = False,
     array: str = "",
+    many: Callable[..., Steps[list[Any]]] | None = None,
 ) -> Callable[[Callable[..., Steps[Any]]], Ability]:
     """Turn a generator of steps into an Ability; see the top of this file."""
 
     def wrap(steps: Callable[..., Steps[Any]]) -> Ability:
-        marks = (tuple(outputs), tuple(examples), tuple(heads), makes, tuple(also), one_by_one, array)
+        marks = (tuple(outputs), tuple(examples), tuple(heads), makes, tuple(also), one_by_one, array, many)
         return Ability(steps, *marks)
 
     return wrap

@@ -204,6 +204,7 @@ class FusedEncoder(nn.Module):
         self.first: Tensor | None = None  # [N, H]
         self.pooled: Tensor | None = None  # [N, H]
         self.mix: Mix | None = None  # the adapters of the next pass
+        self.use_graphs = True  # for the next pass, where there are any
         self._kernels = _triton_ops() if triton else None
         self._blocks = [_fuse_attention(i, cast(Attention, block)) for i, block in enumerate(encoder.attention)]
         act = encoder.config.hidden_act

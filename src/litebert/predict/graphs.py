@@ -132,7 +132,8 @@ class GraphedEncoder(FusedEncoder):
 
     def _graph(self, tokens: int, sequences: int, length: int) -> Graph | None:
         shape = shape_of(tokens, sequences, length)
-        if shape is None or self.mix is not None:  # which adapters a pass has differs from batch to batch
+        # Which adapters a pass has differs from batch to batch.
+        if shape is None or self.mix is not None or not self.use_graphs:
             return None
         if shape not in self._graphs and self._records:
             self._graphs[shape] = self._record(shape)

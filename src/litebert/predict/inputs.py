@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,8 +32,26 @@ class Inputs:
         check_text(text, name)
         ids = np.array(self.tokenizer.encode(text, allow_special), dtype=np.int32)
         if not ids.size:
-            raise InputError(f"{name}: has no text that the vocabulary covers (only spaces or control characters)")
+            raise _no_text(name)
         return ids
+
+    def encode_many(self, texts: Sequence[Any], name: str = "text") -> list[Ids | InputError]:
+        """The ids of each of many texts, or why it has none."""
+        found: list[Ids | InputError] = []
+        good: list[str] = []
+        for text in texts:
+            try:
+                check_text(text, name)
+                good.append(text)
+                found.append(_NOTHING)
+            except InputError as error:
+                found.append(error)
+        encoded = iter(self.tokenizer.encode_batch(good))
+        for number, entry in enumerate(found):
+            if not isinstance(entry, InputError):
+                ids = next(encoded)
+                found[number] = ids if len(ids) else _no_text(name)
+        return found
 
     def request(
         self,
@@ -53,9 +71,35 @@ class Inputs:
         when: dict[str, Any] = {"rule": self.rule} if depth == "auto" else {"depth": depth}
         return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later, **when)
 
+    def requests(self, texts: Sequence[Ids], want: Iterable[str], depth: int | Literal["auto"] | None) -> list[Request]:
+        """[CLS] A [SEP] of each of many texts, as views of one array: thousands of small arrays take long to make."""
+        if not texts:
+            return []
+        cls, sep = np.array([self.tokenizer.cls_id], np.int32), np.array([self.tokenizer.sep_id], np.int32)
+        ids = np.concatenate([part for text in texts for part in (cls, text, sep)], dtype=np.int32)
+        segments = np.zeros(max(map(len, texts)) + 2, np.int8)
+        assert len(segments) <= self.max_length, (len(segments), self.max_length)
+        wanted, rule = frozenset(want), self.rule if depth == "auto" else None
+        layers = None if depth == "auto" else depth
+        found, begin = [], 0
+        for text in texts:
+            end = begin + len(text) + 2
+            found.append(Request(ids[begin:end], segments[: end - begin], wanted, depth=layers, rule=rule))
+            begin = end
+        return found
+
     def windows(self, ids: Ids) -> list[Ids]:
         """The ids cut into as few stretches as fit the model, as even as can be: 700 of at most 510 -> 350 + 350."""
+        if len(ids) <= self.max_length - 2:
+            return [ids]
         return np.array_split(ids, -(-len(ids) // (self.max_length - 2)))
+
+
+_NOTHING = np.zeros(0, np.int32)
+
+
+def _no_text(name: str) -> InputError:
+    return InputError(f"{name}: has no text that the vocabulary covers (only spaces or control characters)")
 
 
 def check_text(text: object, name: str = "text") -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from litebert.predict.runtime import Outputs, Request, Runtime
 
@@ -33,7 +33,7 @@ class Job:
     `masks` is how many tokens it wants predicted.
     """
 
-    def __init__(self, ability: str, steps: Steps[Result], config: ModelConfig, adapter: Adapter | None = None):
+    def __init__(self, ability: str, steps: Steps[Any], config: ModelConfig, adapter: Adapter | None = None):
         self.ability = ability
         self._steps = steps
         self._config = config
@@ -42,7 +42,7 @@ class Job:
         self._outputs: list[Outputs] = []  # of the first requests, in order
         self.tokens = sum(len(each) * (1 + each.later) for each in self._requests)
         self.masks = sum(len(each.positions) for each in self._requests if each.positions is not None)
-        self.result: Result | Exception | None = None
+        self.result: Any = None  # a Result, a list of them (`Predictor.many_job`), or an Exception
 
     def __repr__(self) -> str:
         return f"Job({self.ability!r}, tokens={self.tokens})"
@@ -95,7 +95,7 @@ def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
             active = [job for job in active if job.result is None]
     results = [job.result for job in jobs]
     assert all(result is not None for result in results)
-    return results  # type: ignore[return-value]
+    return results
 
 
 def run_pass(runtime: Runtime, parts: Sequence[tuple[Job, int]]) -> None:

@@ -12,7 +12,7 @@ Every method takes one input or a list of them, of any length, and answers in th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,9 +24,8 @@ from litebert.model.config import EXIT_HEADS, check_depth, check_exit
 from litebert.predict.abilities import ABILITIES, abilities_of, infer_task, refuse
 from litebert.predict.ability import Ability, Depth, Parameter, Result
 from litebert.predict.exits import ExitRule, load_rule
-from litebert.predict.inputs import Inputs
+from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Job, run_jobs, run_pass
-from litebert.predict.load import load_parts, open_adapter
 from litebert.predict.runtime import AdaptedRuntime, Runtime
 from litebert.remote import find_folder
 from litebert.tasks.sentence_folder import transformer_folder
@@ -57,6 +56,8 @@ class Predictor(AbilityMethods):
         for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")
+        from litebert.predict.load import load_parts  # torch: a worker whose model is elsewhere starts without it
+
         parts = load_parts(model, runtime, device, threads, max_tokens)
         self._set(*parts, str(model), load_rule(transformer_folder(find_folder(model))))
         if depth is not None:
@@ -124,21 +125,46 @@ class Predictor(AbilityMethods):
 
     def job(self, ability: str, **arguments: Any) -> Job:
         """One piece of work, checked and encoded, for `run`: job("fill_mask", text="a [MASK]", top=3)."""
+        entry = self._entry(ability)
+        arguments = self._with_depth(entry, arguments)
+        steps = entry.begin(self._inputs_of(entry), self.task, arguments)
+        return Job(ability, steps, self.runtime.config, self._adapter)
+
+    def encode_texts(self, ability: str, texts: Sequence[Any]) -> list[Ids | InputError]:
+        """The ids of each text as this ability reads it, or why it has none: for `many_job`."""
+        return self._inputs_of(self._entry(ability)).encode_many(texts)
+
+    def many_job(self, ability: str, texts: Sequence[Ids], **options: Any) -> Job:
+        """One piece of work for many encoded texts, with the same options; its result is the list of theirs.
+
+        For abilities with `Ability.many`. As many jobs of one text each would give the same results, but take longer.
+        """
+        entry = self._entry(ability)
+        options = self._with_depth(entry, options)
+        steps = entry.begin_many(self._inputs_of(entry), self.task, texts, options)
+        return Job(ability, steps, self.runtime.config, self._adapter)
+
+    def _entry(self, ability: str) -> Ability:
         if ability not in self.abilities:
             raise refuse(ability, self.name, self.runtime.head, self.abilities)
-        entry = ABILITIES[ability]
+        return ABILITIES[ability]
+
+    def _inputs_of(self, entry: Ability) -> Inputs:
+        trained = entry.takes_task or (entry.reads_task and self.task is not None and kind_of(self.task).compares)
+        return self._task_inputs if trained else self._inputs
+
+    def _with_depth(self, entry: Ability, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments with the depth that they name, or this Predictor's."""
         if "depth" in entry.parameters:
             depth = arguments.get("depth")
             if depth is None and (self.depth != "auto" or "logits" in entry.outputs):  # vectors have no confidence
                 depth = self.depth
-            arguments["depth"] = depth
+            arguments = {**arguments, "depth": depth}
             if depth is not None:
                 self._check_depth(depth, "logits" in entry.outputs)
         elif self.depth not in (None, "auto"):
-            raise InputError(f"{ability}: answers at full depth alone, and this Predictor has depth {self.depth}")
-        trained = entry.takes_task or (entry.reads_task and self.task is not None and kind_of(self.task).compares)
-        inputs = self._task_inputs if trained else self._inputs
-        return Job(ability, entry.begin(inputs, self.task, arguments), self.runtime.config, self._adapter)
+            raise InputError(f"{entry.name}: answers at full depth alone, and this Predictor has depth {self.depth}")
+        return arguments
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:
         """Run jobs together, whatever their abilities; each gets its result, or the error that is its own."""
@@ -158,6 +184,8 @@ class Predictor(AbilityMethods):
         """
         if not name or ":" in name or name in self.adapters:
             raise ConfigError(f"adapter {name!r}: must be a new name without ':'; loaded: {', '.join(self.adapters)}")
+        from litebert.predict.load import open_adapter
+
         adapter = open_adapter(folder, name, self.runtime, self.name)
         adapted = Predictor.of(AdaptedRuntime(self.runtime, adapter), self.tokenizer, adapter.task)
         adapted.name, adapted._adapter = f"{self.name}:{name}", adapter
@@ -183,6 +211,10 @@ class Predictor(AbilityMethods):
         if len(set(sizes.values())) > 1:
             given = ", ".join(f"{name} {size}" for name, size in sizes.items())
             raise InputError(f"{ability.name}: lists of different lengths: {given}")
+        given_inputs = [each for each in ability.inputs if arguments.get(each.name) is not None]
+        if ability.many is not None and len(given_inputs) == 1:
+            values = [_value(ability, result) for result in self._ask_many(ability, arguments)]
+            return self._joined(ability, values)
         jobs = []
         for number in range(next(iter(sizes.values()))):
             one = {name: lists[name][number] if name in lists else value for name, value in arguments.items()}
@@ -190,7 +222,26 @@ class Predictor(AbilityMethods):
                 jobs.append(self.job(ability.name, **one))
             except InputError as error:
                 raise InputError(f"input {number}: {error}") from None
-        values = [_value(ability, result) for result in self._finish(jobs)]
+        return self._joined(ability, [_value(ability, result) for result in self._finish(jobs)])
+
+    def _ask_many(self, ability: Ability, arguments: Mapping[str, Any]) -> list[Result]:
+        """The results for a list of texts, in one job."""
+        name = ability.inputs[0].name
+        texts = self.encode_texts(ability.name, arguments[name])
+        for number, ids in enumerate(texts):
+            if isinstance(ids, InputError):
+                raise InputError(f"input {number}: {ids}")
+        options = {key: value for key, value in arguments.items() if not ability.parameters[key].is_input}
+        if not texts:
+            return []
+        try:
+            job = self.many_job(ability.name, cast(list[Ids], texts), **options)
+        except InputError as error:
+            raise InputError(f"input 0: {error}") from None
+        return cast(list[Result], self._finish([job])[0])
+
+    def _joined(self, ability: Ability, values: list[Any]) -> Any:
+        """What a method returns for a list of inputs."""
         if not ability.array:
             return values
         return np.stack(values) if values else np.zeros((0, self.runtime.config.hidden_size), np.float32)

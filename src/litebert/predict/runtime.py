@@ -109,6 +109,18 @@ def check_request(config: ModelConfig, request: Request) -> None:
         )
 
 
+def check_requests(config: ModelConfig, requests: Sequence[Request]) -> None:
+    """`check_request` for many, at once where nothing is wrong."""
+    if not requests:
+        return
+    sizes = [len(request.ids) for request in requests]
+    fit = min(sizes) > 0 and max(sizes) <= config.max_position_embeddings
+    ids = np.concatenate([request.ids for request in requests])
+    if not fit or ids.min() < 0 or ids.max() >= config.vocab_size or any(each.depth is not None for each in requests):
+        for request in requests:
+            check_request(config, request)
+
+
 def fit_segments(config: ModelConfig, request: Request) -> NDArray[np.int8]:
     """The segments of a request as the model knows them: one with a single kind takes a pair for one text."""
     return np.minimum(request.segments, np.int8(min(127, config.type_vocab_size - 1)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import InputError
 from litebert.predict.ability import Array, Depth, Limits, Probability, Result, ability
-from litebert.predict.inputs import Inputs
+from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import Outputs, Request
 from litebert.tasks.features import cut_pair
@@ -74,7 +74,46 @@ class Attention(Result):
         raise InputError("attention maps do not fit a table; write them to a .jsonl file")
 
 
+def embed_many(
+    inputs: Inputs,
+    task: Task | None,
+    texts: Sequence[Ids],
+    pooling: Literal["mean", "cls"] | None = None,
+    normalize: bool | None = None,
+    size: int | None = None,
+    depth: int | None = None,
+) -> Steps[list[Embedding]]:
+    """The vectors of many texts; what can be is done for all of them at once."""
+    similar = task if task is not None and kind_of(task).compares else None
+    pooling = pooling or trained_pooling(task)
+    if normalize is None:
+        normalize = similar is not None and similar.normalize
+    name = POOLINGS[pooling]
+    windows = [inputs.windows(ids) for ids in texts]
+    counts = list(map(len, windows))
+    outputs = yield inputs.requests([window for each in windows for window in each], (name,), depth)
+    vectors = _mean_rows([output[name] for output in outputs], counts)
+    if size is not None:
+        if size > vectors.shape[1]:
+            raise InputError(f"size: must be <= {vectors.shape[1]}, the length of this model's vectors, not {size}")
+        vectors = vectors[:, :size]
+    if normalize:
+        exact = vectors.astype(np.float64)
+        vectors = exact / np.maximum(np.sqrt(np.square(exact).sum(1, keepdims=True)), 1e-12)
+    rows = zip(vectors.astype(np.float32, copy=False), map(len, texts), counts, strict=True)
+    return [Embedding(vector, pooling, tokens, count, depth) for vector, tokens, count in rows]
+
+
+def _mean_rows(rows: Sequence[NDArray[Any]], counts: Sequence[int]) -> NDArray[Any]:
+    """The mean over the windows of each text: rows [H] of all windows -> [texts, H]."""
+    if len(rows) == len(counts):
+        return np.stack(rows)
+    parts = np.split(np.stack(rows), np.cumsum(counts)[:-1])
+    return np.stack([part.mean(0, dtype=np.float64) for part in parts])
+
+
 @ability(
+    many=embed_many,
     outputs=["mean", "first"],
     examples=[{"text": ["a cat sleeps.", "a dog barks."]}],
     also=["encode", "vectors", "embedding"],
@@ -97,22 +136,8 @@ def embed(
 
     A text longer than the model's limit is split into windows of even size; its vector is their mean.
     """
-    similar = task if task is not None and kind_of(task).compares else None
-    pooling = pooling or trained_pooling(task)
-    if normalize is None:
-        normalize = similar is not None and similar.normalize
-    name = POOLINGS[pooling]
-    ids = inputs.encode(text)
-    requests = [inputs.request(window, want=(name,), depth=depth) for window in inputs.windows(ids)]
-    outputs = yield requests
-    vector = mean_vector(outputs, name)
-    if size is not None:
-        if size > len(vector):
-            raise InputError(f"size: must be <= {len(vector)}, the length of this model's vectors, not {size}")
-        vector = vector[:size]
-    if normalize:
-        vector = unit_vector(vector)
-    return Embedding(vector.astype(np.float32), pooling, len(ids), len(requests), depth)
+    (found,) = yield from embed_many(inputs, task, [inputs.encode(text)], pooling, normalize, size, depth)
+    return found
 
 
 def trained_pooling(task: Task | None) -> Literal["mean", "cls"]:
@@ -131,7 +156,23 @@ def unit_vector(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
+def classify_many(
+    inputs: Inputs, task: Task, texts: Sequence[Ids], depth: Depth | None = None
+) -> Steps[list[Classification]]:
+    """The labels of many single texts."""
+    if task.pair:
+        raise InputError(f"pair: missing; this model ({task.name}) takes two texts; pass the second one as `pair`")
+    windows = [inputs.windows(ids) for ids in texts]
+    outputs = yield inputs.requests([window for each in windows for window in each], ("logits",), depth)
+    found, begin = [], 0
+    for each in windows:
+        found.append(_classification(task, outputs[begin : begin + len(each)], depth))
+        begin += len(each)
+    return found
+
+
 @ability(
+    many=classify_many,
     outputs=["logits"],
     heads=["classification"],
     makes="litebert finetune --task classification --train FILE",
@@ -162,10 +203,13 @@ def classify(
         raise InputError(f"pair: missing; this model ({task.name}) takes two texts; pass the second one as `pair`")
     if task.pair is False and pair is not None:
         raise InputError(f"pair: this model ({task.name}) takes one text; omit `pair`")
-    requests = _whole(inputs, text, pair, ("logits",), depth)
-    outputs = yield requests
+    return _classification(task, (yield _whole(inputs, text, pair, ("logits",), depth)), depth)
+
+
+def _classification(task: Task, outputs: Sequence[Outputs], depth: Depth | None) -> Classification:
+    """What the outputs of a text's windows say."""
     logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
-    windows = len(requests)
+    windows = len(outputs)
     if depth == "auto":
         depth = max(int(output["depth"]) for output in outputs)
     kind = kind_of(task)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import threading
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from litebert.predict.runtime import (
     ENCODER_OUTPUTS,
     Outputs,
     Request,
-    check_request,
+    check_requests,
     fit_segments,
     outputs_of,
     plan_packed,
@@ -59,8 +59,8 @@ class TorchRuntime:
     @torch.inference_mode()
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order; safe to call from several threads."""
+        check_requests(self.config, requests)
         for request in requests:
-            check_request(self.config, request)
             if request.depth is not None and self.model.exits is not None and "logits" in request.want:
                 check_exit(self.config, request.depth)
         results: list[Outputs] = [{} for _ in requests]
@@ -72,7 +72,7 @@ class TorchRuntime:
                 alike = [i for i in packed if (requests[i].depth, requests[i].rule) == (depth, rule)]
                 self._set_depth(depth)
                 run = self._run_packed if rule is None else functools.partial(self._run_early, rule)
-                for batch in plan_packed([len(requests[i]) for i in alike], self.max_tokens):
+                for batch in self.passes([len(requests[i]) for i in alike]):
                     numbers = [alike[i] for i in batch]
                     numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter lie next to each other
                     for number, output in zip(numbers, run([requests[i] for i in numbers]), strict=True):
@@ -82,6 +82,19 @@ class TorchRuntime:
                 if "attentions" in request.want:
                     result["attentions"] = self._attentions(request)
         return results
+
+    def passes(self, lengths: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+        """The sequences of each pass, one pass after another.
+
+        What is left over by full ones may have any size, so that recording graphs for it would not be worth while.
+        """
+        batches = plan_packed(lengths, self.max_tokens)
+        try:
+            for number, batch in enumerate(batches, 1):
+                self.encoder.use_graphs = number == 1 or number < len(batches)
+                yield batch
+        finally:
+            self.encoder.use_graphs = True
 
     def _set_depth(self, depth: int | None) -> None:
         if depth != self.model.depth:
@@ -102,8 +115,7 @@ class TorchRuntime:
         self, requests: Sequence[Request], lengths: NDArray[np.int64], starts: NDArray[np.int64]
     ) -> list[Outputs]:
         room = self.encoder.room(int(starts[-1]), len(requests), int(lengths.max()))
-        ids, segments = [r.ids for r in requests], [fit_segments(self.config, r) for r in requests]
-        table = lay_out(ids, segments, room, pinned=self.device.is_cuda)
+        table = lay_out([r.ids for r in requests], self._segments(requests), room, pinned=self.device.is_cuda)
         inputs = self.encoder.take(table).inputs()  # one transfer for everything
         few = all(request.want - {"attentions"} <= self._few_rows_of(request) for request in requests)
         if few and not self.device.is_cuda:  # choosing rows would wait for a GPU
@@ -179,8 +191,7 @@ class TorchRuntime:
         model, exits, problem = self.model, self.config.exits, problem_of(self.config)
         assert isinstance(model, ClassificationModel), model.head
         room = (sum(map(len, requests)), len(requests))
-        ids, segments = [r.ids for r in requests], [fit_segments(self.config, r) for r in requests]
-        table = lay_out(ids, segments, room).to(self.device.device)
+        table = lay_out([r.ids for r in requests], self._segments(requests), room).to(self.device.device)
         packed = (table.ids, table.segments, table.positions, table.starts, table.longest)
         logits = np.zeros((len(requests), self.config.num_labels), np.float32)
         agreed, depths = np.zeros(len(requests), np.int64), np.zeros(len(requests), np.int64)
@@ -203,6 +214,11 @@ class TorchRuntime:
         finally:
             model.depth = None
         return [{"logits": logits[row], "depth": depths[row]} for row in range(len(requests))]
+
+    def _segments(self, requests: Sequence[Request]) -> list[NDArray[np.int8]]:
+        if self.config.type_vocab_size > 1:  # a text and its pair; only a model with a single kind needs them changed
+            return [request.segments for request in requests]
+        return [fit_segments(self.config, request) for request in requests]
 
     def _head_inputs(self, head: str, requests: Sequence[Request], starts: NDArray[np.int64]) -> dict[str, Any]:
         """What a head takes beside the encoder's input."""
