@@ -2,23 +2,30 @@
 
 On a CPU, with the int8 export of a model (the other sides: the same export in one process, and transformers in fp32):
     python benchmarks/score_speed.py --model MODEL-onnx --runtime onnx-int8 --hub MODEL --rows 3000 --pipeline-rows 300
-On a GPU, embedding 50-token texts in bf16 with random weights of ALBERT-base:
-    python benchmarks/score_speed.py --device cuda --preset albert-base --rows 1000000 --sides bare score
+On a GPU, embedding 50-token texts in bf16 with random weights of ALBERT-base (about two minutes on an H200):
+    python benchmarks/score_speed.py --device cuda --rows 1500000 --distinct 65536 --rounds 2 --sides bare score
 A small setting that runs anywhere:
     python benchmarks/score_speed.py --device cpu --preset albert-tiny --rows 500 --rounds 1
 
 Sides: `bare`, the runtime on token ids that are made already, as many at a time as `score` plans together (no text, no
-files; at most 65,536 texts, its time scaled up); `loop`, Parquet in, `Predictor.embed` over 256 texts at a time,
-Parquet out; `score`; `pipeline`, transformers' feature-extraction, batches of 32, mean over the tokens (with
---pipeline-rows on fewer texts, its time scaled up). Loading the model is not timed, starting the workers of `score` is.
-The sides take turns; a figure is the best of the rounds, a ratio is of the same round, the median.
+files; at most 65,536 texts, its time scaled up); `feed`, `score` as beside a GPU but with a model that answers zeros at
+once; `loop`, Parquet in, `Predictor.embed` over 256 texts at a time, Parquet out; `score`; `pipeline`, transformers'
+feature-extraction, batches of 32, mean over the tokens (with --pipeline-rows on fewer texts, its time scaled up).
+Loading the model is not timed, starting the workers of `score` is. The sides take turns; a figure is the best of the
+rounds, a ratio is of the same round, the median.
+
+--distinct makes so many texts and repeats them (nothing is computed once for equal texts). Beside the rates of `score`
+stand the processor time per text of this process, which has the model, and of the workers; and how fast the disk takes
+files: on a GPU some 150 MB/s of vectors are written (--folder names another place, such as a memory disk).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import resource
 import shutil
 import statistics
 import tempfile
@@ -62,6 +69,26 @@ def make_texts(tokenizer, rows: int, tokens: int) -> list[str]:
     return [" ".join(picks[end - size : end]) for end, size in zip(ends, lengths.tolist(), strict=True)]
 
 
+def disk_speed(folder: Path, size: int = 1 << 28) -> float:
+    """MB/s of one file, until it is safe."""
+    data = np.random.default_rng(0).bytes(1 << 24)
+    begin = time.perf_counter()
+    with open(folder / "speed", "wb") as file:
+        for _ in range(size >> 24):
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    seconds = time.perf_counter() - begin
+    (folder / "speed").unlink()
+    return size / seconds / 1e6
+
+
+def processor_time() -> tuple[float, float]:
+    """Seconds of this process, and of its children that have ended."""
+    mine, theirs = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return mine.ru_utime + mine.ru_stime, theirs.ru_utime + theirs.ru_stime
+
+
 def run_bare(predictor, texts: list[str]) -> float:
     """The runtime alone: sequences are ready, results stay in memory."""
     from litebert.bulk.part import GROUP_ROWS
@@ -94,6 +121,7 @@ def run_score(model: Path, source: Path, out: Path, options: argparse.Namespace,
     import litebert
 
     shutil.rmtree(out, ignore_errors=True)
+    before = processor_time()
     marks: list[tuple[float, int]] = []
     summary = litebert.score(
         model,
@@ -108,10 +136,52 @@ def run_score(model: Path, source: Path, out: Path, options: argparse.Namespace,
         progress=lambda state: marks.append((time.perf_counter(), state.rows)),
     )
     assert summary.errors == 0, summary
+    costs = [1e6 * (now - then) / options.rows for now, then in zip(processor_time(), before, strict=True)]
+    print(f"score, processor time per text: this process {costs[0]:.1f} us, workers {costs[1]:.1f} us", flush=True)
     late = [mark for mark in marks if mark[1] >= options.rows / 5]
-    (begin, before), (end, after) = late[0], late[-1]
-    steady.append((after - before) / (end - begin) if end > begin else 0.0)
+    (begin, first), (end, last) = late[0], late[-1]
+    steady.append((last - first) / (end - begin) if end > begin else 0.0)
     return summary.seconds
+
+
+def run_feed(predictor, source: Path, out: Path, options: argparse.Namespace) -> float:
+    """`score` as beside a GPU, with a model that answers zeros at once: what reading, tokenising and writing allow."""
+    from unittest import mock
+
+    from litebert.bulk.local import run_workers
+    from litebert.bulk.part import Work
+    from litebert.bulk.reading import find_inputs, read_parts
+
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    before = processor_time()
+    (found,) = find_inputs([source])
+    work = Work("", "embed", {}, {}, None, False, 1 << 20, "torch", options.device, 1, options.max_tokens)
+    feed = ((found, part) for part in read_parts(found, options.part_rows or 8192))
+    width = 768
+
+    def zeros(runtime, sequences):
+        return {name: (None, [(width,)], np.zeros((len(sequences.lengths), width), np.float32)) for name in ("mean",)}
+
+    marks: list[tuple[float, int]] = []
+    with mock.patch("litebert.bulk.device.run_vectors", zeros):
+        begin = time.perf_counter()
+        workers = options.workers or max(2, (os.cpu_count() or 2) - 1)
+        run_workers(
+            work,
+            predictor,
+            str(out),
+            feed,
+            workers,
+            lambda source, part, scored: marks.append((time.perf_counter(), scored.rows)),
+        )
+        seconds = time.perf_counter() - begin
+    costs = [1e6 * (now - then) / options.rows for now, then in zip(processor_time(), before, strict=True)]
+    print(f"feed, processor time per text: this process {costs[0]:.1f} us, workers {costs[1]:.1f} us", flush=True)
+    late = marks[len(marks) // 5 :]
+    rate = sum(rows for _, rows in late[1:]) / max(late[-1][0] - late[0][0], 1e-9)
+    print(f"feed, once its workers run: {rate:,.0f} texts/s", flush=True)
+    return seconds
 
 
 def open_pipeline(hub: str, options: argparse.Namespace):
@@ -144,6 +214,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--runtime", default="auto")
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--distinct", type=int, default=0, help="make so many texts, and repeat them; 0: all differ")
+    parser.add_argument("--folder", type=Path, help="where the files lie; by default where temporary ones do")
     parser.add_argument("--tokens", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0)
@@ -156,22 +228,28 @@ def main() -> None:
 
     from litebert.predict.predictor import Predictor
 
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         model = options.model or make_model(folder / "model", options.preset)
         runtime = "torch" if options.runtime == "auto" and list(model.glob("*.safetensors")) else options.runtime
         predictor = Predictor(model, device=options.device, runtime=runtime, max_tokens=options.max_tokens)
-        texts = make_texts(predictor.tokenizer, options.rows, options.tokens)
-        pq.write_table(pa.table({"id": range(options.rows), "text": texts}), folder / "in.parquet")
-        tokens = sum(len(ids) + 2 for ids in predictor.tokenizer.encode_batch(texts))
+        distinct = min(options.distinct or options.rows, options.rows)
+        texts = make_texts(predictor.tokenizer, distinct, options.tokens)
+        sizes = np.array([len(ids) + 2 for ids in predictor.tokenizer.encode_batch(texts)])
+        which = np.arange(options.rows) % distinct
+        tokens = int(sizes[which].sum())
+        column = pa.array(texts).take(pa.array(which))
+        pq.write_table(pa.table({"id": np.arange(options.rows), "text": column}), folder / "in.parquet")
         name = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or platform.machine()
         print(f"{name}; {predictor.runtime.name}; torch {torch.__version__}, pyarrow {pa.__version__}")
-        print(f"{options.rows:,} texts, {tokens / options.rows:.1f} tokens each", flush=True)
+        print(f"{options.rows:,} texts, {tokens / options.rows:.1f} tokens each; {os.cpu_count()} cores", flush=True)
+        print(f"the disk takes {disk_speed(folder):.0f} MB/s", flush=True)
         few = options.pipeline_rows or options.rows
         pq.write_table(pq.read_table(folder / "in.parquet").slice(0, few), folder / "few.parquet")
         pipe = open_pipeline(options.hub or str(model), options) if "pipeline" in options.sides else None
         sides = {
-            "bare": lambda: run_bare(predictor, texts),
+            "bare": lambda: run_bare(predictor, texts) * options.rows / len(texts),
+            "feed": lambda: run_feed(predictor, folder / "in.parquet", folder / "fed", options),
             "loop": lambda: run_loop(predictor, folder / "in.parquet", folder / "loop.parquet"),
             "score": lambda: run_score(model, folder / "in.parquet", folder / "out", options, steady),
             "pipeline": lambda: run_pipeline(pipe, folder / "few.parquet", folder / "out.parquet") * options.rows / few,
@@ -189,7 +267,7 @@ def main() -> None:
         print(json.dumps({"side": "score, once its workers run", **rates}))
     for side, values in seconds.items():
         best = min(values)
-        ratios = [first / second for first, second in zip(values, seconds["score"], strict=True)]
+        ratios = [first / second for first, second in zip(values, seconds.get("score", values), strict=True)]
         figures = {
             "side": side,
             "seconds": round(best, 2),
