@@ -164,7 +164,7 @@ def run_feed(predictor, source: Path, out: Path, options: argparse.Namespace) ->
         return {name: (None, [(width,)], np.zeros((len(sequences.lengths), width), np.float32)) for name in ("mean",)}
 
     marks: list[tuple[float, int]] = []
-    with mock.patch("litebert.bulk.device.run_vectors", zeros):
+    with mock.patch("litebert.predict.remote.run_rows", zeros):
         begin = time.perf_counter()
         workers = options.workers or max(2, (os.cpu_count() or 2) - 1)
         run_workers(

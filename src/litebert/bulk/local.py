@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from litebert.bulk.device import serve_device
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part
-from litebert.bulk.worker import SharedModel, Start, Worker
+from litebert.bulk.worker import Start, Worker
 from litebert.errors import LitebertError
 from litebert.predict.predictor import Predictor
+from litebert.predict.remote import SharedModel, serve_device
 from litebert.predict.runtime import Runtime
 from litebert.text.sources import Source
 

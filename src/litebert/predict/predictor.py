@@ -65,10 +65,17 @@ class Predictor(AbilityMethods):
         self.depth = depth
 
     @classmethod
-    def of(cls, runtime: Runtime, tokenizer: Tokenizer, task: Task | None = None, name: str = "model") -> Predictor:
+    def of(
+        cls,
+        runtime: Runtime,
+        tokenizer: Tokenizer,
+        task: Task | None = None,
+        name: str = "model",
+        rule: ExitRule | None = None,
+    ) -> Predictor:
         """A Predictor made of parts that are loaded already."""
         predictor = cls.__new__(cls)
-        predictor._set(runtime, tokenizer, task, name)
+        predictor._set(runtime, tokenizer, task, name, rule)
         return predictor
 
     def _set(

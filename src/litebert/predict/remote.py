@@ -1,16 +1,26 @@
-"""The model's side of workers that share a GPU: sequences of a whole group in, their vectors out.
+"""A model that another process runs: one process has the GPU, and others tokenise, ask it, and finish the results.
 
-Thousands of sequences arrive as a few arrays. Where vectors are wanted (`embed`), no Python runs per sequence: every
-pass of a group is started without waiting for the one before, and one copy brings all vectors back. Anything else goes
-through `Runtime.run`.
+Thousands of sequences cross as a few arrays. Where one row of each is wanted (vectors, or the logits of a classifier),
+no Python runs per sequence: every pass of a group is started without waiting for the one before, and one copy brings
+all rows back. Anything else goes through `Runtime.run`.
+
+Processes are started as programs of their own and not forked: a fork would copy torch's threads and the GPU's state,
+and Python's `spawn` would run the caller's script again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
-from collections.abc import Sequence
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +30,17 @@ from litebert.errors import InputError, LitebertError
 from litebert.predict.runtime import Outputs, Request, Runtime
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
+    from litebert.model.config import ModelConfig
+    from litebert.predict.exits import ExitRule
     from litebert.predict.fused import Table
+    from litebert.predict.predictor import Predictor
     from litebert.predict.torch_runtime import TorchRuntime
+    from litebert.tasks.task import Task
+    from litebert.text.tokenizer import Tokenizer
 
 VECTORS = frozenset({"mean", "first", "pooled"})  # one row for each sequence
 
-# By name: which requests have it (None: all), the shape of each (one: of all), and all numbers.
+# By name of the output: which requests have it (None: all), the shape of each (one: of all), and all numbers.
 Joined = dict[str, tuple[NDArray[np.int64] | None, list[tuple[int, ...]], NDArray[Any]]]
 
 
@@ -41,22 +54,23 @@ class Sequences:
     wants: list[frozenset[str]]  # of each, or one for all
     positions: list[NDArray[np.int64] | None] | None
     outside: list[NDArray[np.bool_] | None] | None
-    depth: int | None = None  # of all
+    depths: list[int | None] | None = None
+    rules: list[ExitRule | None] | None = None
 
     @classmethod
     def of(cls, requests: Sequence[Request]) -> Sequences:
         """Requests as arrays."""
+        assert all(request.adapter is None for request in requests), "adapters stay in the process that has the model"
         wants = [request.want for request in requests]
-        positions = [request.positions for request in requests]
-        outside = [request.outside for request in requests]
         return cls(
             np.concatenate([request.ids for request in requests]),
             np.concatenate([request.segments for request in requests]),
             np.array([len(request) for request in requests]),
             wants[:1] if len(set(wants)) == 1 else wants,
-            positions if any(each is not None for each in positions) else None,
-            outside if any(each is not None for each in outside) else None,
-            _one_depth(requests),
+            _unless_none([request.positions for request in requests]),
+            _unless_none([request.outside for request in requests]),
+            _unless_none([request.depth for request in requests]),
+            _unless_none([request.rule for request in requests]),
         )
 
     def requests(self) -> list[Request]:
@@ -65,17 +79,19 @@ class Sequences:
         ids, segments = np.split(self.ids, ends[:-1]), np.split(self.segments, ends[:-1])
         nothing: list[Any] = [None] * len(ids)
         wants = self.wants * len(ids) if len(self.wants) == 1 else self.wants
+        more = [each or nothing for each in (self.positions, self.outside, self.depths, self.rules)]
         return [
-            Request(*fields, depth=self.depth)
-            for fields in zip(ids, segments, wants, self.positions or nothing, self.outside or nothing, strict=True)
+            Request(one, kinds, want, positions, outside, depth=depth, rule=rule)
+            for one, kinds, want, positions, outside, depth, rule in zip(ids, segments, wants, *more, strict=True)
         ]
 
 
-def _one_depth(requests: Sequence[Request]) -> int | None:
-    """The depth of requests of one job, which is an option of the job."""
-    ((depth, rule),) = {(request.depth, request.rule) for request in requests}
-    assert rule is None, "a Predictor.of parts has no rule of early exit"
-    return depth
+def _unless_none(values: list[Any]) -> list[Any] | None:
+    return values if any(value is not None for value in values) else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The process that has the model
 
 
 def serve_device(runtime: Runtime, connection: Connection) -> None:
@@ -111,21 +127,24 @@ def run_sequences(runtime: Runtime, sequences: Sequences) -> Joined:
     """The wanted outputs of all sequences."""
     from litebert.predict.torch_runtime import TorchRuntime
 
-    vectors = len(sequences.wants) == 1 and sequences.wants[0] <= VECTORS and sequences.depth is None
-    if isinstance(runtime, TorchRuntime) and vectors:
-        return run_vectors(runtime, sequences)
+    by_row = VECTORS | {"logits"} if runtime.head == "classification" else VECTORS
+    alike = len(sequences.wants) == 1 and sequences.depths is None and sequences.rules is None
+    if isinstance(runtime, TorchRuntime) and alike and sequences.wants[0] <= by_row:
+        return run_rows(runtime, sequences)
     return join_outputs(runtime.run(sequences.requests()))
 
 
-def run_vectors(runtime: TorchRuntime, sequences: Sequences) -> Joined:
-    """Vectors of all sequences; the passes are those that `TorchRuntime.run` would make."""
+def run_rows(runtime: TorchRuntime, sequences: Sequences) -> Joined:
+    """Vectors or logits of all sequences; the passes are those that `TorchRuntime.run` would make."""
     import torch
 
+    from litebert.model.heads import named_outputs
     from litebert.predict.torch_runtime import mean_states
 
     _check(runtime, sequences)
     wanted = sorted(sequences.wants[0])
-    count, width = len(sequences.lengths), runtime.config.hidden_size
+    count, config = len(sequences.lengths), runtime.config
+    widths = {name: config.num_labels if name == "logits" else config.hidden_size for name in wanted}
     device = runtime.device.device
     begins = np.cumsum(sequences.lengths) - sequences.lengths
     segments = np.minimum(sequences.segments, np.int8(min(127, runtime.config.type_vocab_size - 1)))
@@ -133,7 +152,7 @@ def run_vectors(runtime: TorchRuntime, sequences: Sequences) -> Joined:
     on_gpu = runtime.device.is_cuda
     here = torch.cuda.device(device) if on_gpu else contextlib.nullcontext()
     with torch.inference_mode(), here:
-        found = {name: torch.empty(count, width, dtype=torch.float32, device=device) for name in wanted}
+        found = {name: torch.empty(count, widths[name], dtype=torch.float32, device=device) for name in wanted}
         with runtime._lock:  # everything in here only starts work: memory is pinned, so that nobody waits for a GPU
             places = (torch.from_numpy(order).pin_memory() if on_gpu else torch.from_numpy(order)).to(
                 device, non_blocking=True
@@ -142,9 +161,11 @@ def run_vectors(runtime: TorchRuntime, sequences: Sequences) -> Joined:
                 inputs = runtime.encoder.take(_lay_out(runtime, sequences, segments, begins, batch)).inputs()
                 if not on_gpu and sequences.wants[0] <= runtime._few_rows:
                     inputs["only_asked"] = True
-                runtime.encoder(**inputs)
                 encoder = runtime.encoder
-                states = {"mean": encoder.hidden, "first": encoder.first, "pooled": encoder.pooled}
+                logits = named_outputs(runtime.head, runtime.model(**inputs))["logits"] if "logits" in wanted else None
+                if logits is None:
+                    encoder(**inputs)
+                states = {"mean": encoder.hidden, "first": encoder.first, "pooled": encoder.pooled, "logits": logits}
                 own = places[done : done + len(batch)]
                 done += len(batch)
                 for name in wanted:
@@ -160,7 +181,7 @@ def run_vectors(runtime: TorchRuntime, sequences: Sequences) -> Joined:
                 ended.record()
         if ended is not None:  # the next group starts meanwhile
             ended.synchronize()
-    return {name: (None, [(width,)], values.numpy()) for name, values in host.items()}
+    return {name: (None, [(widths[name],)], values.numpy()) for name, values in host.items()}
 
 
 def _check(runtime: TorchRuntime, sequences: Sequences) -> None:
@@ -229,3 +250,83 @@ def split_outputs(joined: Joined, count: int) -> list[Outputs]:
         for number, shape, value in zip(places, shapes, np.split(numbers, ends[:-1]), strict=True):
             outputs[number][name] = value.reshape(shape)
     return outputs
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The others
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """What a process must know of a model that another one runs."""
+
+    name: str
+    runtime: str
+    config: ModelConfig
+    head: str
+    outputs: frozenset[str]
+    any_depth: bool
+    on_gpu: bool
+    tokenizer: Tokenizer
+    task: Task | None
+    rule: ExitRule | None
+
+    @classmethod
+    def of(cls, predictor: Predictor) -> SharedModel:
+        """What it must know of this one."""
+        runtime = predictor.runtime
+        on_gpu = bool(getattr(getattr(runtime, "device", None), "is_cuda", False))
+        known = (runtime.name, runtime.config, runtime.head, runtime.outputs, runtime.any_depth, on_gpu)
+        return cls(predictor.name, *known, predictor.tokenizer, predictor.task, predictor.rule)
+
+    def open(self, connection: Connection) -> Predictor:
+        """A Predictor whose model answers at the other end of a connection."""
+        from litebert.predict.predictor import Predictor
+
+        return Predictor.of(RemoteRuntime(self, connection), self.tokenizer, self.task, self.name, self.rule)
+
+
+class RemoteRuntime:
+    """A runtime whose model is in another process; one call at a time."""
+
+    def __init__(self, shared: SharedModel, connection: Connection):
+        self.name, self.config, self.head, self.outputs = shared.runtime, shared.config, shared.head, shared.outputs
+        self.any_depth, self.on_gpu = shared.any_depth, shared.on_gpu
+        self._connection = connection
+
+    def run(self, requests: Sequence[Request]) -> list[Outputs]:
+        """The wanted outputs of each request, in order."""
+        if not requests:
+            return []
+        send_arrays(self._connection, Sequences.of(requests))
+        answer = receive_arrays(self._connection)
+        if isinstance(answer, BaseException):
+            raise answer
+        return split_outputs(answer, len(requests))
+
+
+def start_process(
+    module: str, connections: int, environment: Mapping[str, str] | None = None
+) -> tuple[subprocess.Popen[bytes], list[Connection]]:
+    """Start `main` of a module as a program, with this many connections to it: their file numbers are its arguments."""
+    pairs = [socket.socketpair() for _ in range(connections)]
+    numbers = tuple(theirs.fileno() for _, theirs in pairs)
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; main(*{numbers!r})"
+    # One thread each: there are as many processes as cores. torch sets its own number.
+    own = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", **(environment or {})}
+    process = subprocess.Popen([sys.executable, "-c", code], pass_fds=numbers, env=own, stdin=subprocess.DEVNULL)
+    for _, theirs in pairs:
+        theirs.close()
+    return process, [Connection(ours.detach()) for ours, _ in pairs]
+
+
+def end_with_parent() -> None:
+    """End this process soon after its parent, which may be killed while we compute."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from multiprocessing import Pipe
 
 import numpy as np
 import pytest
-from small_models import predictor_of
+from small_models import predictor_of, runtime_of
+from small_vocabularies import english
 
-from litebert.bulk.device import Sequences, join_outputs, run_sequences, run_vectors, split_outputs
 from litebert.errors import InputError
+from litebert.predict.exits import ExitRule
+from litebert.predict.predictor import Predictor
+from litebert.predict.remote import (
+    Sequences,
+    SharedModel,
+    join_outputs,
+    run_rows,
+    run_sequences,
+    serve_device,
+    split_outputs,
+)
 from litebert.predict.runtime import Request
+from litebert.tasks.task import Task
 
 TEXTS = ["anna lives in oslo.", "rome", "it was may 2010, and the teacher walked to the café.", "a b c d e f g"] * 5
 
@@ -28,7 +42,7 @@ def requests_of(predictor, want):
 def test_vectors_of_a_group_are_those_of_single_requests(want, max_tokens):
     runtime = predictor_of("pretraining", max_tokens=max_tokens).runtime
     requests = requests_of(predictor_of("pretraining"), want)
-    found = split_outputs(run_vectors(runtime, Sequences.of(requests)), len(requests))
+    found = split_outputs(run_rows(runtime, Sequences.of(requests)), len(requests))
     for one, other in zip(found, runtime.run(requests), strict=True):
         assert one.keys() == set(want)
         for name in want:
@@ -71,7 +85,45 @@ def test_what_the_model_cannot_take_is_refused():
     (request, *_) = requests_of(predictor, ["mean"])
     bad = Request(request.ids + 10_000, request.segments, request.want)
     with pytest.raises(InputError, match="the model takes 0 to"):
-        run_vectors(predictor.runtime, Sequences.of([request, bad]))
+        run_rows(predictor.runtime, Sequences.of([request, bad]))
     long = Request(np.full(60, 5, np.int32), np.zeros(60, np.int8), request.want)
     with pytest.raises(InputError, match="the model takes 1 to 48"):
-        run_vectors(predictor.runtime, Sequences.of([request, long]))
+        run_rows(predictor.runtime, Sequences.of([request, long]))
+
+
+def test_logits_of_a_group_are_those_of_single_requests():
+    labels = ("bad", "fine", "good")
+    for pooling in ("first", "mean"):
+        runtime = predictor_of("classification", labels=labels, pooling=pooling, max_tokens=64).runtime
+        requests = requests_of(predictor_of("pretraining"), ["logits"])
+        found = split_outputs(run_rows(runtime, Sequences.of(requests)), len(requests))
+        for one, other in zip(found, runtime.run(requests), strict=True):
+            np.testing.assert_array_equal(one["logits"], other["logits"])
+            assert one["logits"].shape == (3,)
+
+
+def test_a_predictor_whose_model_answers_elsewhere():
+    """All that a request may hold crosses; a mistake comes back as one; the connection's end ends the service."""
+    task = Task("mine", "classification", ("bad", "fine", "good"), max_length=32, pair=None)
+    changes = {"labels": task.labels, "exits": (1, 2)}
+    there = Predictor.of(runtime_of("classification", **changes), english(), task, rule=ExitRule("confidence", 0.5))
+    ours, theirs = Pipe()
+    thread = threading.Thread(target=serve_device, args=(there.runtime, theirs))
+    thread.start()
+    here = SharedModel.of(there).open(ours)
+    assert here.abilities == there.abilities
+    jobs = [
+        ("classify", {"text": TEXTS[0]}),
+        ("classify", {"text": TEXTS[2], "depth": 1}),
+        ("classify", {"text": TEXTS[1], "depth": "auto"}),
+        ("embed", {"text": TEXTS[3], "pooling": "cls"}),
+        ("attention", {"text": "rome", "max_tokens": 8}),
+    ]
+    mine, theirs_too = (one.run([one.job(name, **given) for name, given in jobs]) for one in (here, there))
+    for one, other in zip(mine, theirs_too, strict=True):
+        assert one.as_dict() == other.as_dict()
+    with pytest.raises(InputError, match="the model takes 0 to"):
+        here.runtime.run([Request(np.full(3, 10_000, np.int32), np.zeros(3, np.int8), frozenset({"mean"}))])
+    ours.close()
+    thread.join(10)
+    assert not thread.is_alive()
