@@ -2,8 +2,10 @@
 
     python tools/walks.py            prints the files of each walk and their number
 
-Walks: text to a checkpoint (build a store, pretrain), a labelled file to scores (finetune, evaluate), raw text to an
-answer (Predictor). A file counts when one of its functions runs, also while it is imported.
+Walks: text to a checkpoint (build a store, pretrain), a labelled file to scores (finetune), raw text to an answer
+(Predictor). A file counts when one of its functions runs on the walk. Two kinds are set apart: the ground (`GROUND`),
+whose functions say at the call what they do (write a file, read JSON, name a mistake), and files in which code ran only
+while they were imported (a decorator, a table of patterns): nobody opens those to follow the walk.
 """
 
 from __future__ import annotations
@@ -14,21 +16,35 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import litebert
 
 ROOT = Path(litebert.__file__).parent
+# What every part stands on (docs/design.md); `errors` for mistakes, `files` to write, `parse` to read, and so on.
+GROUND = {f"{name}.py" for name in ("errors", "parse", "files", "folders", "config", "machine", "extras", "remote")}
 WALKS = ("text to a checkpoint", "labelled file to scores", "raw text to an answer")
 
 
-def trace(walk: Callable[[], object]) -> set[str]:
-    """The files of litebert in which a function ran."""
-    seen: set[CodeType] = set()
+class Trace(NamedTuple):
+    """The files of litebert in which code ran: on the walk itself, and only while they were imported."""
+
+    run: set[str]
+    imported: set[str]
+
+
+def trace(walk: Callable[[], object]) -> Trace:
+    """Take a walk and note whose functions run."""
+    run: set[CodeType] = set()
+    imported: set[CodeType] = set()
+    depth = threading.local()  # of imports, one inside the other
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            seen.add(frame.f_code)
+        importing = getattr(depth, "value", 0)
+        if frame.f_code.co_name == "<module>":
+            depth.value = importing + (event == "call") - (event == "return")
+        elif event == "call":
+            (imported if importing else run).add(frame.f_code)
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -36,8 +52,13 @@ def trace(walk: Callable[[], object]) -> set[str]:
         walk()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-    places = {Path(code.co_filename) for code in seen if code.co_name not in ("<module>", "__getattr__")}
+        threading.setprofile(None)
+    return Trace(files_of(run), files_of(imported) - files_of(run))
+
+
+def files_of(codes: set[CodeType]) -> set[str]:
+    """The files of litebert that some code stands in."""
+    places = {Path(code.co_filename) for code in codes if code.co_name != "__getattr__"}  # that of `litebert` itself
     return {str(path.relative_to(ROOT)) for path in places if path.is_relative_to(ROOT)}
 
 
@@ -85,10 +106,17 @@ def walks(folder: Path) -> dict[str, Callable[[], object]]:
 
 def main() -> None:
     """Print each walk."""
+    met: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         for name, walk in walks(Path(folder)).items():
-            files = sorted(trace(walk))
-            print(f"{name}: {len(files)} files\n  " + "\n  ".join(files))
+            found = trace(walk)
+            files = sorted(found.run - GROUND)
+            print(
+                f"{name}: {len(files)} files, {len(set(files) - met)} of them on no walk before it "
+                f"(apart: {len(found.run & GROUND)} of the ground, {len(found.imported - GROUND)} only imported)"
+            )
+            print("  " + "\n  ".join(f"{file}{'' if file in met else '  *'}" for file in files))
+            met |= found.run
 
 
 if __name__ == "__main__":
