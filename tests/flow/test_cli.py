@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import litebert
-from litebert.cli import main
+from litebert.cli import app, list_commands, main
+from litebert.errors import InputError
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -31,6 +32,25 @@ def test_help_names_the_commands_and_loads_no_torch():
 
 def test_version(cli):
     assert cli("--version").out == f"litebert {litebert.__version__}\n"
+
+
+def test_a_command_from_outside(cli, monkeypatch):
+    """As a file of `litebert.cli` would add it."""
+    monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
+
+    @app.command()
+    def shout(text: str, times: int = 1) -> None:
+        """Say a text aloud."""
+        if not text:
+            raise InputError("text: must not be empty")
+        print(" ".join([text.upper()] * times))
+
+    assert ("shout",) in list_commands()
+    assert "Say a text aloud." in cli("--help").out
+    assert cli("shout", "hey", "--times", "2").out == "HEY HEY\n"
+    mistake = cli("shout", "")
+    assert (mistake.code, mistake.err) == (2, "error: text: must not be empty\n")
+    assert "shout" in cli("shoot", "hey").err  # the nearest command
 
 
 def test_doctor(cli):

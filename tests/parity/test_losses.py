@@ -10,7 +10,8 @@ import transformers
 from litebert.errors import InputError
 from litebert.model.config import ModelConfig, vary
 from litebert.model.heads import MODELS, AnswerModel, MaskedLMModel, PretrainingModel, SpanModel
-from litebert.model.hub import ARCHITECTURES, save_model
+from litebert.model.hub import save_model
+from litebert.model.names import HUB_CLASSES
 
 B, S, V = 4, 12, 60
 ALBERT = ModelConfig(
@@ -95,7 +96,7 @@ def test_losses_and_gradients_are_those_of_transformers(shape, case, tmp_path):
     torch.manual_seed(0)
     ours = MODELS[head](vary(shape, **changes)).eval()
     save_model(ours, tmp_path)
-    architecture = getattr(transformers, ARCHITECTURES[head][shape is BERT])
+    architecture = getattr(transformers, HUB_CLASSES[head][shape is BERT])
     theirs = architecture.from_pretrained(tmp_path, attn_implementation="eager").eval()
     ids, segments, mask = batch(head)
     actual = ours(ids, segment_ids=segments, attention_mask=mask, **labels)

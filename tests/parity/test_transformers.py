@@ -18,8 +18,8 @@ from litebert.export.model_graph import build_onnx
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.count import count_parameters
 from litebert.model.heads import MODELS
-from litebert.model.hub import ARCHITECTURES, load_model, load_model_and_report, save_model
-from litebert.model.names import hub_names
+from litebert.model.hub import load_model, load_model_and_report, save_model
+from litebert.model.names import HUB_CLASSES, hub_names
 
 SMALL = ModelConfig(
     vocab_size=90,
@@ -77,7 +77,7 @@ def inputs(config: ModelConfig, batch: int = 3, length: int = 20):
 def both(config: ModelConfig, head: str, tmp_path, scale: float = 0.1):
     ours = scramble(MODELS[head](config), scale)
     save_model(ours, tmp_path / "model")
-    cls = getattr(transformers, ARCHITECTURES[head][config.model_type == "bert"])
+    cls = getattr(transformers, HUB_CLASSES[head][config.model_type == "bert"])
     theirs, info = cls.from_pretrained(tmp_path / "model", output_loading_info=True, attn_implementation="eager")
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
@@ -134,7 +134,7 @@ def head_outputs(head, ours, theirs, config):
 HEADS = [
     (shape, head)
     for shape in ("small", "3 groups, inner 2", "E = H", "bert")
-    for head, names in ARCHITECTURES.items()
+    for head, names in HUB_CLASSES.items()
     if head != "encoder" and names[shape == "bert"] is not None
 ] + [(shape, head) for shape in UNTIED for head in ("pretraining", "masked-lm")]
 
@@ -162,7 +162,7 @@ def test_every_head_that_transformers_writes_opens_here(shape, head, tmp_path):
     if head in ("classification", "token-classification"):
         options |= {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
     kind = transformers.BertConfig if config.model_type == "bert" else transformers.AlbertConfig
-    theirs = scramble(getattr(transformers, ARCHITECTURES[head][config.model_type == "bert"])(kind(**options)))
+    theirs = scramble(getattr(transformers, HUB_CLASSES[head][config.model_type == "bert"])(kind(**options)))
     theirs.save_pretrained(tmp_path)
     ours = load_model(tmp_path)
     assert ours.head == head
@@ -314,7 +314,7 @@ def untied_file(shape, folder):
     if "bert" not in shape:
         sizes["embedding_size"] = 16
     config = kind(**sizes, max_position_embeddings=40, tie_word_embeddings=False)
-    theirs = scramble(getattr(transformers, ARCHITECTURES["masked-lm"]["bert" in shape])(config))
+    theirs = scramble(getattr(transformers, HUB_CLASSES["masked-lm"]["bert" in shape])(config))
     theirs.save_pretrained(folder)
     ids = torch.arange(60).view(3, 20)
     return ids, theirs(ids).logits.detach()

@@ -10,7 +10,7 @@ from litebert.finetuning.baselines import describe_verdicts, show_lead
 from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.results import Scores, explain_threshold, show_interval, show_value
 from litebert.model.heads import Model
-from litebert.model.hub import ARCHITECTURES
+from litebert.model.names import hub_class
 from litebert.tasks.task import Task, kind_of
 from litebert.train.folder import save_card
 
@@ -31,7 +31,7 @@ def write_card(
     if task.labels:
         body += [f"Labels: {', '.join(f'`{label}`' for label in task.labels)}.", ""]
     call = kind_of(task).call(task)
-    auto_class = ARCHITECTURES[model.head][kind == "bert"]
+    auto_class = hub_class(model.head, kind)
     return save_card(
         folder,
         tags=(kind, task.kind),

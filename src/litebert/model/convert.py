@@ -15,7 +15,8 @@ from litebert.errors import CheckpointError, InputError, check_choice
 from litebert.extras import require
 from litebert.files import staged_folder
 from litebert.model.heads import Model
-from litebert.model.hub import ARCHITECTURES, LoadReport, load_model, load_model_and_report, save_model
+from litebert.model.hub import LoadReport, load_model, load_model_and_report, save_model
+from litebert.model.names import hub_class
 from litebert.remote import CONFIG_FILE, find_folder, is_google
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -119,7 +120,7 @@ def verify_model(source: Path | str, batch: int = 4, length: int | None = None, 
         )
     folder = find_folder(source)
     ours = load_model(folder, allow_nan=True)  # NaN is a difference, see Difference.within
-    architecture = ARCHITECTURES[ours.head][ours.config.model_type == "bert"]
+    architecture = hub_class(ours.head, ours.config.model_type)
     if architecture is None or not ours.config.fits_hub:
         raise CheckpointError(f"{folder}: transformers has no such model to compare with")
     longest = ours.config.max_position_embeddings

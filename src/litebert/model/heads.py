@@ -47,6 +47,7 @@ class Model(nn.Module):
 
     head: ClassVar[str] = "encoder"
     pooler: ClassVar[bool] = True
+    labelled: ClassVar[bool] = False  # whether it has one output per label of the config
 
     def __init__(self, config: ModelConfig, pooler: bool | None = None):
         super().__init__()
@@ -267,6 +268,7 @@ class ClassificationModel(_Classifier):
     """One vector of the text -> dropout -> one logit per label; a single output for regression."""
 
     head = "classification"
+    labelled = True
 
     def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> Tensor | ClassifierOutput:
         """Logits [B or N, labels]. Labels are classes [B], numbers [B] (regression) or 0s and 1s [B, labels].
@@ -290,6 +292,7 @@ class TokenClassificationModel(_Classifier):
     """One logit per label for every token."""
 
     head = "token-classification"
+    labelled = True
     pooler = False
 
     def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> Tensor | ClassifierOutput:

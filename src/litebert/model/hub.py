@@ -30,27 +30,12 @@ from litebert.files import file_sha256, staged_folder
 from litebert.folders import folder_hint
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
 from litebert.model.heads import MODELS, Model, model_class
-from litebert.model.names import clean_hub_name, hub_names
+from litebert.model.names import HUB_CLASSES, clean_hub_name, hub_class, hub_names
 from litebert.parse import read_object
 from litebert.remote import CONFIG_FILE, INDEX_FILE, SUMS_FILE, find_folder, is_google, resolve_default
 
 M = TypeVar("M", bound=Model)
 
-# Our head -> transformers' class for ALBERT and for BERT; None: it has no such class.
-ARCHITECTURES: dict[str, tuple[str | None, str | None]] = {
-    "encoder": ("AlbertModel", "BertModel"),
-    "pretraining": ("AlbertForPreTraining", "BertForPreTraining"),
-    "masked-lm": ("AlbertForMaskedLM", "BertForMaskedLM"),
-    "sentence-order": (None, "BertForNextSentencePrediction"),
-    "classification": ("AlbertForSequenceClassification", "BertForSequenceClassification"),
-    "token-classification": ("AlbertForTokenClassification", "BertForTokenClassification"),
-    "multiple-choice": ("AlbertForMultipleChoice", "BertForMultipleChoice"),
-    "span": ("AlbertForQuestionAnswering", "BertForQuestionAnswering"),
-    "answer": (None, None),
-}
-
-# Heads whose number of outputs is the number of labels.
-_LABELLED = ("classification", "token-classification")
 _PROJECTION = "encoder.projection"
 _WORDS, _OUTPUT = "encoder.embeddings.word.weight", "masked_lm.output.weight"
 
@@ -211,7 +196,7 @@ def _rename(tensors: Mapping[str, Any], config: ModelConfig, extension: bool) ->
 def _pick_head(head: str | None, architectures: Sequence[str], found: Mapping[str, str], folder: Path) -> str:
     if head is not None:
         return model_class(head).head
-    known = {name: ours for ours, names in ARCHITECTURES.items() for name in names if name}
+    known = {name: ours for ours, names in HUB_CLASSES.items() for name in names if name}
     known |= {_extension_architecture(ours): ours for ours in MODELS}
     for architecture in architectures:
         if architecture in known:
@@ -262,7 +247,7 @@ def _fit_output_matrix(
 
 def _without_unused_labels(config: ModelConfig, head: str) -> ModelConfig:
     # The classes of a classifier that this head does not have.
-    return config if head in _LABELLED else dataclasses.replace(config, labels=(), problem_type=None)
+    return config if model_class(head).labelled else dataclasses.replace(config, labels=(), problem_type=None)
 
 
 def _is_identity(found: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bool:
@@ -281,7 +266,7 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
     """
     folder = Path(folder)
     head, config = model.head, _without_unused_labels(model.config, model.head)
-    architecture = ARCHITECTURES[head][config.model_type == "bert"]
+    architecture = hub_class(head, config.model_type)
     extension = architecture is None or not config.fits_hub
     state = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in model.state_dict().items()}
     if not extension:

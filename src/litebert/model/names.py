@@ -1,4 +1,4 @@
-"""The one table that knows other people's tensor names: ours <-> the Hub's ALBERT and BERT <-> TensorFlow's.
+"""The one place that knows other people's names of tensors and heads: the Hub's ALBERT and BERT, TensorFlow's.
 
 Blocks: ours are numbered 0, 1, ...; block b is `inner_group b % inner` of `group b // inner` in ALBERT's files, and
 layer b in BERT's. TensorFlow kernels are [in, out] and are transposed; `output_weights` and embeddings are not.
@@ -150,6 +150,18 @@ TABLE: tuple[Names, ...] = (
     Names("answerable", None, None, "answer_class/dense_1", None),
 )
 
+# Our head -> transformers' class for ALBERT and for BERT; None, or no entry: it has no such class.
+HUB_CLASSES: dict[str, tuple[str | None, str | None]] = {
+    "encoder": ("AlbertModel", "BertModel"),
+    "pretraining": ("AlbertForPreTraining", "BertForPreTraining"),
+    "masked-lm": ("AlbertForMaskedLM", "BertForMaskedLM"),
+    "sentence-order": (None, "BertForNextSentencePrediction"),
+    "classification": ("AlbertForSequenceClassification", "BertForSequenceClassification"),
+    "token-classification": ("AlbertForTokenClassification", "BertForTokenClassification"),
+    "multiple-choice": ("AlbertForMultipleChoice", "BertForMultipleChoice"),
+    "span": ("AlbertForQuestionAnswering", "BertForQuestionAnswering"),
+}
+
 _TF_SUFFIXES = {
     "linear": {"weight": "/kernel", "bias": "/bias"},
     "norm": {"weight": "/gamma", "bias": "/beta"},
@@ -165,6 +177,11 @@ class Source(NamedTuple):
 
     name: str
     transpose: bool = False
+
+
+def hub_class(head: str, model_type: str) -> str | None:
+    """transformers' class for one of our heads; None if it has none."""
+    return HUB_CLASSES.get(head, (None, None))[model_type == "bert"]
 
 
 def hub_names(config: ModelConfig) -> dict[str, str]:

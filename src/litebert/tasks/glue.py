@@ -55,6 +55,7 @@ TASKS = {
     "wnli": _task("wnli", _BINARY),
     "ax": _task("ax", _NLI, "matthews", "accuracy"),
 }
+HUB = {name: f"nyu-mll/glue:{name.replace('-', '')}" for name in TASKS}
 
 
 @dataclass(frozen=True)
@@ -114,14 +115,10 @@ def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encodi
 
 def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
     """Convert tables by split ("train", "dev" or "matched", "test" or "test-matched", ...) to examples."""
-    data = TaskData(TASKS[name])
-    for split, table in tables.items():
-        examples = _examples(name, table, split, data.notes)
-        if split == "train":
-            data.train.extend(examples)
-        else:
-            (data.test if split.startswith("test") else data.dev)[split] = examples
-    return data
+    notes: list[str] = []
+    return TaskData.of(
+        TASKS[name], {split: _examples(name, table, split, notes) for split, table in tables.items()}, notes
+    )
 
 
 def find_files(name: str, folder: Path) -> dict[str, Path]:

@@ -85,13 +85,7 @@ def data_from_tables(
     if "train" in splits:
         splits["train"] = reader.trainable(splits["train"])
     task = known or reader.task(splits.get("train", []))
-    return TaskData(
-        task,
-        splits.get("train", []),
-        {split: rows for split, rows in splits.items() if split not in ("train", "test")},
-        {"test": splits["test"]} if "test" in splits else {},
-        notes + reader.late_notes() + _shared_notes(tables, splits),
-    )
+    return TaskData.of(task, splits, notes + reader.late_notes() + _shared_notes(tables, splits))
 
 
 def odd_texts(examples: Sequence[Example]) -> list[str]:

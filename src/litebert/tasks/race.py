@@ -11,13 +11,14 @@ from typing import Any
 from litebert.errors import DataError
 from litebert.parse import parse_json
 from litebert.tasks.tables import Table, read_table, read_text, text_cell, words_cell
-from litebert.tasks.task import ChoiceExample, Example, Task, TaskData
+from litebert.tasks.task import ChoiceExample, Task, TaskData
 
 LEVELS = ("middle", "high")
 TASKS = {
     name: Task(name, "multiple-choice", metrics=("accuracy",), max_length=512, num_choices=4)
     for name in ("race", *(f"race-{level}" for level in LEVELS))
 }
+HUB = {name: f"ehovy/race:{name.removeprefix('race').removeprefix('-') or 'all'}" for name in TASKS}
 Row = tuple[str, Mapping[str, Any]]  # where, and one question: article, question, options, answer, id, level
 
 
@@ -30,22 +31,19 @@ def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encodi
                 found.setdefault(split, folder / split)
         if not found:
             raise DataError(f"{folder}: no folder train, dev or test; RACE has {{train,dev,test}}/{{middle,high}}")
-    return read_rows(name, {split: _open(name, path, encoding) for split, path in found.items()})
+    return _data(name, {split: _open(name, path, encoding) for split, path in found.items()})
 
 
-def read_rows(name: str, splits: Mapping[str, Iterable[Row]]) -> TaskData:
-    """Convert questions by split."""
-    data = TaskData(TASKS[name])
-    for split, rows in splits.items():
-        examples: list[Example] = [_example(where, row) for where, row in rows]
-        if split == "train":
-            data.train.extend(examples)
-        else:
-            (data.test if split == "test" else data.dev)[split] = examples
-    return data
+def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
+    """Convert tables by split with one question per row, as on the Hub."""
+    return _data(name, {split: _rows(table) for split, table in tables.items()})
 
 
-def rows_of(table: Table) -> Iterator[Row]:
+def _data(name: str, splits: Mapping[str, Iterable[Row]]) -> TaskData:
+    return TaskData.of(TASKS[name], {split: [_example(*row) for row in rows] for split, rows in splits.items()})
+
+
+def _rows(table: Table) -> Iterator[Row]:
     """The rows of a table with one question each, as on the Hub, where ids are those of passages."""
     questions: Counter[str] = Counter()
     for number, values in enumerate(table.rows):
@@ -58,7 +56,7 @@ def rows_of(table: Table) -> Iterator[Row]:
 
 def _open(name: str, path: Path, encoding: str) -> Iterator[Row]:
     if path.is_file():
-        yield from _questions(path, "", encoding) if path.suffix == ".txt" else rows_of(read_table(path, encoding))
+        yield from _questions(path, "", encoding) if path.suffix == ".txt" else _rows(read_table(path, encoding))
         return
     levels = LEVELS if name == "race" else (name.removeprefix("race-"),)
     files = [(level, file) for level in levels for file in _files(path / level)]

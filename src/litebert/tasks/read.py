@@ -23,33 +23,21 @@ from litebert.tasks.own import plain_name, read_own
 from litebert.tasks.tables import Table, table_of
 from litebert.tasks.task import Task, TaskData
 
-# A public task is one file with TASKS and read(task, folder, files, encoding) -> TaskData; add new ones here.
-_FILES = (glue, squad, race)
-HUB_NAMES = {
-    **{name: f"nyu-mll/glue:{name.replace('-', '')}" for name in glue.TASKS},
-    "squad-1.1": "rajpurkar/squad",
-    "squad-2.0": "rajpurkar/squad_v2",
-    "race": "ehovy/race:all",
-    "race-middle": "ehovy/race:middle",
-    "race-high": "ehovy/race:high",
-}
+# Public tasks are files with TASKS and read(name, folder, files, encoding) -> TaskData; those that are on the Hub have
+# HUB (name -> "owner/data:config") and read_tables(name, tables) too. Add new ones here.
+PUBLIC: list[Any] = [glue, squad, race]
 PATIENCE = 5.0  # seconds to wait for the Hub
 _SPLITS = {"validation": "dev", "valid": "dev", "dev": "dev", "train": "train", "test": "test"}
 
 
 def named_tasks() -> dict[str, Task]:
     """The public tasks by name."""
-    return {name: task for file in _FILES for name, task in file.TASKS.items()}
-
-
-_SQUAD = {
-    name: f"squad-{version}" for version in ("1.1", "2.0") for name in (f"squad{version[0]}", f"squadv{version[0]}")
-}
+    return {name: task for file in PUBLIC for name, task in file.TASKS.items()}
 
 
 def canonical_name(name: str) -> str:
     """The canonical name of a task: "SST2" -> "sst-2", "qa" -> "question-answering"; an unknown name is unchanged."""
-    known = {plain_name(task): task for task in [*named_tasks(), *KINDS]} | _SQUAD | {"squad": "squad-1.1"}
+    known = {plain_name(task): task for task in [*named_tasks(), *KINDS]} | squad.ALIASES
     for kind in KINDS.values():
         known |= dict.fromkeys(kind.aliases, kind.name)
     return known.get(plain_name(name), name)
@@ -98,9 +86,9 @@ def read_task(
         if columns:
             kind = named_tasks()[name].kind
             raise DataError(f"columns: the public task {name} has fixed columns; for other files use its kind, {kind}")
+        file = next(file for file in PUBLIC if name in file.TASKS)
         if hub is not None or (folder is None and not files):
-            return read_named_from_hub(name, hub)
-        file = next(file for file in _FILES if name in file.TASKS)
+            return read_from_hub(file, name, hub)
         data: TaskData = file.read(name, None if folder is None else Path(folder), files, encoding)
         return data
     assert name in KINDS
@@ -134,19 +122,18 @@ def _files_in(folder: Path) -> dict[str, Path | str]:
 # The Hugging Face Hub, or any folder that `datasets` can load; needs the extra [hf]
 
 
-def read_named_from_hub(name: str, source: str | None = None) -> TaskData:
-    """A public task; `source` ("owner/name:config" or a local folder) overrides the default data set."""
+def read_from_hub(file: Any, name: str, source: str | None = None) -> TaskData:
+    """A public task of one of `PUBLIC`; `source` ("owner/name:config" or a local folder) overrides its data set."""
+    if not hasattr(file, "HUB"):
+        raise DataError(f"{name}: not on the Hub; give a folder with its files, or the files themselves")
     if source is None:
         require("datasets", f"{name} without a folder of its official files")
     try:
-        tables = load_tables(source or HUB_NAMES[name])
+        tables = load_tables(source or file.HUB[name])
     except DataError as error:
         raise DataError(f"{name}: give a folder with its official files; the Hub failed: {error}") from None
-    if name in glue.TASKS:
-        return glue.read_tables(name, tables)
-    if name in squad.TASKS:
-        return squad.read_tables(name, tables)
-    return race.read_rows(name, {split: race.rows_of(table) for split, table in tables.items()})
+    data: TaskData = file.read_tables(name, tables)
+    return data
 
 
 def load_tables(source: str) -> dict[str, Table]:

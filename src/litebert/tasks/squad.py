@@ -31,6 +31,8 @@ TASKS = {
         "squad-2.0", "question-answering", metrics=("f1", "exact_match"), max_length=384, answerable_head=True
     ),
 }
+HUB = {"squad-1.1": "rajpurkar/squad", "squad-2.0": "rajpurkar/squad_v2"}
+ALIASES = {"squad": "squad-1.1"} | {f"squad{v}{n[0]}": f"squad-{n}" for v in ("", "v") for n in ("1.1", "2.0")}
 
 
 def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encoding: str) -> TaskData:
@@ -48,16 +50,11 @@ def read(name: str, folder: Path | None, files: Mapping[str, Path | str], encodi
 
 def read_tables(name: str, tables: Mapping[str, Table]) -> TaskData:
     """Convert tables with the columns id, question, context, answers and, for 2.0, is_impossible."""
-    data = TaskData(TASKS[name])
-    repairs = Repairs()
-    for split, table in tables.items():
-        examples = _examples(name, table, repairs)
-        if split == "train":
-            data.train.extend(trainable(examples, data.notes))
-        else:
-            (data.test if split == "test" else data.dev)[split] = list(examples)
-    data.notes.extend(repairs.notes())
-    return data
+    repairs, notes = Repairs(), list[str]()
+    splits = {split: _examples(name, table, repairs) for split, table in tables.items()}
+    if "train" in splits:
+        splits["train"] = trainable(splits["train"], notes)
+    return TaskData.of(TASKS[name], splits, [*notes, *repairs.notes()])
 
 
 def _open(path: str, encoding: str) -> Table:

@@ -8,7 +8,7 @@ A fine-tuned model folder stores its task as `task.json`, beside the files of th
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -67,6 +67,15 @@ class TaskData:
     dev: dict[str, list[Example]] = field(default_factory=dict)
     test: dict[str, list[Example]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # for the user: what was guessed, repaired or skipped
+
+    @classmethod
+    def of(cls, task: Task, splits: Mapping[str, Sequence[Example]], notes: Sequence[str] = ()) -> TaskData:
+        """Examples by split: "train", "test" (or "test-matched", ...), and any other name for dev."""
+        data = cls(task, list(splits.get("train", ())), notes=list(notes))
+        for split, examples in splits.items():
+            if split != "train":
+                (data.test if split.startswith("test") else data.dev)[split] = list(examples)
+        return data
 
 
 def kind_of(task: Task | str) -> Kind[Any]:
