@@ -16,7 +16,7 @@ def folder_hint(folder: Path) -> str:
         return "; it is an unfinished run: rerun the same command to resume"
     if (folder / "manifest.json").is_file():
         return "; it is a token store"
-    if (folder / "tokenizer_config.json").is_file():
+    if (folder / "tokenizer_config.json").is_file() and not (folder / "config.json").is_file():
         return "; it is a tokenizer"
     return ""
 

@@ -297,7 +297,7 @@ def test_another_command_is_refused(model, tmp_path):
             embed(model, source, out, **change)
         assert message in str(error.value)
         assert "use another folder" in str(error.value)
-    with pytest.raises(DataError, match=r"the inputs are others than before \(with .*b.parquet\)"):
+    with pytest.raises(DataError, match=r"the inputs have changed \(with .*b.parquet\)"):
         embed(model, [source, other], out)
     with pytest.raises(DataError, match="holds another model's results"):
         score(model("classification"), source, out, ability="embed", columns={"text": "body"}, part_rows=10, workers=1)
@@ -310,7 +310,7 @@ def test_another_command_is_refused(model, tmp_path):
 def test_an_input_that_was_repaired_before_anything_came_of_it(model, tmp_path):
     good, bad = write(tmp_path / "a.parquet", texts(12)), tmp_path / "b.parquet"
     bad.write_bytes(good.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"b\.parquet: not a whole Parquet file"):
+    with pytest.raises(DataError, match=r"b\.parquet: not a complete Parquet file"):
         embed(model, [good, bad], tmp_path / "out")
     before = parts(tmp_path / "out")
     assert len(before) == 2  # nothing written is lost

@@ -74,5 +74,5 @@ def test_the_command(trained, cli):
 def test_a_model_without_exits(toy_model, tmp_path):
     files = make_files(tmp_path / "files", "classification")
     model = finetune(tiny_config(toy_model, files, steps=1), tmp_path / "run", quiet=True).model
-    with pytest.raises(ConfigError, match="for full depth alone"):
+    with pytest.raises(ConfigError, match="has no exits; fine-tune it with some"):
         calibrate(model, files["dev"], max_loss=1, device="cpu", threads=1)

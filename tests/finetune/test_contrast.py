@@ -282,7 +282,7 @@ def test_mistakes_are_named(cli, toy_model, tmp_path):
     with pytest.raises(ConfigError, match="temperature: must be > 0, got 0"):
         similarity_config(toy_model, tmp_path / "files", pair_rows(4), similarity={"temperature": 0})
     texts = [{"text": row["passage"]} for row in pair_rows(4)]
-    with pytest.raises(DataError, match="holds single texts, which nothing can be scored on"):
+    with pytest.raises(DataError, match="single texts cannot be scored"):
         finetune(similarity_config(toy_model, tmp_path / "files", texts, texts), tmp_path / "run", quiet=True)
     named = [{"sentence1": "a", "sentence2": "b", "label": "near"}] * 3
     refused(r"train\.jsonl:1: column 'label': expected a number, got 'near'", named, DataError)

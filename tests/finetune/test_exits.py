@@ -180,7 +180,7 @@ def test_every_exit_is_scored_and_timed(deep_model, tmp_path, cli):
 def test_a_model_without_exits_has_one_depth(toy_model, tmp_path):
     files = make_files(tmp_path / "files", "classification")
     result = finetune(tiny_config(toy_model, files, steps=1), tmp_path / "run", quiet=True)
-    with pytest.raises(ConfigError, match="for full depth alone"):
+    with pytest.raises(ConfigError, match="has no exits; fine-tune it with some"):
         evaluate_task([result.model], data=files["dev"], device="cpu", threads=1, depth="all")
     with pytest.raises(ConfigError, match="one model at a time"):
         evaluate_task([result.model] * 2, data=files["dev"], device="cpu", threads=1, depth=1)

@@ -300,7 +300,9 @@ def test_a_label_that_training_never_saw(cli, toy_model, tmp_path):
 def test_evaluate_says_what_it_needs(cli, toy_model, tmp_path):
     assert "say what to score on" in cli("evaluate", toy_model).err
     data = make_files(tmp_path, "classification")["dev"]
-    assert "does not say what it was trained for" in cli("evaluate", toy_model, "--data", data).err
+    assert (
+        "not fine-tuned for a task (no task.json); fine-tune it first" in cli("evaluate", toy_model, "--data", data).err
+    )
     run = tmp_path / "run"
     shutil.copytree(toy_model, run / "best")
     assert f"it is a run folder, its model is {run / 'best'}" in cli("evaluate", run, "--data", data).err

@@ -121,5 +121,5 @@ def test_an_export_is_checked_on_a_file_of_its_kind(trained, tmp_path, cli):
 
 
 def test_nothing_to_score_is_said(trained):
-    with pytest.raises(DataError, match="mood: neither a dev nor a test split"):
+    with pytest.raises(DataError, match="mood: no dev or test split found"):
         evaluate_task([trained.model], data=TaskData(TASK))

@@ -56,7 +56,7 @@ def test_a_model_that_loses_to_a_bag_of_words_is_told_so_everywhere(cli, toy_mod
     assert told in done.out
     assert "baselines, accuracy: always '" in done.out
     assert "label more examples: 60 are few" in done.out
-    assert "try --head-only" in done.out
+    assert "fit only a linear head on the frozen encoder (head_only)" in done.out
     scores = read_scores(tmp_path / "run")
     assert {each.baseline: each.verdict for each in scores.baselines}[TFIDF] == "behind"
     (sentence, verdict), *_ = describe_verdicts(scores)
@@ -103,9 +103,9 @@ def test_words_and_advice():
     assert show_lead(error) == "+0.210 (+0.100 to +0.300)"
     assert error.verdict == "behind"
     assert any("600 are few" in step for step in next_steps(600, head_only=False))
-    assert any("--head-only" in step for step in next_steps(600, head_only=False))
+    assert any("(head_only)" in step for step in next_steps(600, head_only=False))
     assert not any("are few" in step for step in next_steps(60_000, head_only=False))
-    assert any("without --head-only" in step for step in next_steps(600, head_only=True))
+    assert any("instead of only a head (head_only off)" in step for step in next_steps(600, head_only=True))
 
 
 def test_scores_keep_their_baselines(tmp_path):

@@ -161,7 +161,7 @@ def test_what_is_not_ours_to_compute_is_refused(tmp_path):
     model = make("classification")
     add_adapter(model, AdapterConfig())
     save_adapter(model, tmp_path / "adapter", base="base")
-    with pytest.raises(ConfigError, match="has an adapter already"):
+    with pytest.raises(ConfigError, match="already has an adapter"):
         add_adapter(model, AdapterConfig())
     with pytest.raises(CheckpointError, match="the model has one already"):
         load_adapter(model, tmp_path / "adapter")

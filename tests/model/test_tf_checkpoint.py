@@ -400,8 +400,8 @@ EIGHT = np.arange(2, dtype=np.float32).tobytes()
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([(b"a", entry(EIGHT, (2,)))], "its header speaks of 0 data files"),
-        ([(b"", header(0))], "its header speaks of 0 data files"),
+        ([(b"a", entry(EIGHT, (2,)))], "its header names 0 data files"),
+        ([(b"", header(0))], "its header names 0 data files"),
         ([(b"", header(endianness=1))], "big-endian"),
         ([(b"", header(needed_version=2))], "needs a reader of format version 2"),
         ([(b"", header()), (b"a", entry(EIGHT, (3,)))], "tensor 'a': shape .3,. does not fit its 8 bytes"),
@@ -415,9 +415,9 @@ EIGHT = np.arange(2, dtype=np.float32).tobytes()
         ([(b"", header()), (b"a", b"\x0b")], "unknown kind 3"),
         ([(b"", header()), (b"a", field(1, b"1"))], "should be a number"),
         ([(b"", header()), (b"a", field(2, 1))], "should be a message"),
-        ([(b"", header()), (b"a", b"\x2a\x05abc")], "runs over the end"),
-        ([(b"", header()), (b"a", b"\x08")], "runs over the end"),
-        ([(b"", header()), (b"a", b"\x08" + b"\xff" * 12)], "runs over the end"),
+        ([(b"", header()), (b"a", b"\x2a\x05abc")], "runs past the end"),
+        ([(b"", header()), (b"a", b"\x08")], "runs past the end"),
+        ([(b"", header()), (b"a", b"\x08" + b"\xff" * 12)], "runs past the end"),
     ],
 )
 def test_lies_with_a_valid_checksum(tmp_path: Path, entries: list[tuple[bytes, bytes]], message: str) -> None:

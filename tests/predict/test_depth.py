@@ -67,7 +67,7 @@ def test_a_predictor_with_a_depth(tmp_path, cli):
     assert predictor.classify(TEXTS[0], depth=1) == full.classify(TEXTS[0], depth=1)
     assert full.classify(TEXTS[0]).depth is None
     assert full.classify(TEXTS[0]).probabilities != here.probabilities
-    with pytest.raises(InputError, match="attention: answers at full depth alone"):
+    with pytest.raises(InputError, match="attention: answers only at full depth"):
         predictor.attention("the fox")
     with pytest.raises(InputError, match="exits at 1, 3, 4"):
         Predictor(tmp_path, depth=2, device="cpu", threads=1)
@@ -97,6 +97,6 @@ def test_a_graph_has_one_depth(monkeypatch):
     predictor = predictor_of("classification", TASK, **DEEP)
     predictor.runtime.any_depth = False
     predictor.runtime.name = "onnx"
-    with pytest.raises(InputError, match="onnx answers at full depth alone"):
+    with pytest.raises(InputError, match="onnx answers only at full depth"):
         predictor.classify("the fox", depth=3)
     assert predictor.classify("the fox", depth=4).depth == 4

@@ -316,7 +316,7 @@ def test_pairs_and_options_in_columns(cli, ask, scored, tmp_path):
 
 TABLE_MISTAKES = {
     "no such column": (["--column", "revew"], "no column 'revew'; did you mean 'review'?"),
-    "no column named": ([], "no column 'text'; it has 'id', 'review', 'label'. Say which it is: column text=NAME"),
+    "no column named": ([], "no column 'text'; it has 'id', 'review', 'label'. Name it: column text=NAME"),
     "named twice": (["--column", "review", "--column", "text=id"], "column: text is named twice"),
     "no such input": (["--column", "txt=review"], "classify takes text, pair; did you mean 'text'?"),
     "ending": (["--column", "review", "--out", "y.xlsx"], "out: 'y.xlsx' must end in .csv, .tsv or .jsonl"),

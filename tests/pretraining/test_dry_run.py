@@ -28,7 +28,7 @@ def test_a_dry_run_says_what_time_leaves_of_a_run(tmp_path, monkeypatch):
     assert last == "until then  about 500 steps, 256k tokens"
     last = list(describe_run(tiny_config(tmp_path, steps=1000, max_minutes=1, optim=optim)))[-1]
     assert last.endswith(
-        "about 100 steps, 51.2k tokens; warm-up takes 100 steps: --set optim.warmup_steps=2, or more minutes"
+        "about 100 steps, 51.2k tokens; warm-up takes 100 steps: set optim.warmup_steps=2, or more minutes"
     )
     assert list(describe_run(tiny_config(tmp_path, steps=1000, max_minutes=11)))[-1].startswith("time")
 

@@ -438,9 +438,11 @@ def test_a_run_that_does_not_begin_to_read_says_so_once(corpus, tmp_path, monkey
     monkeypatch.setattr(evaluate, "PATIENCE", 0)
     log = {"evaluate_every": 2, "evaluate_batches": 40}
     pretrain(tiny_config(corpus, optim={"lr": 1e-9, "warmup_steps": 1}, log=log), tmp_path / "stuck")
-    [said] = [line["message"] for line in lines(tmp_path / "stuck", "event") if "commonest token" in line["message"]]
+    [said] = [
+        line["message"] for line in lines(tmp_path / "stuck", "event") if "most frequent token" in line["message"]
+    ]
     assert said.startswith(
-        "since step 2 the model fills masks no better than by always answering the commonest token ("
+        "since step 2 the model fills masks no better than by always predicting the most frequent token ("
     )
     assert "Lower optim.lr (1e-09), lengthen optim.warmup_steps (1)" in said
     assert capsys.readouterr().out.count("has collapsed") == 1
@@ -469,7 +471,7 @@ def test_a_corrupt_last_checkpoint_falls_back_and_says_so(corpus, tmp_path, caps
     path.write_bytes(data)
     pretrain(config, tmp_path / "run")
     shown = capsys.readouterr().out
-    assert "going back to the one before" in shown
+    assert "using the previous one" in shown
     assert "resuming at step 6" in shown
     assert_same(weights(tmp_path / "whole"), weights(tmp_path / "run"))
 

@@ -111,7 +111,7 @@ def test_what_is_missing_is_said(table5):
     notes = " ".join(notes_of(table5.results))
     assert "sop, seed 1: out of <memory>" in notes
     nothing = outcome_of("table7", {})
-    assert "Not measured, because no data sets were given (--tasks FOLDER): SQuAD 1.1, SQuAD 2.0, MNLI" in " ".join(
+    assert "Not measured, because no data sets were given (tasks): SQuAD 1.1, SQuAD 2.0, MNLI" in " ".join(
         notes_of(nothing.results)
     )
     facts = {"steps": 500, "tokens": 511_234, "device": "CPU"}

@@ -195,7 +195,7 @@ def test_empty_texts_are_kept_and_counted(tmp_path):
 def test_nul_characters_are_told(tmp_path, kind, good, odd):
     path = write_jsonl(tmp_path, "a.jsonl", [good, odd, good])
     data = read_task(kind, train=path)
-    assert f"{path}: 1 of 3 texts hold NUL characters, as damaged files do; the first is {path}:2" in data.notes
+    assert f"{path}: 1 of 3 texts contain NUL characters (is the file damaged?); the first is {path}:2" in data.notes
 
 
 def test_ids_that_repeat_are_replaced_by_row_numbers(tmp_path):

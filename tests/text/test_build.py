@@ -557,7 +557,7 @@ def test_a_killed_worker_is_told(corpus, tmp_path):
     folder, _ = corpus
     out = tmp_path / "store"
 
-    with pytest.raises(LitebertError, match=r"a worker process died.*run the same build again"):
+    with pytest.raises(LitebertError, match=r"a worker process died.*rerun the same build"):
         build_store([folder], DyingTokenizer(), out, workers=2)
     assert multiprocessing.active_children() == []
     with pytest.raises(DataError, match="unfinished"):
@@ -585,7 +585,7 @@ def test_a_full_disk_is_told_and_survived(corpus, tmp_path, room):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
-        with pytest.raises(DataError, match=r"store: cannot write: File too large.*run the same build again"):
+        with pytest.raises(DataError, match=r"store: cannot write: File too large.*rerun the same build"):
             build_store([folder], TOKENIZER, tmp_path / "store", options, workers=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

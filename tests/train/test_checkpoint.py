@@ -129,7 +129,7 @@ def test_damage_falls_back_to_the_one_before(tmp_path, name, harm):
     assert_is(loaded, 10)
     assert len(loaded.notes) == 1
     assert "step-00000020" in loaded.notes[0]
-    assert "going back to the one before" in loaded.notes[0]
+    assert "using the previous one" in loaded.notes[0]
     with pytest.raises(CheckpointError, match="step-00000020"):
         load(tmp_path, step=20)
 

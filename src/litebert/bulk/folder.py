@@ -57,7 +57,7 @@ class Folder:
                 sweep(self._path)
                 yield
         except BlockingIOError:
-            raise DataError(f"{self.name}: another run is writing there now") from None
+            raise DataError(f"{self.name}: another run is writing to this folder") from None
         finally:
             if is_new and not self.names():  # refused before anything was written: leave nothing behind
                 with contextlib.suppress(OSError):
@@ -133,7 +133,7 @@ class Folder:
         if old != new:
             gone, more = [p for p in old if p not in new], [p for p in new if p not in old]
             what = f"without {gone[0]}" if gone else f"with {more[0]}" if more else "in another order"
-            raise DataError(f"{self.name}: the inputs are others than before ({what}); {_ADVICE}")
+            raise DataError(f"{self.name}: the inputs have changed ({what}); {_ADVICE}")
         for number, (was, entry) in enumerate(zip(before, now, strict=True)):
             if was != entry and parts.get(number):
                 raise DataError(f"{self.name}: {entry['path']} has changed since it was scored; {_ADVICE}")

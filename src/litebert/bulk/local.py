@@ -115,7 +115,7 @@ def _drive(start: Start, device: Runtime | None, waiting: Any, finished: Any, st
                         where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
                         raise LitebertError(
                             f"{where}: the worker process died {TRIES} times; is there enough memory? Fewer workers or "
-                            "smaller part_rows need less. What is finished is kept: run the same command again"
+                            "smaller part_rows need less. Finished parts are kept: rerun the same command to resume"
                         ) from None
     except BaseException as error:
         finished.put(error)

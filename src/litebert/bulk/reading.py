@@ -127,7 +127,7 @@ def _parquet(source: Source, file: BinaryIO) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{source.path}: not a whole Parquet file ({_first_line(error)})") from None
+        raise DataError(f"{source.path}: not a complete Parquet file ({_first_line(error)})") from None
 
 
 def _parquet_parts(
@@ -265,7 +265,7 @@ class _CsvRows(_Rows):
         text = io.TextIOWrapper(pieces, encoding=self.encoding, errors="surrogateescape", newline="")
         start = text.readline(MAX_ROW)
         if not start.strip():
-            raise DataError(f"{self.path}: empty, without even a header")
+            raise DataError(f"{self.path}: empty, no header")
         delimiter = "\t" if format_of(source.path) == "tsv" else max(",;\t|", key=start.count)  # a tie: the comma
         quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
         self._csv = csv.reader(itertools.chain([start], text), delimiter=delimiter, quoting=quoting)
@@ -281,7 +281,7 @@ class _CsvRows(_Rows):
                 row = next(self._csv, None)
             except csv.Error as error:
                 raise DataError(
-                    f"{self.path}, near line {self._csv.line_num:,}: {error}; is a quote not closed?"
+                    f"{self.path}, near line {self._csv.line_num:,}: {error}; is a quote left open?"
                 ) from None
             self.line = self._csv.line_num
             if row is None:

@@ -99,12 +99,12 @@ def next_steps(num_train: int, head_only: bool) -> list[str]:
     """What usually helps a model that is not ahead of simple methods."""
     steps = [f"label more examples: {num_train:,} are few for fine-tuning"] if 0 < num_train < FEW_LABELS else []
     if head_only:
-        steps.append("fine-tune the whole model: the same command without --head-only")
+        steps.append("fine-tune the whole model instead of only a head (head_only off)")
     else:
-        steps.append("try --head-only: a linear head on the frozen encoder, fast, and no training to tune")
-        steps.append("train several times and for longer: --seeds 5, --set epochs=10")
+        steps.append("fit only a linear head on the frozen encoder (head_only): fast, with nothing to tune")
+        steps.append("train several times and longer (seeds, epochs)")
     steps.append(
-        "start from a stronger model (--model), or pretrain this one further on your own text (docs/howto/domain.md)"
+        "start from a stronger model (model), or pretrain this one further on your own text (docs/howto/domain.md)"
     )
     return steps
 

@@ -90,10 +90,10 @@ def calibrate(
     if opened.head != "classification":
         raise ConfigError(f"{model}: early exit is for classification and regression so far, not {own.kind}")
     if len(opened.config.exits) < 2:
-        raise ConfigError(f"{model}: was trained for full depth alone; train it with exits: [3, 6, 9, 12]")
+        raise ConfigError(f"{model}: has no exits; fine-tune it with some, such as exits: [3, 6, 9, 12]")
     splits = [split for split in Data(own, found, tokenizer).dev if split.is_labelled]
     if not splits:
-        raise ConfigError(f"{data}: has no labels to calibrate on")
+        raise ConfigError(f"{data}: no labels to calibrate on")
     logits = logits_at_exits(opened.to(hardware.device), own, splits[0], hardware)
     result = choose(own, splits[0], logits, opened.config.exits, problem_of(opened.config), max_loss, speed_up)
     facts: dict[str, Any] = {

@@ -47,7 +47,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         if self.limit < 0:
-            raise ConfigError(f"limit: must not be negative, got {self.limit}")
+            raise ConfigError(f"limit: must be >= 0, got {self.limit}")
 
 
 @dataclass(frozen=True)
@@ -172,17 +172,17 @@ class FinetuneConfig:
                 raise ConfigError(f"{name}: must be between 1 and {most:,}, got {getattr(self, name):,}")
         for name in ("seed", "patience"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"{name}: must not be negative, got {getattr(self, name)}")
+                raise ConfigError(f"{name}: must be >= 0, got {getattr(self, name)}")
         if self.steps is not None and self.steps < 1:
-            raise ConfigError(f"steps: must be at least 1, got {self.steps}")
+            raise ConfigError(f"steps: must be >= 1, got {self.steps}")
         if self.stride is not None and self.stride < 1:
-            raise ConfigError(f"stride: must be at least 1, got {self.stride}")
+            raise ConfigError(f"stride: must be >= 1, got {self.stride}")
         if not 0 < self.epochs < math.inf:
-            raise ConfigError(f"epochs: must be above 0, got {self.epochs}")
+            raise ConfigError(f"epochs: must be > 0, got {self.epochs}")
         for name in ("dropout", "classifier_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise ConfigError(f"{name}: must be at least 0 and below 1, got {value}")
+                raise ConfigError(f"{name}: must be >= 0 and < 1, got {value}")
         if self.adapter is not None and (self.optim.freeze != "none" or self.optim.block_decay != 1):
             raise ConfigError("adapter: freezes the encoder itself; leave out optim.freeze and optim.block_decay")
         self.learning_rate(self.steps or max(1, self.optim.warmup_steps or 1))

@@ -60,7 +60,7 @@ class Data:
             raise DataError("no training examples; name a training file (train)")
         unlabelled = next((example.where for example in split.examples if not example.is_labelled), None)
         if unlabelled:
-            raise DataError(f"{unlabelled}: no label, in a training file")
+            raise DataError(f"{unlabelled}: no label; every training example needs one")
         return split
 
     @cached_property
@@ -99,9 +99,8 @@ class Data:
         if share <= MOST_UNKNOWN:
             return []
         return [
-            f"{100 * share:.0f} % of the tokens of the training texts are unknown to the model's vocabulary, so it "
-            "cannot tell them apart. Take a model of the texts' language (--model), or make one: "
-            "litebert tokenizer train, then litebert pretrain"
+            f"{100 * share:.0f} % of the training tokens are unknown to the model's vocabulary. Use a model of the "
+            "texts' language (model), or pretrain one: litebert tokenizer train, then litebert pretrain"
         ]
 
     def _split(self, name: str, examples: list[Example], everything: bool = False) -> Split:

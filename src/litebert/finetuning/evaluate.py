@@ -26,7 +26,7 @@ from litebert.model.hub import load_model
 from litebert.remote import find_folder
 from litebert.tasks.decode import Prediction, average, write_submission
 from litebert.tasks.read import data_form, find_task, named_tasks, read_task
-from litebert.tasks.task import Task, TaskData, kind_of, load_task
+from litebert.tasks.task import TASK_FILE, Task, TaskData, kind_of, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, DeviceConfig, open_device, speed_up
 
@@ -69,11 +69,11 @@ def evaluate_task(
     splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
     if not splits:
         where = found.task.name if data is None or isinstance(data, TaskData) else data
-        raise DataError(f"{where}: neither a dev nor a test split in there")
+        raise DataError(f"{where}: no dev or test split found")
     if depth is not None and len(models) > 1:
         raise ConfigError(f"depth: scores one model at a time, got {len(models)}")
     if depth == "all" and predictions is not None:
-        raise ConfigError("depth: all: has several predictions for each example; name one depth to write them")
+        raise ConfigError("predictions: depth all has several per example; choose one depth")
 
     def opened(source: Path | str) -> tuple[Model, Task, list[Split]]:
         model, own, tokenizer = open_member(source, found.task, max_length)
@@ -103,8 +103,8 @@ def read_labelled(
     """The data to score a model on, read as its own task unless another is named."""
     known = load_task(model)
     if name is None and known is None:
-        hint = folder_hint(model) or "; name its task, or fine-tune it first"
-        raise ConfigError(f"--task: {model} does not say what it was trained for{hint}")
+        hint = folder_hint(model) or "; fine-tune it first, or give the task of the data (task)"
+        raise ConfigError(f"{model}: not fine-tuned for a task (no {TASK_FILE}){hint}")
     name = find_task(name or (data_form(known) if known is not None else ""))
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():
@@ -150,7 +150,7 @@ def _at_depths(
     full = model.config.num_hidden_layers
     depths = (model.config.exits or (full,)) if depth == "all" else (depth,)
     if depth == "all" and len(depths) == 1:
-        raise ConfigError(f"depth: {name} was trained for full depth alone; train it with exits: [3, 6, 9, 12]")
+        raise ConfigError(f"depth: {name} has no exits; fine-tune it with some, such as exits: [3, 6, 9, 12]")
     scored = []
     for each in depths:
         model.set_depth(each)

@@ -65,7 +65,7 @@ def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
             )
         if config.exits and before.exits != config.exits:
             raise ConfigError(
-                f"head: keep: {config.model} has exits at {', '.join(map(str, before.exits)) or 'full depth alone'}, "
+                f"head: keep: {config.model} has exits at {', '.join(map(str, before.exits)) or 'full depth only'}, "
                 f"the config at {', '.join(map(str, config.exits))}; use head: new"
             )
         return load_model(config.model, head, **changes), []

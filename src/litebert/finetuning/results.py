@@ -244,8 +244,8 @@ def show_interval(metric: Metric | None, name: str = "") -> str:
 def explain_threshold(threshold: float) -> str:
     """What is behind the scores of questions that may have no answer."""
     return (
-        f"No answer is given above a score of {threshold:.4g} (tuned_), the best on dev, kept in the model; "
-        "scores without a prefix are at the fixed threshold 0, those called best_ at the best one for their own split."
+        f"tuned_ scores use the no-answer threshold {threshold:.4g}, the best on dev, saved with the model; scores "
+        "without a prefix use the fixed threshold 0, best_ scores the best threshold for their own split."
     )
 
 
@@ -260,9 +260,9 @@ NAMES = {
     "micro_f1": "micro F1",
     "entity_f1": "entity F1",
     "rmse": "error (RMSE)",
-    "answerable_f1": "F1 where there is an answer",
-    "answerable_exact_match": "exact match where there is one",
-    "unanswerable_accuracy": "rightly silent where there is none",
+    "answerable_f1": "F1, answerable questions",
+    "answerable_exact_match": "exact match, answerable questions",
+    "unanswerable_accuracy": "accuracy, unanswerable questions",
 }
 
 

@@ -157,7 +157,7 @@ def train_model(
     shape = load_config(config.model)
     dropout_for(config, data, shape)
     if config.exits and kind_of(data.task).compares:
-        raise ConfigError(f"exits: not for {data.task.kind}, which has no head; its vectors can be had at any depth")
+        raise ConfigError(f"exits: not for {data.task.kind}, which has no head; its vectors are available at any depth")
     check_exits(config.exits, shape.num_hidden_layers)
     make_contrast(config, data, shape.hidden_size, world)
     with alone_in(out, world, device) as stop:
@@ -196,7 +196,7 @@ def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> None:
         if (found.rank, found.scale) != (adapter.rank, adapter.scale):
             raise ConfigError(
                 f"adapter: {adapter.start} has rank {found.rank} and alpha {found.scale * found.rank:g}, the config "
-                f"{adapter.rank} and {adapter.scale * adapter.rank:g}; they must be equal to go on from it"
+                f"{adapter.rank} and {adapter.scale * adapter.rank:g}; they must be equal to continue from it"
             )
         return
     if kind_of(task).compares:
@@ -368,8 +368,7 @@ class Finetuning(Learner):
         for what, now in (("tokenizer", self.data.tokenizer.fingerprint), ("data", self.data.fingerprint)):
             if saved.state[what] != now:
                 raise ConfigError(
-                    f"{saved.folder}: the {what} of the run there has changed since; bring it back, "
-                    "or start a new run in another folder"
+                    f"{saved.folder}: the run's {what} has changed; restore it, or start a new run in another folder"
                 )
         best = {name: tensor for name, tensor in saved.model.items() if name.startswith(BEST)}
         weights = {name: tensor for name, tensor in saved.model.items() if name not in best}

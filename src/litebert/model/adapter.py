@@ -171,7 +171,7 @@ class Lean:
 def add_adapter(model: Model, config: AdapterConfig) -> None:
     """Put a new adapter into a model, in place: the encoder freezes, the adapter and the head learn."""
     if any(isinstance(module, AdaptedLinear) for module in model.modules()):
-        raise ConfigError("this model has an adapter already; merge it first (merge_adapter)")
+        raise ConfigError("this model already has an adapter; merge it first (merge_adapter)")
     for parameter in model.encoder.parameters():
         parameter.requires_grad_(False)
     rank = config.rank

@@ -188,7 +188,7 @@ def _fit_labels(
         return config
     outputs = bundle.shapes[names["output_weights"]][0]
     if outputs == 1:
-        report.notes.append("one output: taken for a regression (STS-B); for RACE ask for the multiple-choice head")
+        report.notes.append("one output: read as regression (STS-B); for RACE, choose the multiple-choice head")
         return vary(config, problem_type="regression", embedding_projection=config.embedding_projection)
     labels = tuple(f"LABEL_{i}" for i in range(outputs))
     return vary(config, labels=labels, embedding_projection=config.embedding_projection)

@@ -85,7 +85,7 @@ def _parse_header(message: bytes) -> Header:
             case 3:
                 needed_version = _integer(dict(_fields(_bytes(value))).get(2, 0))
     if not 1 <= num_shards <= 99_999:
-        raise DamagedIndex(f"its header speaks of {num_shards} data files")
+        raise DamagedIndex(f"its header names {num_shards} data files")
     return Header(num_shards, endianness != 0, needed_version)
 
 
@@ -141,7 +141,7 @@ def _read_block(table: bytes, handle: tuple[int, int]) -> bytes:
     if end + _TRAILER_SIZE > len(table):
         raise DamagedIndex(f"cut short: a block should end at byte {end}")
     if mask_crc(crc32c(table[offset : end + 1])) != int.from_bytes(table[end + 1 : end + 5], "little"):
-        raise DamagedIndex(f"the block at byte {offset} does not fit its checksum")
+        raise DamagedIndex(f"the block at byte {offset} does not match its checksum")
     match table[end]:
         case 0:
             return table[offset:end]
@@ -176,7 +176,7 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         own, position = _varint(block, position)
         length, position = _varint(block, position)
         if shared > len(key) or position + own + length > end:
-            raise DamagedIndex("an entry runs over its block")
+            raise DamagedIndex("an entry runs past the end of its block")
         key = key[:shared] + block[position : position + own]
         yield key, block[position + own : position + own + length]
         position += own + length
@@ -203,7 +203,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise DamagedIndex(f"an entry has a field of unknown kind {kind}")
         content = message[position : position + size]
         if len(content) != size:
-            raise DamagedIndex("a field runs over the end of its entry")
+            raise DamagedIndex("a field runs past the end of its entry")
         position += size
         yield number, content if kind == 2 else int.from_bytes(content, "little")
 
@@ -219,7 +219,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, position
-    raise DamagedIndex("a number runs over the end of its entry")
+    raise DamagedIndex("a number runs past the end of its entry")
 
 
 def _integer(value: int | bytes) -> int:

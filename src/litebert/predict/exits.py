@@ -48,7 +48,7 @@ class ExitRule:
         if self.by == "confidence":
             return f"stops at a probability of {self.threshold:.4g}"
         within = f" within {self.threshold:.4g}" if self.threshold else ""
-        return f"stops when {self.patience} exits in a row agree with the one before{within}"
+        return f"stops when {self.patience} exits in a row agree with the previous one{within}"
 
 
 def problem_of(config: ModelConfig) -> Problem:
@@ -105,7 +105,7 @@ def load_rule(folder: Path | str) -> ExitRule | None:
         return None
     data = read_object(path, CheckpointError)
     if data.get("format") != 1:
-        raise CheckpointError(f"{path}: not a file of exits that this litebert reads; run litebert calibrate again")
+        raise CheckpointError(f"{path}: not readable by this version of litebert; run litebert calibrate again")
     try:
         return build(ExitRule, data.get("rule", {}), f"{path}: ")
     except (ConfigError, TypeError) as error:

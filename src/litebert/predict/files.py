@@ -222,7 +222,7 @@ def _find_columns(parameter: Parameter, table: Table, named: dict[str, str], abi
         return table.columns
     shown = ", ".join(map(repr, table.columns))
     raise DataError(
-        f"{table.path}: no column {parameter.name!r}; it has {shown}. Say which it is: column {parameter.name}=NAME"
+        f"{table.path}: no column {parameter.name!r}; it has {shown}. Name it: column {parameter.name}=NAME"
     )
 
 

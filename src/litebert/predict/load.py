@@ -131,7 +131,7 @@ def _adapter_task(folder: Path) -> Task:
     task = load_task(folder)
     if task is None:
         raise CheckpointError(
-            f"{folder}: has no task.json, so its head has no meaning here; open it with load_adapter(model, folder)"
+            f"{folder}: has no task.json, so its labels are unknown; open it with load_adapter(model, folder)"
         )
     return task
 

@@ -33,7 +33,7 @@ class OnnxRuntime:
     def __init__(self, folder: Path | str, *, threads: int = 0, max_tokens: int = 8192, precision: Precision = "auto"):
         folder = Path(folder)
         if threads < 0:
-            raise ConfigError(f"threads: must not be negative, got {threads}")
+            raise ConfigError(f"threads: must be >= 0, got {threads}")
         manifest = read_manifest(folder)
         self.precision = _pick_precision(folder, manifest, precision)
         self.config = load_config(folder)
@@ -110,7 +110,7 @@ class OnnxRuntime:
         check_request(self.config, request)
         missing = request.want - self.outputs
         if "attentions" in missing:
-            raise InputError("the exported file has no attention maps; export the model with --attentions")
+            raise InputError("the exported file has no attention maps; export the model again with attentions")
         if missing:
             article = "an" if self.head[0] in "ae" else "a"
             raise InputError(f"{article} {self.head} model has no output {', '.join(sorted(missing))}")

@@ -113,7 +113,8 @@ class Predictor(AbilityMethods):
                 raise InputError("depth: auto is for classification and regression models, with the torch runtime")
             if self.rule is None:
                 raise InputError(
-                    f"depth: {self.name} has no rule for auto yet: litebert calibrate MODEL --data FILE --max-loss 0.3"
+                    f"depth: {self.name} has no rule for auto yet; make one: "
+                    "litebert calibrate MODEL --data FILE --max-loss 0.3"
                 )
             return
         if isinstance(depth, bool) or not isinstance(depth, Integral):
@@ -122,7 +123,7 @@ class Predictor(AbilityMethods):
         if by_head and self.runtime.head in EXIT_HEADS:
             check_exit(self.runtime.config, int(depth))
         if not self.runtime.any_depth and depth != self.runtime.config.num_hidden_layers:
-            raise InputError(f"depth: {self.runtime.name} answers at full depth alone; use the torch runtime")
+            raise InputError(f"depth: {self.runtime.name} answers only at full depth; use the torch runtime")
 
     def __repr__(self) -> str:
         return f"Predictor({self.name!r}, {self.runtime.head}: {', '.join(self.abilities)})"
@@ -170,7 +171,7 @@ class Predictor(AbilityMethods):
             if depth is not None:
                 self._check_depth(depth, "logits" in entry.outputs)
         elif self.depth not in (None, "auto"):
-            raise InputError(f"{entry.name}: answers at full depth alone, and this Predictor has depth {self.depth}")
+            raise InputError(f"{entry.name}: answers only at full depth, and this Predictor has depth {self.depth}")
         return arguments
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:

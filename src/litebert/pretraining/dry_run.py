@@ -65,7 +65,7 @@ def _cut_run(config: RunConfig, share: float) -> str:
     warmup = config.learning_rate().warmup_steps
     if 2 * warmup < steps:
         return text
-    return f"{text}; warm-up takes {warmup:,} steps: --set optim.warmup_steps={max(1, steps // 40)}, or more minutes"
+    return f"{text}; warm-up takes {warmup:,} steps: set optim.warmup_steps={max(1, steps // 40)}, or more minutes"
 
 
 def _data_rows(config: RunConfig) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Intrinsic evaluation (Table 5): masked LM, sentence-order and next-sentence accuracy on text a model has not seen.
 
-Also the watch for plateaus: a run that fills masks no better than by always answering the commonest token. Deep and
-wide shared stacks can sit there while their loss looks calm."""
+Also detects plateaus: a run that fills masks no better than by always predicting the most frequent token. Deep and wide
+shared stacks can stay there while their loss looks calm."""
 
 from __future__ import annotations
 

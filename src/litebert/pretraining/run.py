@@ -119,7 +119,7 @@ class Pretraining(Learner):
 
     model: PretrainingModel
     advice = (
-        "Lower the learning rate (it goes with the square root of the batch size), lengthen the warm-up, "
+        "Lower the learning rate (it scales with the square root of the batch size), lengthen the warm-up, "
         "or start with fewer layers (a depth schedule)."
     )
 
@@ -286,7 +286,7 @@ class Pretraining(Learner):
         if since is None:
             return []
         return [
-            f"since step {since:,} the model fills masks no better than by always answering the commonest token "
+            f"since step {since:,} the model fills masks no better than by always predicting the most frequent token "
             f"({100 * floor:.1f} %): it has not started to learn, or has collapsed. Lower optim.lr "
             f"({self.schedule.peak:g}), lengthen optim.warmup_steps ({self.schedule.warmup_steps:,}), or start "
             "with fewer layers (depth). See 'Fix a run that does not learn' in the docs"

@@ -93,7 +93,7 @@ def notes_of(results: Results) -> list[str]:
     elif tasks and not any(
         results.of(row, n) for row in results.table.rows for n in results.table.columns if METRICS[n].source == "task"
     ):
-        notes.append(f"Not measured, because no data sets were given (--tasks FOLDER): {', '.join(tasks)}.")
+        notes.append(f"Not measured, because no data sets were given (tasks): {', '.join(tasks)}.")
     if any(results.of(row, "squad2_f1") for row in results.table.rows):
         notes.append("SQuAD 2.0 is scored at the no-answer threshold that is best on dev, as in the paper.")
     facts = [facts for facts in results.facts.values() if facts]

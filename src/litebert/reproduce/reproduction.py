@@ -192,7 +192,7 @@ def _corpus(scale: Scale, out: Path, data: DataChoice, say: Say) -> Corpus:
             f"the scale {scale.name} needs token stores (litebert corpus build makes them) and their tokenizer; "
             "only the scale cpu generates its text"
         )
-    say("corpus: generated stories (--store names your own)")
+    say("corpus: generated stories (for your own text, give token stores: store)")
     return generated_corpus(out / "corpus", scale.vocabulary)
 
 

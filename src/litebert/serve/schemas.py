@@ -179,7 +179,7 @@ class Loaded(BaseModel):
     runtime: Annotated[str, Field(description="What runs it, and on what.")]
     language: Annotated[
         Language,
-        Field(description="What most pieces of its vocabulary are: Hangul, Han, or kana and Han; en: none of these."),
+        Field(description="Main script of its vocabulary: ko Hangul, zh Han, ja kana and Han, otherwise en."),
     ]
     task: Annotated[LoadedTask | None, Field(description="Null for models that are not fine-tuned.")]
 

@@ -97,7 +97,7 @@ def odd_texts(examples: Sequence[Example]) -> list[str]:
             empty.append(example.where)
         if any("\0" in text for text in texts):
             damaged.append(example.where)
-    what = {"are empty": empty, "hold NUL characters, as damaged files do": damaged}
+    what = {"are empty": empty, "contain NUL characters (is the file damaged?)": damaged}
     return [
         f"{len(places):,} of {len(examples):,} texts {told}; the first is {places[0]}"
         for told, places in what.items()

@@ -290,9 +290,9 @@ def writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "free some space and run" if is_full(error) else "run"
+        advice = "free some space and rerun" if is_full(error) else "rerun"
         raise DataError(
-            f"{out}: cannot write: {error.strerror or error}. Finished parts are kept: {advice} the same build again"
+            f"{out}: cannot write: {error.strerror or error}. Finished parts are kept: {advice} the same build"
         ) from error
 
 

@@ -152,7 +152,7 @@ def tokenize_in_order(
     except BrokenProcessPool:
         raise LitebertError(
             "a worker process died: it was killed, ran out of memory, or the script lacks "
-            'if __name__ == "__main__". Finished parts are kept: run the same build again, '
+            'if __name__ == "__main__". Finished parts are kept: rerun the same build, '
             "with fewer workers if memory ran out"
         ) from None
     finally:
@@ -244,7 +244,7 @@ def open_ray(workers: int) -> Iterator[tuple[Any, Any]]:
         yield ray, data
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[-1]
-        raise LitebertError(f"Ray: {reason}. Finished parts are kept: run the same command again") from error
+        raise LitebertError(f"Ray: {reason}. Finished parts are kept: rerun the same command to resume") from error
     finally:
         context.enable_progress_bars = bars
         chatter.setLevel(level)

@@ -107,8 +107,8 @@ def load(run: Path | str, step: int | None = None) -> Checkpoint:
         try:
             return _read(folder, tuple(notes))
         except CheckpointError as error:
-            notes.append(f"checkpoint {error}; going back to the one before")
-    problems = "\n  ".join(note.removesuffix("; going back to the one before") for note in notes)
+            notes.append(f"checkpoint {error}; using the previous one")
+    problems = "\n  ".join(note.removesuffix("; using the previous one") for note in notes)
     raise CheckpointError(f"{run}: no usable checkpoint; {remedy(run)}\n  {problems}")
 
 

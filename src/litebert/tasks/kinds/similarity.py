@@ -111,7 +111,7 @@ class Similarity(Kind[SimilarityExample]):
             scored = scored or form == "scored"
             if form == "sentences" and split != "train":
                 raise DataError(
-                    f"{table.path}: holds single texts, which nothing can be scored on; give two columns of texts and "
+                    f"{table.path}: single texts cannot be scored; give two columns of texts and "
                     f"a score, two columns that belong together, or three (text, pair, negative). {_columns(table)}"
                 )
             reader = SimilarityReader(self, roles, known, table, notes)
