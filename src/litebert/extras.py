@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are needed; a missing one is answered with the pip command."""
+"""Optional dependencies, imported where needed; if one is missing, the error names the pip command."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _swap_in(staging: Path, target: Path) -> None:
 
 
 def _exchange(a: Path, b: Path) -> bool:
-    """Swap two paths with Linux's renameat2(RENAME_EXCHANGE); False where that does not exist."""
+    """Swap two paths with Linux's renameat2(RENAME_EXCHANGE); False if it is not available."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):

@@ -66,7 +66,7 @@ RUN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class QuickstartResult:
-    """Scores of the quickstart's model on held-out documents, beside baselines."""
+    """Scores of the quickstart's model on held-out documents, and of baselines."""
 
     scores: Scores
     baselines: MaskBaselines

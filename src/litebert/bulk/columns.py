@@ -25,7 +25,7 @@ TAKEN = "predicted_"  # before a result's column whose name the input has alread
 
 
 def named_columns(ability: Ability, columns: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """What a user named, checked against what the ability reads: {"text": "review"} -> {"text": ("review",)}."""
+    """The named columns, checked against the ability's inputs: {"text": "review"} -> {"text": ("review",)}."""
     names = [each.name for each in ability.inputs]
     found = {}
     for name, value in columns.items():
@@ -85,7 +85,7 @@ def arguments_of(ability: Ability, found: Mapping[str, tuple[str, ...]], table: 
 
 
 def _texts(cells: Sequence[Any]) -> Any:
-    """Several texts: in columns of their own, the last of which may be empty, in a list, or as "a|b"."""
+    """Several texts: one per column (the last may be empty), in a list, or as "a|b"."""
     if len(cells) > 1:
         return [cell for cell in cells if cell not in ("", None)]
     return cells[0].split("|") if isinstance(cells[0], str) else cells[0]
@@ -96,7 +96,7 @@ def _texts(cells: Sequence[Any]) -> Any:
 
 
 def result_columns(ability: Ability, results: Sequence[Result | None], width: int) -> dict[str, pa.Array]:
-    """Results as columns, null where there is none; a field that repeats an input is left out."""
+    """Results as columns, null if missing; a field that repeats an input is left out."""
     inputs = {each.name for each in ability.inputs}
     columns = {}
     for name, (kind, axes) in _field_types(ability.result).items():
@@ -111,7 +111,7 @@ def result_columns(ability: Ability, results: Sequence[Result | None], width: in
 
 
 def place_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """A table with more columns at its end; one whose name is taken gets "predicted_" before it."""
+    """A table with columns appended; if a name is taken, the new one gets the prefix "predicted_"."""
     for name, values in columns.items():
         while name in table.column_names:
             name = TAKEN + name
@@ -120,7 +120,7 @@ def place_columns(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def _field_types(result: type[Result]) -> dict[str, tuple[pa.DataType, int]]:
-    """Arrow's type of each field, and how many axes it has where it is an array."""
+    """The Arrow type of each field, and for arrays the number of axes."""
     hints = typing.get_type_hints(result, include_extras=True)
     return {each.name: (_arrow_type(hints[each.name]), _axes(hints[each.name])) for each in dataclasses.fields(result)}
 

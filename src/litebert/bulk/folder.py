@@ -98,7 +98,7 @@ class Folder:
     # -----------------------------------------------------------------------------------------------------------------
 
     def begin(self, plan: Mapping[str, Any]) -> None:
-        """Start here, or resume what was started by the same command; anything else is refused."""
+        """Start a run here, or resume it if the same command started it; anything else is refused."""
         names = self.names()
         if PLAN not in names:
             if names:
@@ -116,7 +116,7 @@ class Folder:
             self.write(PLAN, (json.dumps(plan, indent=2, ensure_ascii=False) + "\n").encode())
 
     def part_rows(self) -> int | None:
-        """How many rows the parts of what was started here have."""
+        """The number of rows per part of the run in this folder."""
         rows = self.plan().get("part_rows") if self.has(PLAN) else None
         return rows if isinstance(rows, int) else None
 

@@ -52,7 +52,7 @@ def run_workers(work: Work, shared: Predictor | None, out: str, feed: Feed, num_
     under_way = 0
 
     def report(block: bool) -> int:
-        """Take what is finished; how many parts that is."""
+        """Collect finished parts; returns their number."""
         count = 0
         while True:
             try:

@@ -33,7 +33,7 @@ NOTE = b"litebert"  # the key of what a part says about itself
 
 @dataclass(frozen=True)
 class Work:
-    """Everything that decides what a part's results are."""
+    """Everything that determines the results of a part."""
 
     model: str
     ability: str
@@ -170,7 +170,7 @@ def _groups(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int]) -> Iterat
 
 
 def select_columns(table: pa.Table, keep: Sequence[str], source: Source) -> pa.Table:
-    """The columns to write beside the results."""
+    """The input columns to write next to the results."""
     for name in keep:
         if name not in table.column_names:
             raise missing_column(source, name, table.column_names)

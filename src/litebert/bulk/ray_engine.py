@@ -93,7 +93,7 @@ class SpanScorer:
         self.predictor = open_predictor(work)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
-        """Score what is missing of each stretch."""
+        """Score the missing parts of each stretch."""
         return {"scored": [pickle.dumps(self._score(pickle.loads(span))) for span in batch["span"]]}
 
     def _score(self, span: Span) -> list[tuple[Source, Part, Any]]:

@@ -215,7 +215,7 @@ class _Rows:
         return list(itertools.islice(self._lines, count))
 
     def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
-        """Rows as columns, with what is wrong with some of them."""
+        """Rows as columns, with the errors of bad rows."""
         problems: dict[int, str] = {}
         texts = [self._decode(number, line, problems) for number, (_, line) in enumerate(rows)]
         return pa.table({TEXT: pa.array(texts, pa.string())}), problems

@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run has come to."""
+    """The result of a run."""
 
     out: str
     rows: int

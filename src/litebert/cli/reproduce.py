@@ -105,7 +105,7 @@ def _run(
     jobs: int | None,
     form: str,
 ) -> None:
-    """Train and judge what is missing, print it, write the page; exit code 1 where a row failed."""
+    """Train and judge what is missing, print it, write the page; exit code 1 if a row failed."""
     from litebert.report.reproduction_page import write_reproduction_page
     from litebert.reproduce import CellStopped
     from litebert.reproduce.reproduction import DataChoice, reproduce

@@ -161,7 +161,7 @@ def _pairs(settings: list[str], option: str, example: str) -> dict[str, str]:
 
 
 def _value(text: str) -> Any:
-    """A number or a flag where it reads as one, else the text: "3" -> 3, "true" -> True, "cls" -> "cls"."""
+    """A number or a flag if it reads as one, else the text: "3" -> 3, "true" -> True, "cls" -> "cls"."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -126,7 +126,7 @@ def show(
 
 @contextlib.contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Hold the lock of a tokenizer folder; it lies beside the folder, which is replaced as a whole."""
+    """Hold the lock of a tokenizer folder. The lock file is next to the folder, which is replaced as a whole."""
     out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:

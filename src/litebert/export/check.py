@@ -57,7 +57,7 @@ class NamedModel(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor, own: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """`own`: the positions to predict [P], or where no answer can lie [B, S]."""
+        """`own`: the positions to predict [P], or the tokens excluded as answers [B, S]."""
         inputs: dict[str, Any] = {"attention_mask": attention_mask, "segment_ids": segment_ids}
         if own is not None:
             inputs[OWN_INPUT[self.model.head]] = own
@@ -82,7 +82,7 @@ class Reference:
 
     @torch.inference_mode()
     def head_outputs(self, request: Request) -> dict[str, Tensor]:
-        """What the head gives, as tensors."""
+        """The head's outputs, as tensors."""
         ids, segments = self._tensors(request)
         inputs = [ids, torch.ones_like(ids), segments]
         own = OWN_INPUT.get(self.head)
@@ -131,7 +131,7 @@ class Check:
     divergence: float | None = None  # mean KL divergence of the file's probabilities from torch's, in nats
 
     def within(self, tolerance: float) -> bool:
-        """Whether every output agrees, relative to its size where that is above 1, and decisions but for ties."""
+        """Whether all outputs agree (relative to their size if above 1), and all decisions except ties."""
         close = all(row.within(tolerance * max(1.0, row.magnitude)) for row in self.differences)
         return close and (self.agreement is None or self.agreement > 0.95)
 
@@ -156,7 +156,7 @@ class Check:
 def compare(
     expected: Sequence[Outputs], exported: Runtime, requests: Sequence[Request]
 ) -> tuple[Check, Sequence[Outputs]]:
-    """Run the requests and compare what comes out with what is expected, output by output."""
+    """Run the requests and compare each output with the expected one."""
     actual = exported.run(requests)
     names = sorted(name for name in expected[0] if not name.endswith("_index"))
     votes = [vote for a, b in zip(expected, actual, strict=True) for vote in _same_decisions(a, b)]

@@ -87,7 +87,7 @@ def open_source(source: Path | str, target: Path, overwrite: bool) -> tuple[Path
 
 
 def find_tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer of a model folder; None where there is none."""
+    """The tokenizer of a model folder; None if it has none."""
     return Tokenizer.load(folder) if any((folder / name).is_file() for name in FILES if name != CONFIG) else None
 
 

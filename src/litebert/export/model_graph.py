@@ -89,7 +89,7 @@ class Encoded(NamedTuple):
 
 
 def add_encoder(graph: Graph, encoder: Encoder) -> Encoded:
-    """Inputs, embeddings, every application of the plan, and the pooler where there is one."""
+    """Inputs, embeddings, every application of the plan, and the pooler if there is one."""
     for name in ("input_ids", "attention_mask", "segment_ids"):
         graph.input(name, "batch", "sequence")
     hidden = _embeddings(graph, encoder.embeddings)
@@ -240,7 +240,7 @@ def _pooled_classifier(graph: Graph, model: ClassificationModel | MultipleChoice
 
 
 def _mean_tokens(graph: Graph, hidden: str) -> str:
-    """The mean over the tokens that are no padding: [B, S, H] -> [B, H]."""
+    """The mean over all tokens except padding: [B, S, H] -> [B, H]."""
     weights = graph.op("Unsqueeze", graph.cast_float("attention_mask"), graph.integers(-1))  # [B, S, 1]
     total = graph.op("ReduceSum", graph.op("Mul", hidden, weights), graph.integers(1), keepdims=0)
     return graph.op("Div", total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=0))

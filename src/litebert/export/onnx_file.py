@@ -1,4 +1,4 @@
-"""A model folder -> a folder with `model.onnx`, and `model.int8.onnx` where asked for, checked against torch."""
+"""A model folder -> a folder with `model.onnx` and, on request, `model.int8.onnx`, checked against torch."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def export_onnx(
 
 
 def save_onnx(proto: Any, path: Path) -> None:
-    """Write a model, large weights beside it, and check that it is valid."""
+    """Write a model, with large weights in a separate file, and check that it is valid."""
     onnx = require("onnx", "ONNX export")
     if proto.ByteSize() > MOST_BYTES:
         onnx.save_model(proto, path, save_as_external_data=True, location=f"{path.name}.data")

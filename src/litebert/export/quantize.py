@@ -214,7 +214,7 @@ def _feedback(gram: NDArray[np.float64]) -> NDArray[np.float64]:
 def _round(
     rows: NDArray[np.float64], steps: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The values of 4 bits, and what they stand for."""
+    """The 4-bit values, and the numbers they represent."""
     values = np.clip(np.rint(rows / (steps / FINE * scale)), -LARGEST - 1, LARGEST)
     return values, _in_eight(values, steps) * scale
 

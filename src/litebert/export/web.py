@@ -205,7 +205,7 @@ def to_javascript(pattern: str) -> str:
 
 
 def _spell_out(charsmap: str) -> list[dict[str, Any]]:
-    """The steps that do what a table does to composed text."""
+    """Plain steps equivalent to a character table, for composed text."""
     from tokenizers.normalizers import Precompiled
 
     table = Precompiled(base64.b64decode(charsmap))

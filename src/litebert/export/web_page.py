@@ -67,7 +67,7 @@ def write_page(
 
 
 def describe_model(folder: Path, name: str, model: Model) -> dict[str, Any]:
-    """What the page must know of a model: as `GET /models` of the server says it, and what its worker needs beside."""
+    """What the page needs to know about a model: the data of `GET /models`, and settings for its worker."""
     config, tokenizer = model.config, Tokenizer.load(folder)
     task = load_task(folder) or infer_task(config, model.head)
     longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)

@@ -53,7 +53,7 @@ def write_baselines(folder: Path, data: Data) -> None:
 
 
 def compare_with_baselines(data: Data, evaluation: Evaluation) -> tuple[Comparison, ...]:
-    """A model's predictions for the first dev split beside those of simple methods."""
+    """Compare a model's predictions for the first dev split with those of simple methods."""
     predictions = evaluation.predictions
     if "fixed" in evaluation.thresholds:  # where the deciding metric is scored
         predictions = kind_of(evaluation.task).at_threshold(predictions, evaluation.thresholds["fixed"])
@@ -112,7 +112,7 @@ def next_steps(num_train: int, head_only: bool) -> list[str]:
 def print_baselines(
     scores: Scores, console: Console, num_train: int, head_only: bool = False, median: float | None = None
 ) -> None:
-    """Baselines beside the model, which is ahead, and what to do where the model is not."""
+    """The baselines and the model, which is ahead, and what to do if it is not the model."""
     if not scores.baselines:
         return
     for metric in dict.fromkeys(each.metric for each in scores.baselines):
@@ -197,7 +197,7 @@ def _read_study(folder: Path, data: TaskData) -> Method:
 
 
 def _medians(runs: Sequence[Mapping[str, Mapping[str, Metric]]]) -> dict[str, dict[str, Metric]]:
-    """Each score's median over runs, where all have it."""
+    """The median of each score that all runs have."""
     return {
         split: {
             name: Metric(statistics.median(run[split][name].value for run in runs))

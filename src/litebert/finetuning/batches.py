@@ -67,7 +67,7 @@ class TrainingBatches:
 
 
 class Order:
-    """Which units come in which step: epochs shuffled by (seed, epoch), one after the other without a gap."""
+    """The units of each step: epochs shuffled by (seed, epoch), one after the other without a gap."""
 
     def __init__(self, num_units: int, batch: int, seed: int):
         assert num_units > 0
@@ -89,7 +89,7 @@ class Order:
 
 
 def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
-    """What is drawn together: all options of a question, else each sequence for itself."""
+    """Units that are drawn together: all options of a question, otherwise single sequences."""
     if not kind_of(task).whole_examples:
         return [[number] for number in range(len(features))]
     units: dict[int, list[int]] = {}
@@ -150,7 +150,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Batch:
-    """Arrays of some sequences: the encoder's inputs, the flat view, and what is to be predicted."""
+    """Arrays of some sequences: the encoder's inputs, the flat view, and the targets."""
 
     inputs: Arrays  # keyword arguments of the model
     targets: Arrays
@@ -161,7 +161,7 @@ class Batch:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What decides whether two batches may use the same buffers."""
+        """Batches with equal keys can share buffers."""
         return (*self.inputs["input_ids"].shape, self.num_rows)
 
 

@@ -36,7 +36,7 @@ CHANGES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 @dataclass(frozen=True)
 class Trial:
-    """A rule and what it came to; the score is the task's first metric, better if higher."""
+    """A rule and its results; the score is the task's first metric, higher is better."""
 
     rule: ExitRule
     score: float
@@ -45,7 +45,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was chosen, beside full depth."""
+    """The chosen rule, compared with full depth."""
 
     metric: str
     chosen: Trial
@@ -56,7 +56,7 @@ class Calibration:
 
     @property
     def speed_up(self) -> float:
-        """Layers of full depth by the mean number of layers applied: what is saved at most."""
+        """The number of layers divided by the mean number applied: an upper bound on the speed-up."""
         return self.full_depth / self.chosen.mean_depth
 
 
@@ -127,7 +127,7 @@ def choose(
     max_loss: float | None,
     speed_up: float | None,
 ) -> Calibration:
-    """The best rule for a promise: the fewest layers within a loss, or the best score within a number of layers."""
+    """The best rule: the fewest layers within a loss, or the best score within a number of layers."""
     full = score_at(task, split, logits, np.full(len(split.examples), len(exits) - 1))
     trials = []
     for rule in candidates(problem, len(exits), logits):

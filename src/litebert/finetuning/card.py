@@ -72,7 +72,7 @@ def _score_table(scores: Scores) -> list[str]:
 
 
 def _baseline_table(scores: Scores) -> list[str]:
-    """Simple methods beside the model, and which is ahead."""
+    """The baselines and the model, and which is ahead."""
     if not scores.baselines:
         return []
     lines = [

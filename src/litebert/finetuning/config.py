@@ -221,7 +221,7 @@ FREE_ON_RESUME = (
 
 
 def finetune_config(data: Mapping[str, Any], auto: str = "base", where: str = "") -> FinetuneConfig:
-    """A run's config from plain data; `auto` is the preset to take where none is named."""
+    """A run's config from plain data; `auto` is the preset to use if none is named."""
     data = {FinetuneConfig.RENAMED.get(key, key): value for key, value in data.items()}
     name = str(data.get("preset") or AUTO)
     name = auto if name == AUTO else name
@@ -246,7 +246,7 @@ def is_comparison(task: str) -> bool:
 
 
 def read_settings(file: Path | str | None, settings: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """The plain data of a YAML file (where one is given) with `key=value` settings on top, and where it is from."""
+    """The plain data of a YAML file (if given) with `key=value` settings on top, and its source for messages."""
     data, where = (read_yaml(file), f"{file}: ") if file is not None else ({}, "")
     return override(data, settings), where
 
@@ -397,7 +397,7 @@ def find_preset(name: str, task: str) -> dict[str, Any]:
 
 
 def pick_preset(hidden_size: int, on_gpu: bool) -> str:
-    """What `auto` means: "small" for narrow models, "cpu" where there is no GPU, else "base"."""
+    """The preset that `auto` means: "small" for narrow models, "cpu" without a GPU, else "base"."""
     if not on_gpu:
         return "cpu"
     return "small" if hidden_size < SMALL_HIDDEN else "base"

@@ -78,7 +78,7 @@ def ranking_loss(vectors: Tensor, texts: Tensor, temperature: float = 0.05, symm
 
 
 def _same(texts: Tensor, candidates: Tensor, right: Tensor) -> Tensor:
-    """Which candidates are a row's own first or second text once more: [B, C]; the right one stays."""
+    """Candidates equal to a row's own first or second text [B, C], except the right one."""
     same = (texts[:, :2, None] == candidates).any(1)
     return same.index_put((right, right), torch.zeros((), dtype=torch.bool, device=texts.device))
 

@@ -41,12 +41,12 @@ class Split:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether all examples say what is right."""
+        """Whether all examples have labels."""
         return all(example.is_labelled for example in self.examples)
 
 
 class Data:
-    """The examples of a run as sequences; dev and test are cut only when they are first asked for."""
+    """The examples of a run as sequences; dev and test are tokenized on first use."""
 
     def __init__(self, task: Task, examples: TaskData, tokenizer: Tokenizer, limit: int = 0):
         self.task, self.tokenizer, self.notes = task, tokenizer, list(examples.notes)
@@ -54,7 +54,7 @@ class Data:
 
     @cached_property
     def train(self) -> Split:
-        """What is learnt from; a test-only task has none."""
+        """The training split; a test-only task has none."""
         split = self._split("train", self._examples.train)
         if not split.examples:
             raise DataError("no training examples; name a training file (train)")
@@ -65,7 +65,7 @@ class Data:
 
     @cached_property
     def dev(self) -> list[Split]:
-        """What the best weights are chosen on, by the first of them; the others are scored beside it."""
+        """The dev splits; the first one selects the best weights, the others are scored too."""
         splits = [self._split(name, examples) for name, examples in self._examples.dev.items()]
         for split in splits:
             if not split.examples:
@@ -74,24 +74,24 @@ class Data:
 
     @cached_property
     def test(self) -> list[Split]:
-        """What predictions are written for."""
+        """The test splits, for which predictions are written."""
         return [self._split(name, examples, everything=True) for name, examples in self._examples.test.items()]
 
     @cached_property
     def baselines(self) -> list[Baseline]:
-        """What simple methods say about the first dev split, where it has labels; a few seconds, once for all seeds."""
+        """Predictions of simple methods for the first dev split, if it has labels; computed once for all seeds."""
         if not self.dev or not self.dev[0].is_labelled:
             return []
         return cheap_baselines(self.task, self.train.examples, self.dev[0].examples)
 
     def all_notes(self) -> list[str]:
-        """What was guessed, repaired or truncated in training and dev data; each note once."""
+        """Notes about what was guessed, repaired or truncated in training and dev data, each once."""
         _ = self.train, self.dev
         notes, self.notes = self.notes, []
         return notes if self.dev else [*notes, "no dev split: the last weights are kept, and nothing is scored"]
 
     def warnings(self) -> list[str]:
-        """What makes learning hopeless, once per run."""
+        """Warnings about data that the model cannot learn from, once per run."""
         if self._warned:
             return []
         self._warned = True
@@ -158,7 +158,7 @@ def read_data(
 
 
 def settle_task(task: Task, config: FinetuneConfig, model: ModelConfig) -> Task:
-    """The task with what the config changes: its length, up to what the model takes, and the head for no answer."""
+    """The task with the config's changes: its length, up to the model's limit, and the no-answer head."""
     length = min(config.max_length or task.max_length, model.max_position_embeddings)
     metrics = task.metrics or kind_of(task).metrics
     if config.metric is not None:
@@ -211,7 +211,7 @@ def make_pairs(source: Path | str, how: str, most: int, seed: int = 0) -> dict[s
 
 
 def is_plain_text(path: str) -> bool:
-    """Whether a training file is text and no table, so that its sentences are what is learned from."""
+    """Whether a training file is plain text, not a table, so that its sentences are the examples."""
     if Path(path).is_dir():
         return False
     try:

@@ -35,7 +35,7 @@ ENSEMBLE = "ensemble"
 
 @dataclass(frozen=True)
 class Scored:
-    """A model (or the ensemble) and what it made of each split."""
+    """A model (or the ensemble) and its results on each split."""
 
     name: str
     evaluations: list[Evaluation]

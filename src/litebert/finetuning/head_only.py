@@ -123,12 +123,12 @@ def choose_strength(kind: Kind, rows: Rows, num_labels: int, seed: int = 0) -> t
 
 
 def read_features(model: Model, task: Task, sequences: Sequence[Features], device: Device) -> list[NDArray[Any]]:
-    """What the head of a model sees of each sequence: [H], or [len, H] where it labels tokens."""
+    """The features that a model's head reads for each sequence: [H], or [len, H] if it labels tokens."""
     return [output["logits"] for output in run_sequences(_HeadInput(model), task, sequences, device)]
 
 
 class _HeadInput(Model):
-    """A model without its head: what the head would see in place of logits."""
+    """A model without its head: returns the head's features instead of logits."""
 
     def __init__(self, model: Model):
         nn.Module.__init__(self)
@@ -167,7 +167,7 @@ def _words(sequences: Sequence[Features], features: list[NDArray[Any]]) -> Rows:
 
 
 def _option_pairs(sequences: Sequence[Features], features: list[NDArray[Any]]) -> Rows:
-    """The right option less each other one of its question, and the reverse: which of two is right?"""
+    """Differences between the right option and each other one of its question, and their negatives."""
     by_example: dict[int, list[int]] = {}
     for number, sequence in enumerate(sequences):
         by_example.setdefault(sequence.example, []).append(number)

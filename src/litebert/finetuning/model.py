@@ -191,7 +191,7 @@ def _cut(sequences: Many[Sequence], max_tokens: int, padded_length: int) -> Iter
 
 
 def _named(head: str, output: Any) -> dict[str, torch.Tensor]:
-    """Outputs by name; what is per token is flat, [T] or [B * S]."""
+    """Outputs by name; per-token outputs are flat, [T] or [B * S]."""
     if head == "encoder":
         return {"vector": output}
     named = named_outputs(head, output)

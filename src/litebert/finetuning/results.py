@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # torch takes seconds, and a report only reads what is writte
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One split as a model (or several together) sees it; no scores where it has no labels."""
+    """The predictions of a model (or an ensemble) for one split; no scores without labels."""
 
     task: Task
     split: Split
@@ -42,7 +42,7 @@ class Evaluation:
 def predict_split(
     model: Model, task: Task, split: Split, device: Device, fixed: bool = False, world: World | None = None
 ) -> list[Prediction]:
-    """What a model says about each example of a split; the processes of a run share the work."""
+    """A model's predictions for a split; the processes of a run share the work."""
     from litebert.finetuning.model import run_sequences
     from litebert.train.processes import World, gather
 
@@ -178,7 +178,7 @@ def write_scores(folder: Path, scores: Scores) -> None:
 
 
 def read_scores(folder: Path) -> Scores | None:
-    """The scores of a complete run; None where there is none."""
+    """The scores of a complete run; None if it is not complete."""
     path = folder / SCORES_FILE
     if not path.exists():
         return None
@@ -197,7 +197,7 @@ def read_scores(folder: Path) -> Scores | None:
 
 
 def num_train_examples(run: Path) -> int:
-    """How many examples a run learned from; 0 where its folder does not say."""
+    """The number of training examples of a run; 0 if its folder does not say."""
     try:
         return int(json.loads((run / "run.json").read_text(encoding="utf-8"))["train_examples"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -205,12 +205,12 @@ def num_train_examples(run: Path) -> int:
 
 
 def is_study(folder: Path) -> bool:
-    """Whether a folder holds a study of several runs."""
+    """Whether a folder is a study of several runs."""
     return (folder / SUMMARY_FILE).is_file()
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """What `write_summary` wrote about a study: its runs, its settings, the best of them."""
+    """The summary of a study, as `write_summary` wrote it: its runs, its settings, the best of them."""
     path = folder / SUMMARY_FILE
     try:
         data = read_object(path)
@@ -242,7 +242,7 @@ def show_interval(metric: Metric | None, name: str = "") -> str:
 
 
 def explain_threshold(threshold: float) -> str:
-    """What is behind the scores of questions that may have no answer."""
+    """Which no-answer threshold each score uses."""
     return (
         f"tuned_ scores use the no-answer threshold {threshold:.4g}, the best on dev, saved with the model; scores "
         "without a prefix use the fixed threshold 0, best_ scores the best threshold for their own split."
@@ -279,5 +279,5 @@ def capital(text: str) -> str:
 
 
 def is_detail(column: str) -> bool:
-    """What has no chart and no column of its own: clocks, and the parts of a score."""
+    """Values without their own chart and column: clocks, and the parts of a score."""
     return column in ("time", "seconds", "took", "tokens", "kind", "best_exact_match") or "answerable_" in column

@@ -94,7 +94,7 @@ def finetune(
     seed: int | None = None,
     settings: Sequence[str] = (),
 ) -> FinetuneResult:
-    """Train to the end and keep the weights that score best on dev; call it again to go on where it was stopped.
+    """Train to the end and keep the weights that score best on dev; call it again to resume.
 
     finetune(task="classification", train="train.csv", dev="dev.csv", out="runs/mine")
     finetune(task="classification", train=frame, dev=other_frame, epochs=3, out="runs/mine")
@@ -190,7 +190,7 @@ def finished_run(folder: Path, config: FinetuneConfig, console: Console) -> Fine
 
 
 def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> None:
-    """Put a new adapter into the model, or the one to go on from; the pooler gets none where nothing reads it."""
+    """Add a new adapter to the model, or one to continue from; the pooler gets none if nothing reads it."""
     if adapter.start is not None:
         found = load_adapter(model, find_folder(adapter.start), learning=True)
         if (found.rank, found.scale) != (adapter.rank, adapter.scale):
@@ -257,7 +257,7 @@ class Finetuning(Learner):
         self._set_training_mode()
 
     def prepare(self, step: int) -> None:
-        """Take the fast layers where they fit, else compile where that pays; plan the shapes of recorded steps."""
+        """Use the fast layers if possible, otherwise compile if it pays; plan the shapes of recorded steps."""
         shape = self.model.config
         drops = max(shape.hidden_dropout_prob, shape.attention_probs_dropout_prob) > 0
         self.model.encoder.recompute = self.device.recompute
@@ -315,14 +315,14 @@ class Finetuning(Learner):
     # -- reports, evaluation, checkpoints ------------------------------------------------------------------------------
 
     def report(self, steps: Sequence[StepTotals], seconds: float) -> dict[str, float]:
-        """The share of right answers, where that has a meaning, and the speed."""
+        """The share of correct predictions, if meaningful, and the speed."""
         values = {"examples_per_second": sum(step.counts[0] for step in steps) / seconds}
         if kind_of(self.task).counts_right and self.contrast is None:
             values["train_accuracy"] = sum(step.sums[1] / max(step.counts[0], 1) for step in steps) / len(steps)
         return values
 
     def evaluate(self, step: int) -> Evaluation | None:
-        """Score dev, and remember the weights where they are the best so far (of equals the first)."""
+        """Score dev, and keep the weights if they are the best so far (of ties the first)."""
         if not self.data.dev or not self.data.dev[0].is_labelled or self.config.few:  # whose head comes last
             return None
         values: dict[str, float] = {}
@@ -344,7 +344,7 @@ class Finetuning(Learner):
         return Evaluation(values, f"dev {shown}" + "  best so far" * better)
 
     def state(self) -> dict[str, Any]:
-        """What identifies the data, and how the best so far was chosen."""
+        """Fingerprints of the data, and how the best weights so far were chosen."""
         return {
             "tokenizer": self.data.tokenizer.fingerprint,
             "data": self.data.fingerprint,
@@ -358,13 +358,13 @@ class Finetuning(Learner):
         return self._learned() | {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
 
     def _learned(self) -> dict[str, Tensor]:
-        """All weights, or with an adapter those that it changes."""
+        """All weights; with an adapter, those it changes."""
         learned = {name for name, parameter in self.model.named_parameters() if parameter.requires_grad}
         state = {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
         return state if self.config.adapter is None else {name: state[name] for name in sorted(learned)}
 
     def restore(self, saved: Checkpoint) -> None:
-        """Weights and the best so far, if the data are the same."""
+        """Restore the weights and the best so far, if the data are the same."""
         for what, now in (("tokenizer", self.data.tokenizer.fingerprint), ("data", self.data.fingerprint)):
             if saved.state[what] != now:
                 raise ConfigError(
@@ -379,7 +379,7 @@ class Finetuning(Learner):
         self.best_step, self.worse_in_a_row = saved.state["best_step"], saved.state["worse_in_a_row"]
 
     def facts(self, step: int) -> dict[str, Any]:
-        """The task, what learns, and which weights were chosen."""
+        """The task, the trained parameters, and which weights were chosen."""
         parameters = list(self.model.parameters())
         return {
             "kind": "finetune",

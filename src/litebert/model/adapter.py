@@ -188,7 +188,7 @@ def add_adapter(model: Model, config: AdapterConfig) -> None:
 
 
 def unroll(model: Model) -> None:
-    """Give each application of a shared layer modules of its own, in place; the parameters stay the same tensors."""
+    """Give each application of a shared layer its own modules, in place; the parameters stay the same tensors."""
     encoder, plan = model.encoder, model.encoder.plan
     encoder.attention = nn.ModuleList(_twin(encoder.attention[step.attention]) for step in plan)
     encoder.ffn = nn.ModuleList(_twin(encoder.ffn[step.ffn]) for step in plan)
@@ -214,7 +214,7 @@ def merge_adapter(model: Model) -> None:
 
 
 def _untie(model: Model) -> None:
-    """Give the modules of an unrolled layer parameters of their own: as a plain model, they may go separate ways."""
+    """Give the modules of an unrolled layer their own parameters, so that they can change separately."""
     seen: set[int] = set()
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -318,7 +318,7 @@ def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> Ad
 
 
 def read_adapter_config(folder: Path) -> dict[str, Any]:
-    """The settings of an adapter folder that decide what it computes; what we do not compute is refused."""
+    """The settings of an adapter folder that determine its outputs; unsupported ones are refused."""
     path = folder / CONFIG_FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -355,7 +355,7 @@ def _kind(path: str) -> str:
 
 
 def _hub_modules(model: Model) -> dict[str, str]:
-    """Our modules -> transformers', for a model of this head; where it has none (SQuAD 2.0's), our own."""
+    """Our modules -> transformers', for a model with this head; our own if it has none (SQuAD 2.0)."""
     names = hub_names(model.config)
     strip = f"{model.config.model_type}." if model.head == "encoder" else ""
     return {
@@ -365,7 +365,7 @@ def _hub_modules(model: Model) -> dict[str, str]:
 
 
 def _split(name: str, ours: Mapping[str, str], config: ModelConfig, folder: Path) -> tuple[str, str]:
-    """A tensor of an adapter file as our module and what it is there: lora_A, lora_B, weight or bias."""
+    """A tensor of an adapter file as our module and its role there: lora_A, lora_B, weight or bias."""
     theirs = name.removeprefix(PREFIX).replace(".modules_to_save.default", "").replace(".default", "")
     for ending in (".lora_A.weight", ".lora_B.weight", ".weight", ".bias"):
         if theirs.endswith(ending):

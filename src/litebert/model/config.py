@@ -186,7 +186,7 @@ EXIT_HEADS = ("classification", "token-classification", "multiple-choice", "span
 
 
 def check_exit(config: ModelConfig, depth: int) -> None:
-    """Refuse a depth that has no head of its own."""
+    """Refuse a depth without its own head."""
     if depth not in (*config.exits, config.num_hidden_layers):
         exits = ", ".join(map(str, config.exits))
         known = f"it has exits at {exits}" if exits else "it has no exits; train it with some (exits: [3, 6, 9, 12])"

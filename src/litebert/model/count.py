@@ -103,7 +103,7 @@ _COUNTED = (
 
 
 def paper_figure(config: ModelConfig) -> str:
-    """What the paper prints for a model of this shape, "-" where it prints nothing: albert-base -> "12M"."""
+    """The paper's figure for a model of this shape, "-" if it has none: albert-base -> "12M"."""
 
     def shape(config: ModelConfig) -> list[object]:
         return [getattr(config, name) for name in _COUNTED]

@@ -28,7 +28,7 @@ Layers = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor]]
 
 
 class EncoderOutput(NamedTuple):
-    """What an encoder returns; `pooled` is None without a pooler, the last two unless asked for."""
+    """The encoder's output; `pooled` is None without a pooler, the last two are None unless requested."""
 
     hidden: Tensor  # [*, H]
     pooled: Tensor | None  # [B or N, H]
@@ -290,7 +290,7 @@ def attend_padded(mask: Tensor | None, dropout: float, maps: list[Tensor] | None
 
 
 def attend_packed(starts: Tensor, max_length: int, dropout: float) -> Attend:
-    """Attention over [T, A, D], each sequence for itself, without padding."""
+    """Attention over [T, A, D], within each sequence, without padding."""
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         if query.is_cuda:

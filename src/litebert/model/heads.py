@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Exit(NamedTuple):
-    """Where a pass has come to: the head reads this output instead of running the encoder."""
+    """A partial pass: the head reads this output instead of running the encoder."""
 
     depth: int
     output: EncoderOutput
@@ -109,7 +109,7 @@ class Model(nn.Module):
         return cast("Self", load_model(source, head, new_head, revision=revision, **changes))
 
     def save_pretrained(self, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:
-        """Write a model folder, which transformers opens too where it has such a model; see save_model."""
+        """Write a model folder, which transformers also opens if it has such a model; see save_model."""
         from litebert.model.hub import save_model
 
         return save_model(self, folder, dtype)
@@ -249,7 +249,7 @@ class ClassifierOutput(NamedTuple):
 
 
 class _Classifier(Model):
-    """Dropout and one linear layer; subclasses say what it sees."""
+    """Dropout and one linear layer; subclasses choose its input."""
 
     def __init__(self, config: ModelConfig, num_outputs: int | None = None):
         super().__init__(config)
@@ -484,7 +484,7 @@ def span_loss(start: Tensor, end: Tensor, start_positions: Tensor, end_positions
 
 
 def named_outputs(head: str, output: Any) -> dict[str, Tensor]:
-    """What a head gives, by the names that runtimes and exported files use: logits, masked_lm, sentence, start, ..."""
+    """A head's outputs, by the names that runtimes and exported files use: logits, masked_lm, sentence, start, ..."""
     named: dict[str, Tensor | None]
     if isinstance(output, EncoderOutput):
         named = {"hidden": output.hidden, "pooled": output.pooled}
@@ -509,7 +509,7 @@ def exit_heads(config: ModelConfig, full: nn.Linear) -> nn.ModuleDict:
 
 
 def initialize_heads(model: Model) -> None:
-    """Initialise everything beside the encoder, which has done so itself."""
+    """Initialise everything except the encoder, which initialises itself."""
     for name, child in model.named_children():
         if name != "encoder":
             initialize(child, model.config.initializer_range)

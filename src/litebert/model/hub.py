@@ -42,7 +42,7 @@ _WORDS, _OUTPUT = "encoder.embeddings.word.weight", "masked_lm.output.weight"
 
 @dataclass
 class LoadReport:
-    """What became of a file's tensors: our names of those taken and missing, the file's names of those skipped."""
+    """The tensors of a file: our names of those mapped and missing, the file's names of those skipped."""
 
     mapped: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -334,7 +334,7 @@ def is_weights_file(name: str) -> bool:
 
 
 class Weights(Mapping[str, Tensor]):
-    """The tensors of one or several files by name, read when asked for."""
+    """The tensors of one or several files by name, read on request."""
 
     def __init__(self, readers: dict[str, Callable[[], Tensor]]):
         self._readers = readers
@@ -373,7 +373,7 @@ def _open_safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
 
 
 def _check_sum(path: Path) -> None:
-    """Refuse weights that are not what SHA256SUMS beside them says."""
+    """Refuse weights that do not match the SHA256SUMS next to them."""
     sums = path.parent / SUMS_FILE
     if not sums.is_file():
         return

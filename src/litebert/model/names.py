@@ -217,7 +217,7 @@ def tf_names(config: ModelConfig, layer_shared: bool = False) -> dict[str, Sourc
 
 
 def clean_hub_name(name: str, model_type: str) -> str | None:
-    """A tensor name found in a Hub file in its plain spelling, or None for one without content of its own.
+    """A tensor name found in a Hub file in its plain spelling, or None for one without content.
 
     'embeddings.word_embeddings.weight' -> 'albert.embeddings.word_embeddings.weight' (a file of the bare encoder)
     'bert.embeddings.LayerNorm.gamma' -> 'bert.embeddings.LayerNorm.weight' (files of 2019)

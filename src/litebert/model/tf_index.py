@@ -23,7 +23,7 @@ Slice = tuple[tuple[int, int], ...]  # start and length along each axis; length 
 
 
 class DamagedIndex(Exception):
-    """The bytes are not what the format asks for; the caller knows which file it is."""
+    """The bytes do not follow the format; the caller knows which file it is."""
 
 
 @dataclass(frozen=True)

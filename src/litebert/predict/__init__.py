@@ -1,1 +1,1 @@
-"""Raw text in, plain answers out: the Predictor and what it is made of."""
+"""Raw text in, plain answers out: the Predictor and its parts."""

@@ -27,7 +27,7 @@ ABILITIES: dict[str, Ability] = {
 
 
 def abilities_of(runtime: Runtime) -> tuple[str, ...]:
-    """The names of what a model can do, in the order of the table."""
+    """The names of a model's abilities, in the order of the table."""
     return tuple(
         name
         for name, ability in ABILITIES.items()

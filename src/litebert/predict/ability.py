@@ -77,7 +77,7 @@ class Result:
         return {each.name: _plain(getattr(self, each.name)) for each in dataclasses.fields(self)}
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
-        """The answer in a few flat columns, for a table; what is not flat becomes JSON."""
+        """The answer in a few flat columns, for a table; nested values become JSON."""
         values = self.as_dict().items()
         return {name: json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for name, v in values}
 
@@ -96,7 +96,7 @@ class Parameter:
 
     @property
     def is_input(self) -> bool:
-        """Whether this is what the model reads, and not an option."""
+        """Whether this is an input that the model reads, not an option."""
         return self.kind in ("text", "texts")
 
     @property
@@ -188,7 +188,7 @@ class Ability:
 
     @cached_property
     def reads_task(self) -> bool:
-        """Whether it works for every model, and reads the task where there is one."""
+        """Whether it works for every model, and reads the task if there is one."""
         return Task | None in self._hints.values()
 
     @cached_property

@@ -93,7 +93,7 @@ def simulate(rule: ExitRule, problem: Problem, logits: Floats) -> NDArray[np.int
 
 
 def save_rule(rule: ExitRule, folder: Path | str, facts: dict[str, Any]) -> None:
-    """Write a rule into a model folder, with what it was chosen by."""
+    """Write a rule into a model folder, with how it was chosen."""
     text = json.dumps({"format": 1, "rule": asdict(rule), "calibration": facts}, indent=2, ensure_ascii=False)
     write_atomic(Path(folder) / EXITS_FILE, text + "\n")
 

@@ -99,5 +99,5 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def source_checksums(folder: Path) -> dict[str, str]:
-    """The SHA-256 of all that decides what a model folder computes."""
+    """The SHA-256 of everything that determines a model folder's outputs."""
     return {path.name: file_sha256(path) for path in (folder / CONFIG_FILE, *weight_files(folder))}

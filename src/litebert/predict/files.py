@@ -120,7 +120,7 @@ def writer_of(out: Path) -> Callable[[Iterable[tuple[Row, Result]], Task | None]
 
 
 def _table_lines(results: Iterable[tuple[Row, Result]], task: Task | None, ending: str) -> Iterator[str]:
-    """A header, then the columns of each input and those of its answer; a name that is taken gets "predicted_"."""
+    """A header, then the columns of each input and its answer; a name that is taken gets the prefix "predicted_"."""
     names: list[str] = []
     for row, result in results:
         answer = {f"predicted_{name}" if name in row.columns else name: v for name, v in result.as_row(task).items()}
@@ -227,7 +227,7 @@ def _find_columns(parameter: Parameter, table: Table, named: dict[str, str], abi
 
 
 def _value(parameter: Parameter, cells: list[Any]) -> Any:
-    """A text, or several in one cell ("a|b") or in columns of their own, the last of which may be empty."""
+    """A text, or several in one cell ("a|b") or one per column (the last may be empty)."""
     if parameter.kind == "text":
         return cells[0]
     if len(cells) > 1:

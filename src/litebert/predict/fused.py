@@ -46,7 +46,7 @@ HALF = (torch.bfloat16, torch.float16)
 
 @functools.cache
 def can_pack() -> bool:
-    """Whether torch has MKL's packed products here and they are right; they are no public interface of torch's."""
+    """Whether MKL's packed products work here; they are not a public interface of torch."""
     weight, bias = torch.arange(48.0 * 40).view(48, 40).sin(), torch.arange(48.0)
     try:
         packed = pack(weight)
@@ -67,7 +67,7 @@ def pack(weight: Tensor) -> Tensor:
 
 
 class Product:
-    """x W^T + b, and the activation that follows it where there is one."""
+    """x W^T + b, and the activation that follows, if any."""
 
     def __init__(self, weight: Tensor, bias: Tensor, hidden_act: str | None = None, key: str = ""):
         self.key = key  # as adapters name it
@@ -180,7 +180,7 @@ def lay_out(
 
 
 class Encoded(NamedTuple):
-    """What a pass gives."""
+    """The outputs of a pass."""
 
     hidden: Tensor  # [T, H] the last states
     first: Tensor  # [N, H] those of each [CLS]
@@ -434,7 +434,7 @@ def _attend_varlen(starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor
 
 
 def _attend_groups(starts: Tensor) -> Callable[[Tensor], Tensor]:
-    """Attention of each sequence for itself; neighbours of one length run as one batch, without padding."""
+    """Attention within each sequence; neighbours of equal length run as one batch, without padding."""
     lengths = [(length, len(list(group))) for length, group in itertools.groupby(starts.diff().tolist())]
     sizes = [length * count for length, count in lengths]
 

@@ -45,14 +45,14 @@ Shape = tuple[int, int, int]  # tokens, sequences, longest sequence
 
 
 class Replayable(Protocol):
-    """A torch.cuda.CUDAGraph, or what stands for one in a test."""
+    """A torch.cuda.CUDAGraph, or its stand-in in a test."""
 
     def replay(self) -> None: ...
 
 
 @dataclass
 class Graph:
-    """A recorded pass with the places where its input and output lie."""
+    """A recorded pass with its input and output buffers."""
 
     graph: Replayable
     table: Table
@@ -118,7 +118,7 @@ class GraphedEncoder(FusedEncoder):
         return table.moved(graph.table.whole)
 
     def encode(self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, max_length: int) -> Encoded:
-        """As FusedEncoder; what a graph gave holds until the next call."""
+        """As FusedEncoder; a graph's outputs are valid until the next call."""
         graph = self._graph(len(ids), len(starts) - 1, max_length)
         if graph is None:
             return super().encode(ids, segments, positions, starts, max_length)

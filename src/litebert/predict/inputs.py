@@ -1,4 +1,4 @@
-"""Texts as model inputs: checked, encoded, cut to what the model takes."""
+"""Texts as model inputs: checked, encoded, cut to the model's limit."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Job:
         return self._requests[done : done + count]
 
     def _take(self, outputs: list[Outputs] | Exception) -> None:
-        """Keep the outputs of the next sequences; go on once there are all."""
+        """Keep the outputs of the next sequences; continue when all are there."""
         if isinstance(outputs, Exception):
             self.result = outputs
             return
@@ -86,7 +86,7 @@ class Job:
 
 
 def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
-    """Run jobs together and give a result or the reason for none to each, in order."""
+    """Run jobs together and return a result or an error for each, in order."""
     for group in _groups(jobs):
         active = [job for job in group if job.result is None]
         while active:

@@ -1,4 +1,4 @@
-"""From a model's name to what a Predictor is made of: a model folder, a Hub name, an export, or an adapter."""
+"""From a name to the parts of a Predictor: a model folder, a Hub name, an export, or an adapter."""
 
 from __future__ import annotations
 

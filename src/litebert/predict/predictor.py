@@ -175,7 +175,7 @@ class Predictor(AbilityMethods):
         return arguments
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:
-        """Run jobs together, whatever their abilities; each gets its result, or the error that is its own."""
+        """Run jobs of any abilities together; each gets its result or its own error."""
         return run_jobs(self.runtime, jobs)
 
     def run_pass(self, parts: Sequence[tuple[Job, int]]) -> None:
@@ -211,7 +211,7 @@ class Predictor(AbilityMethods):
     # One method per ability of the table, made below; `methods.pyi` has their types.
 
     def _ask(self, ability: Ability, arguments: dict[str, Any]) -> Any:
-        """One result for plain inputs; for lists a list, where a plain input stands beside each of theirs."""
+        """One result for plain inputs, a list for lists; a plain input is repeated for each element."""
         lists = {each.name: arguments[each.name] for each in ability.inputs if _is_list(each, arguments.get(each.name))}
         if not lists:
             return _value(ability, self._finish([self.job(ability.name, **arguments)])[0])

@@ -95,7 +95,7 @@ def _unless_none(values: list[Any]) -> list[Any] | None:
 
 
 def serve_device(runtime: Runtime, connection: Connection) -> None:
-    """Run what one worker asks for until it ends."""
+    """Serve one worker's requests until it ends."""
     while True:
         try:
             sequences: Sequences = receive_arrays(connection)
@@ -185,7 +185,7 @@ def run_rows(runtime: TorchRuntime, sequences: Sequences) -> Joined:
 
 
 def _check(runtime: TorchRuntime, sequences: Sequences) -> None:
-    """What `check_request` refuses, for all sequences at once."""
+    """The checks of `check_request`, for all sequences at once."""
     config, ids, lengths = runtime.config, sequences.ids, sequences.lengths
     if lengths.min() < 1 or lengths.max() > config.max_position_embeddings:
         most = config.max_position_embeddings

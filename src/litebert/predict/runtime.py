@@ -110,7 +110,7 @@ def check_request(config: ModelConfig, request: Request) -> None:
 
 
 def check_requests(config: ModelConfig, requests: Sequence[Request]) -> None:
-    """`check_request` for many, at once where nothing is wrong."""
+    """`check_request` for many requests; a single check if nothing is wrong."""
     if not requests:
         return
     sizes = [len(request.ids) for request in requests]

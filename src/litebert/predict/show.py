@@ -221,7 +221,7 @@ def stdout_shows(text: str) -> bool:
 
 
 def _score(value: float, scale: tuple[float, float] | None) -> Text:
-    """A score, and where it stands on its scale: "3.2000  ███████████████▎          on a scale of 0 to 5"."""
+    """A score and its place on its scale: "3.2000  ███████████████▎          on a scale of 0 to 5"."""
     if scale is None:
         return Text(f"  {value:.4f}")
     low, high = scale

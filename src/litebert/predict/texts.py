@@ -83,7 +83,7 @@ def embed_many(
     size: int | None = None,
     depth: int | None = None,
 ) -> Steps[list[Embedding]]:
-    """The vectors of many texts; what can be is done for all of them at once."""
+    """The vectors of many texts, batched wherever possible."""
     similar = task if task is not None and kind_of(task).compares else None
     pooling = pooling or trained_pooling(task)
     if normalize is None:
@@ -141,7 +141,7 @@ def embed(
 
 
 def trained_pooling(task: Task | None) -> Literal["mean", "cls"]:
-    """The pooling that a model was trained with; "mean" where none was."""
+    """The pooling that a model was trained with; by default "mean"."""
     return "cls" if task is not None and kind_of(task).compares and task.pooling == "first" else "mean"
 
 
@@ -252,7 +252,7 @@ def attention(
 def _whole(
     inputs: Inputs, text: str, pair: str | None, want: Iterable[str], depth: Depth | None = None
 ) -> list[Request]:
-    """A text, or a pair, as one request, or as windows over what is too long for one."""
+    """A text or a pair as one request, or as windows if it is too long."""
     request = functools.partial(inputs.request, want=want, depth=depth)
     first = inputs.encode(text)
     if pair is None:

@@ -221,7 +221,7 @@ class TorchRuntime:
         return [fit_segments(self.config, request) for request in requests]
 
     def _head_inputs(self, head: str, requests: Sequence[Request], starts: NDArray[np.int64]) -> dict[str, Any]:
-        """What a head takes beside the encoder's input."""
+        """A head's inputs besides those of the encoder."""
         if head in ("pretraining", "masked-lm"):
             found = [starts[row] + r.positions for row, r in enumerate(requests) if r.positions is not None]
             return {"positions": self._tensor(np.concatenate([np.zeros(0, np.int64), *found]))}
@@ -242,7 +242,7 @@ class TorchRuntime:
 
 
 def mean_states(hidden: Tensor, lengths: Tensor) -> Tensor:
-    """The mean state of each of B sequences that lie end to end: [T, H], [B] -> [B, H], float32."""
+    """The mean state of each of B packed sequences: [T, H], [B] -> [B, H], float32."""
     if hidden.is_cuda:  # where the sums of index_add_ would come in any order, with other last digits each time
         return torch.segment_reduce(hidden.float(), "mean", lengths=lengths, unsafe=True)
     rows = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
@@ -268,7 +268,7 @@ def _few_rows(model: Model) -> frozenset[str]:
 
 
 def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:
-    """The arrays of a batch, cut into what each request wanted."""
+    """The arrays of a batch, cut into one result per request."""
     per_token = {"hidden", "start", "end", *(("logits",) if by_token else ())}
     results: list[Outputs] = []
     predicted = 0

@@ -146,7 +146,7 @@ def fill_samples(
 
 
 def _documents(store: TokenStore, data: Data, generator: np.random.Generator, most: int) -> list[list[Ids]]:
-    """Two sentences from the beginning of some documents: held-out ones where there are any."""
+    """Two sentences from the beginning of some documents, held-out ones if there are any."""
     aside = held_out_documents(len(store), 0 if data.eval_stores else data.config.data.held_out)
     numbers = np.flatnonzero(aside) if aside.any() else np.arange(len(store))
     chosen = generator.choice(numbers, size=min(most, len(numbers)), replace=False)
@@ -170,7 +170,7 @@ def _without_separators(ids: Ids, tokenizer: Tokenizer) -> Ids:
 
 
 def _single_words(text: Ids, starts: npt.NDArray[np.bool_], tokenizer: Tokenizer) -> Ids:
-    """Places of words that are one piece of letters: what a person can judge at a glance."""
+    """Positions of words that are one piece of letters, so that readers can judge them at a glance."""
     begins = starts[text]
     whole = begins & np.append(begins[1:], True)
     letters = [readable(tokenizer.piece(int(i))).isalpha() for i in text]

@@ -102,7 +102,7 @@ def count_held_out(num_documents: int, held_out: int | float) -> int:
 
 
 def held_out_documents(num_documents: int, held_out: int | float) -> npt.NDArray[np.bool_]:
-    """Which documents are kept for evaluation, chosen by number, whatever the seed of the run."""
+    """The documents held out for evaluation, chosen by number, independent of the run's seed."""
     wanted = count_held_out(num_documents, held_out)
     chosen = np.zeros(num_documents, bool)
     chosen[shuffled(num_documents, make_key(0))[:wanted]] = True

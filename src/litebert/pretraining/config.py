@@ -38,7 +38,7 @@ MAX_WORKERS = 1024
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the text is, and what is kept aside for evaluation."""
+    """Where the text is, and what is held out for evaluation."""
 
     stores: tuple[str, ...] = ()
     tokenizer: str = ""
@@ -180,7 +180,7 @@ class RunConfig:
         return self.data.row_tokens or min(4096, self.micro_batch_tokens, self.batch_tokens)
 
     def learning_rate(self) -> LearningRate:
-        """The learning-rate schedule, with what is null worked out."""
+        """The learning-rate schedule, with null values resolved."""
         optim = self.optim
         if optim.lr is None and optim.name != "lamb":
             raise ConfigError(

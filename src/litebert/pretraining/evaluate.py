@@ -32,7 +32,7 @@ from litebert.train.processes import World, sum_totals
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean losses and accuracies over some batches; None where there was nothing to score."""
+    """Mean losses and accuracies over some batches; None if there was nothing to score."""
 
     mlm_loss: float | None
     mlm_accuracy: float | None

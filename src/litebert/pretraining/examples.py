@@ -29,7 +29,7 @@ POPS_A, POPS_B = 1 << 32, 1 << 33
 
 @dataclass(frozen=True)
 class Text:
-    """Stretches of documents laid end to end: what one chapter of an epoch is planned from."""
+    """Stretches of documents laid end to end, from which one chapter of an epoch is planned."""
 
     #: [sentences + 1] where each sentence begins, counted in tokens from the start of the text
     offsets: Integers

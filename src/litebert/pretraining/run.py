@@ -97,7 +97,7 @@ def pretrain(
 
 
 class Stage(NamedTuple):
-    """What may change as a run goes on."""
+    """Settings that may change during a run."""
 
     depth: int
     length: int
@@ -146,7 +146,7 @@ class Pretraining(Learner):
         self._set_stage(self._stage(0.0))
 
     def prepare(self, step: int) -> None:
-        """Take the fast layers; measure what a share of peak refers to."""
+        """Use the fast layers; measure the peak."""
         speed_up(self.model, self.device)
         self.peak = measure_peak(self.device) if self.world.is_main else 0.0
 

@@ -26,7 +26,7 @@ Kind = Literal["text", "mask", "random", "kept"]
 
 @dataclass(frozen=True)
 class ShownPiece:
-    """One token: what the text has, what the model sees, and why; ▁ is the space before a word."""
+    """One token: the original, what the model sees, and why; ▁ is the space before a word."""
 
     piece: str
     seen: str
@@ -80,7 +80,7 @@ def pick_examples(batches: Batches, tokenizer: Tokenizer, count: int) -> list[Sh
 
 
 def explain_order(example: Examples, store: Store) -> str:
-    """What the label of one example means, from where its segments are in the store."""
+    """What an example's label means, from the places of its segments in the store."""
     order, document = int(example.order[0]), int(example.document[0])
     if order == NO_ORDER:
         return "no label, a pair in order" if example.second_length[0] else "no label, a single segment"
@@ -120,7 +120,7 @@ def measure_store(source: Source) -> dict[str, Any]:
 
 
 def measure_masks(batches: Batches) -> dict[str, Any]:
-    """Realised shares beside the expected ones, over the first million tokens or the first epoch."""
+    """Actual and expected shares, over the first million tokens or the first epoch."""
     recipe, mask_id = batches.recipe, batches.symbols.mask_id
     rows = min(SAMPLE_TOKENS // batches.row_tokens, sum(source.rows_per_epoch for source in batches.sources))
     words: list[Integers] = []

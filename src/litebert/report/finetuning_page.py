@@ -245,7 +245,7 @@ def _median(summary: Mapping[str, Any], chosen: str) -> float | None:
 
 
 def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) -> Markup | None:
-    """Simple methods beside the model: which is ahead, and what may help if it is not the model."""
+    """The baselines and the model: which is ahead, and what may help if it is not the model."""
     if not scores.baselines:
         return None
     verdicts = describe_verdicts(scores, median)

@@ -61,7 +61,7 @@ def join(*children: Child) -> Markup:
 
 
 def inline_json(data: Any) -> Markup:
-    """JSON that is safe inside a script element, whatever its strings contain."""
+    """JSON that is safe inside a script element, for any strings."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
@@ -70,7 +70,7 @@ def inline_json(data: Any) -> Markup:
 
 
 def color_of(run: int) -> str:
-    """The class that gives a run its colour."""
+    """The CSS class for a run's colour."""
     return f"run-{run % NUM_COLORS}"
 
 

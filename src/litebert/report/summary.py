@@ -64,7 +64,7 @@ def state_of(run: TrainingRun) -> str:
 
 
 def draw_tiles(run: TrainingRun) -> Markup:
-    """The headline of one run: its accuracies beside those of guessing, and what they cost."""
+    """The headline of one run: its accuracies, those of guessing, and the cost."""
     final = final_numbers(run)
     where = "on held-out text" if final.held_out else "in training"
     cards = [
@@ -188,7 +188,7 @@ def _cell(column: Column, row: int) -> Markup:
 
 
 def _guessing_rows(runs: Sequence[TrainingRun], columns: Sequence[Column]) -> list[Markup]:
-    """The scores of guessing, where all runs agree on them."""
+    """The scores of guessing, if all runs agree on them."""
     levels: dict[tuple[str, str], dict[float, float]] = {}
     for column in columns:
         for run in runs:

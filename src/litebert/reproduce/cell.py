@@ -87,7 +87,7 @@ def has_lost_its_model(folder: Path) -> bool:
 
 
 def start_over(folder: Path) -> None:
-    """Delete a run and its measurements: the same run on another machine gives other numbers."""
+    """Delete a run and its measurements: on another machine the same run gives different numbers."""
     for name in ("run", "tasks"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("examples.npz", "result.json"):  # result.json last: until it is gone, this can be repeated

@@ -54,7 +54,7 @@ class Corpus:
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, list[list[int]]]:
-        """Identifies a corpus whatever its path: the counts of its stores, for `base` and for `more`."""
+        """Identifies a corpus, independent of its path: the counts of its stores, for `base` and for `more`."""
         opened = [TokenStore.open(path) for path in (*self.base, *self.more)]
         counts = [[len(store), store.num_sentences, store.num_tokens] for store in opened]
         return {"base": counts[: len(self.base)], "more": counts}

@@ -85,7 +85,7 @@ class Service:
             raise Refusal(503, "unusable", f"failed in the warm-up: {found}; see the server's log")
 
     def models(self) -> dict[str, tuple[Batcher, Predictor]]:
-        """All models by the name that requests give: "default", and with an adapter "default:sentiment"."""
+        """All models by the name that requests use: "default", and with an adapter "default:sentiment"."""
         found: dict[str, tuple[Batcher, Predictor]] = {}
         for name, batcher in self.batchers.items():
             found[name] = (batcher, batcher.predictor)
@@ -196,7 +196,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._helpers, work)
 
     async def load_adapter(self, name: str, folder: str, model: str | None) -> str:
-        """Load an adapter while the server runs, try it, and return the name that requests give."""
+        """Load an adapter while the server runs, test it, and return the name that requests use."""
         batcher = self._base_of(model)
         if not Path(folder).is_dir():
             raise Refusal(422, "invalid_input", f"folder: no folder {folder[:200]!r} on the server")
@@ -225,7 +225,7 @@ class Service:
         return f"{batcher.name}:{name}"
 
     def _base_of(self, model: str | None) -> Batcher:
-        """The queue of a base model, for those who may change what it serves."""
+        """The queue of a base model; only for callers allowed to change adapters."""
         if not self.settings.api_key:
             message = "adapters can be loaded and unloaded only on a server with an API key; start it with --api-key"
             raise Refusal(403, "key_needed", message)

@@ -89,7 +89,7 @@ def data_from_tables(
 
 
 def odd_texts(examples: Sequence[Example]) -> list[str]:
-    """What a person should know about the texts themselves: how many are empty or hold NUL characters, and where."""
+    """Notes about the texts themselves: how many are empty or contain NUL characters, and where."""
     empty, damaged = [], []
     for example in examples:
         texts = _strings(example.asked)

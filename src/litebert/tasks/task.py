@@ -1,4 +1,4 @@
-"""What a task is (its kind, its labels, how it is cut into sequences and how it is scored), and what its examples are.
+"""A task (kind, labels, how it is cut into sequences and scored) and its examples.
 
     Task("sst-2", "classification", labels=("0", "1"), metrics=("accuracy",))
 
@@ -107,7 +107,7 @@ def save_task(task: Task, folder: Path | str) -> None:
 
 
 def load_task(folder: Path | str) -> Task | None:
-    """The task of a model folder, ours or sentence-transformers'; None if nothing says what it was trained for."""
+    """The task of a model folder, ours or sentence-transformers'; None if it has none."""
     path = Path(folder) / TASK_FILE
     if not path.exists():
         from litebert.tasks.sentence_folder import read_sentence_task  # which makes a Task

@@ -275,7 +275,7 @@ def read_signed(path: Path) -> dict[str, Any]:
 
 
 def wipe(out: Path) -> None:
-    """Remove a store, its manifest first: what is left is never taken for a finished store."""
+    """Remove a store, its manifest first, so that the rest never passes for a finished store."""
     (out / MANIFEST).unlink(missing_ok=True)
     for entry in out.iterdir():
         if entry.is_dir() and _is_ours(entry.name):

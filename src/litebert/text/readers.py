@@ -308,7 +308,7 @@ def split_long(line: str) -> list[str]:
 
 
 def _decoded(data: bytes, source: str, line: int | None) -> str | Problem:
-    """The text, or what is wrong with it and where."""
+    """The text, or its error and place."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -132,7 +132,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 def _ask(url: str, call: Callable[[], Any]) -> Any:
-    """The result of a call to fsspec; each file system has error types of its own."""
+    """The result of a call to fsspec; each file system has its own error types."""
     try:
         return call()
     except FileNotFoundError:

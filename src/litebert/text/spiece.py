@@ -143,7 +143,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _split_widths(
         self, ids: NDArray[np.int32], widths: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Apply the comma rule to ids and to the number of characters each stands for."""
+        """Apply the comma rule to ids and to the number of characters each covers."""
         sizes = self._comma_sizes[ids]
         after, widths_after = np.repeat(ids, sizes), np.repeat(widths, sizes)
         starts = np.cumsum(sizes) - sizes

@@ -203,7 +203,7 @@ def record_batches(path: Path, mapped: pa.Buffer | None = None) -> Iterator[Reco
 
 
 class _HashingFile:
-    """A writable file that keeps the checksums and the size of what was written."""
+    """A writable file that tracks checksums and size."""
 
     closed = False
 

@@ -79,7 +79,7 @@ def readable(piece: str) -> str:
 
 
 def is_symbol(piece: str) -> bool:
-    """Whether a piece stands for no text: [MASK], <unk>, [unused1]."""
+    """Whether a piece represents no text: [MASK], <unk>, [unused1]."""
     return len(piece) > 2 and piece[0] + piece[-1] in ("[]", "<>")
 
 

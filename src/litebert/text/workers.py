@@ -121,7 +121,7 @@ def tokenize_block(block: Block, tokenizer: BatchEncoder, options: BuildOptions)
 
 
 def hash_document(document: Document) -> bytes:
-    """Equal for documents with the same text, whatever their spacing, line breaks and Unicode composition."""
+    """Equal for documents with the same text, ignoring spacing, line breaks and Unicode composition."""
     text = normal_form("NFC", " ".join(" ".join(document.lines).split()))
     return hashlib.blake2b(text.encode("utf-8"), digest_size=HASH_BYTES).digest()
 

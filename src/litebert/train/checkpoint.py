@@ -155,7 +155,7 @@ def prune(run: Path | str, keep_last: int = 2, keep_every: int = 0) -> None:
 
 
 def discard_after(run: Path | str, step: int) -> None:
-    """Remove the checkpoints after `step`: a run that went back to it makes them anew."""
+    """Remove the checkpoints after `step`: a run that went back to it writes them again."""
     for later in steps(run):
         if later > step:
             _remove(_folder(run, later))

@@ -65,7 +65,7 @@ class OptimConfig:
             raise ConfigError(f"block_decay: must be > 0 and <= 1, got {self.block_decay}")
 
     def schedule(self, num_steps: int, lr: float, warmup_steps: int) -> LearningRate:
-        """The learning rate over a run; `lr` and `warmup_steps` are for what is null here."""
+        """The learning rate over a run; `lr` and `warmup_steps` replace null values."""
         return LearningRate(
             peak=lr if self.lr is None else self.lr,
             num_steps=num_steps,

@@ -47,7 +47,7 @@ class Feed:
         return taken
 
     def close(self) -> None:
-        """Close what makes the batches."""
+        """Close the source of the batches."""
         self._ready = None
         if hasattr(self._batches, "close"):
             self._batches.close()

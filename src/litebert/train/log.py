@@ -107,7 +107,7 @@ class MetricsLog:
                 self._append({**line, "step": step})
 
     def _leave_out(self, damaged: list[int], end: int) -> None:
-        """Drop damaged lines; the original file is kept beside the new one."""
+        """Drop damaged lines; the original file is kept next to the new one."""
         content = self.path.read_bytes()
         aside = self.path.with_name(f"{self.path.name}.damaged")
         write_atomic(aside, content)
@@ -164,7 +164,7 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path) -> list[tuple[dict[str, Any] | None, int]]:
-    """Each whole line, None where it is damaged, and the offset where it ends."""
+    """Each complete line (None if damaged) and the offset where it ends."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -188,7 +188,7 @@ class Timing(NamedTuple):
 
 
 class Trial:
-    """Whether replaying pays: a few micro-batches are taken each way and timed one by one."""
+    """Whether replaying pays off: a few micro-batches are timed each way."""
 
     def __init__(self, device: Device):
         self.device = device
@@ -258,7 +258,7 @@ class GraphStep(PlainStep):
         return sums
 
     def clear(self) -> None:
-        """In place where there is a graph: the gradients' memory is part of it."""
+        """In place if there is a graph: the gradients' memory is part of it."""
         if not self._recordings:
             super().clear()
         else:
@@ -304,7 +304,7 @@ class GraphStep(PlainStep):
 
 
 def parts_of(inputs: Any) -> Iterator[Any]:
-    """The tensors and numbers of a micro-batch, whatever holds them."""
+    """The tensors and numbers of a micro-batch, in any container."""
     if isinstance(inputs, tuple | dict):
         for part in inputs.values() if isinstance(inputs, dict) else inputs:
             yield from parts_of(part)

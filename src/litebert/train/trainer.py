@@ -80,7 +80,7 @@ def open_machine(config: DeviceConfig) -> tuple[World, Device]:
 
 @contextlib.contextmanager
 def alone_in(folder: Path, world: World, device: Device) -> Iterator[StopRequest]:
-    """Connect the processes of a run, hold its folder for it, and turn signals into a request to stop."""
+    """Connect the processes of a run, lock its folder, and turn signals into a request to stop."""
     with (
         connect(world, device.device),
         # After that: if the main process failed alone, the others would wait here and meet it in its next run.
@@ -186,7 +186,7 @@ class Trainer:
         return None
 
     def forward_backward(self, stop_requested: bool = False) -> tuple[StepTotals, bool]:
-        """One global batch: gradients of the mean losses, whatever the number of micro-batches and processes."""
+        """One global batch: gradients of the mean losses, for any number of micro-batches and processes."""
         if self.learner.draws:
             seed_everything(self.config.seed, self.step, self.world.rank)
         batches = self.feed.take()

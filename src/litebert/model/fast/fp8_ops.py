@@ -18,7 +18,7 @@ MULTIPLE = 16  # the hardware's products take sides of multiples of this
 
 
 class Quantized(NamedTuple):
-    """8-bit numbers and what a stored 1 stands for."""
+    """8-bit numbers and their scale (the value of a stored 1)."""
 
     values: Tensor
     scale: Tensor

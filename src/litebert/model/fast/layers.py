@@ -212,7 +212,7 @@ class FastLayers:
         return hidden[: len(positions)], hidden[len(positions) :]
 
     def forget(self) -> None:
-        """Make the working weights anew at the next call, also if no parameter changes until then."""
+        """Refresh the working weights at the next call, even if no parameter changes until then."""
         self._made_from = []
 
     # -- forward -------------------------------------------------------------------------------------------------------

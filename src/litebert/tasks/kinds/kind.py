@@ -135,7 +135,7 @@ class Kind(ABC, Generic[E]):
         """Decode the outputs of all sequences of an example."""
 
     def settle(self, task: Task, examples: Sequence[E], predictions: list[Prediction]) -> list[Prediction]:
-        """The predictions of a whole split, where one depends on the other examples (search)."""
+        """The predictions of a whole split, for kinds where they depend on other examples (search)."""
         return predictions
 
     @abstractmethod
