@@ -163,6 +163,10 @@ def walk_prediction(walk: Walk) -> None:
     walk.works("predict", "choose", *choice, "--model", "multiple-choice/best", "--json", says="{")
     if (FOLDER / "config.json").is_file():
         walk.works("predict", "fill-mask", "The capital of France is [MASK].", says="[MASK]")
+        walk.works("predict", "classify", "a warm and funny film", says="model: default:sentiment")
+        walk.works("predict", "classify", "a man sleeps", "--pair", "nobody is awake", says="model: default:entailment")
+        walk.works("predict", "answer", *question, says="model: default:questions")
+        walk.works("predict", "search", "the train", *SENTENCES.values(), says="model: default:similarity")
     walk.works("export", "run/model", "--to", "torch-export", "--out", "exported", says="model.pt2")
     walk.needs("onnx", "export", "run/model", "--to", "onnx", "--out", "exported-onnx")
     # Sent by somebody else; what is in the file does not matter before onnxruntime is there.

@@ -62,6 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pairs": {"batch": 256},
     "similarity": {"batch": 32, "epochs": 2.0, "optim": {"lr": 2e-4}},
 }
+DEV = {"sentiment": "SST-2 dev", "questions": "SQuAD 1.1 dev"}
 STAGES = {"simcse": None, "neighbours": None, "pairs": "neighbours", "similarity": "pairs"}  # and where each goes on
 CORPUS_BYTES = 24_000_000  # of the corpus are enough for the sentences that are drawn
 PARAGRAPH_QUESTIONS = 2  # of each of SQuAD's paragraphs
@@ -129,6 +130,7 @@ def plain(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, Row]]
         data = dataclasses.replace(
             data, task=dataclasses.replace(data.task, name=name, labels=("negative", "positive"))
         )
+    data = dataclasses.replace(data, dev={DEV[name]: data.dev["dev"]})
     yield name, train(name, arguments, shortened(data, arguments))
 
 

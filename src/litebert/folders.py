@@ -14,6 +14,8 @@ def folder_hint(folder: Path) -> str:
         return "; it is a training checkpoint: resume its run, or use the model folder of that run"
     if (folder / "run.json").is_file():
         return "; it is an unfinished run: rerun the same command to resume"
+    if (folder / "adapter_config.json").is_file():
+        return "; it is an adapter: merge it with its model first (litebert adapter merge)"
     if (folder / "manifest.json").is_file():
         return "; it is a token store"
     if (folder / "tokenizer_config.json").is_file() and not (folder / "config.json").is_file():

@@ -15,6 +15,7 @@ from litebert.folders import folder_hint, holds_model, models_in
 
 DEFAULT = "default"  # the name of the model in this package
 DEFAULT_FOLDER = Path(__file__).parent / "default_model"
+ADAPTERS = "adapters"  # the folder in there with an adapter for each further ability
 CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
 SUMS_FILE = "SHA256SUMS"
@@ -34,15 +35,30 @@ S = TypeVar("S", Path, str, "Path | str")
 
 
 def resolve_default(source: S) -> S | Path:
-    """The folder of the packaged model for "default"; anything else is returned unchanged ("./default" is a folder)."""
-    if not isinstance(source, str) or source != DEFAULT:
+    """The folder of the packaged model for "default", of its adapter for "default:sentiment"; else what was given.
+
+    "./default" is a folder like any other.
+    """
+    if not isinstance(source, str) or source.partition(":")[0] != DEFAULT:
         return source
+    name = source.partition(":")[2]
+    if ":" in source:
+        found = shipped_adapters()
+        if name not in found:
+            there = ", ".join(f"{DEFAULT}:{each}" for each in found) or "none"
+            raise CheckpointError(f"{source}: no such adapter in this package; it has {there}")
+        return found[name]
     if not (DEFAULT_FOLDER / "config.json").is_file():
         raise CheckpointError(
             "default: this build of litebert contains no model; name a model folder or a Hub model "
             "(albert/albert-base-v2), or train one in minutes with: litebert quickstart"
         )
     return DEFAULT_FOLDER
+
+
+def shipped_adapters() -> dict[str, Path]:
+    """The folders of the adapters in this package by name: {"sentiment": ..., ...}."""
+    return {path.parent.name: path.parent for path in sorted(DEFAULT_FOLDER.glob(f"{ADAPTERS}/*/adapter_config.json"))}
 
 
 def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:

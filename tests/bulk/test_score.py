@@ -40,6 +40,18 @@ def test_vectors_are_the_predictors(model, tmp_path):
     assert json.loads((tmp_path / "out" / SUMMARY).read_text())["rows"] == 25
 
 
+def test_the_built_in_model_answers_as_elsewhere(tmp_path):
+    """By its adapter: also where the workers' model is in another process."""
+    source = write(tmp_path / "a.parquet", texts(3))
+    for workers in (1, 2):
+        out = tmp_path / f"out-{workers}"
+        score("default", source, out, ability="embed", columns={"text": "body"}, workers=workers, device="cpu")
+        vectors = np.stack(read(out)["vector"].to_numpy())
+        np.testing.assert_allclose(vectors, Predictor(device="cpu").embed(texts(3)), atol=1e-5)
+    score("default", source, tmp_path / "labels", ability="classify", columns={"text": "body"}, workers=1, device="cpu")
+    assert set(read(tmp_path / "labels")["label"].to_pylist()) <= {"negative", "positive"}
+
+
 FILES = {
     "a.csv": lambda rows: "id,body\n" + "".join(f'{i},"{t}"\n' for i, t in enumerate(rows)),
     "b.tsv": lambda rows: "id\tbody\n" + "".join(f"{i}\t{t}\n" for i, t in enumerate(rows)),

@@ -149,7 +149,7 @@ def test_mistakes_are_named(cli, toy_model, files, tmp_path):
     assert "rank: must be >= 1" in refused.err
     finetune(tiny_config(toy_model, files, steps=2, **ADAPTER), tmp_path / "run", quiet=True)
     other = make_model(tmp_path / "other", hidden_size=32)
-    with pytest.raises(CheckpointError, match="an adapter for another base model"):
+    with pytest.raises(CheckpointError, match="an adapter of another base model: it was trained on other weights"):
         merge_folder(tmp_path / "run" / "adapter", tmp_path / "out", base=str(other))
     with pytest.raises(CheckpointError, match="not empty; name another folder"):
         merge_folder(tmp_path / "run" / "adapter", toy_model)

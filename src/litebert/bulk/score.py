@@ -26,7 +26,7 @@ from litebert.bulk.worker import open_predictor
 from litebert.errors import ConfigError, InputError, LitebertError, check_choice
 from litebert.files import file_sha256
 from litebert.machine import usable_cpus
-from litebert.predict.abilities import ABILITIES, refuse
+from litebert.predict.abilities import ABILITIES, refuse, shipped_model
 from litebert.predict.predictor import Predictor
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import find_folder
@@ -111,6 +111,7 @@ def score(
     sources = find_inputs([inputs] if isinstance(inputs, str | os.PathLike) else inputs)
     folder = Folder(out)
     with folder.locked():
+        model = shipped_model(str(model), (ability or "").replace("-", "_"), columns or {})
         place = find_folder(model)
         runtime = _resolve(place, runtime)
         work = Work(

@@ -51,7 +51,13 @@ COMMON: dict[str, tuple[Any, Any]] = {
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")], False),
     "model": (
         Annotated[
-            str, typer.Option("--model", "-m", help="A model folder or Hub name; by default the built-in model.")
+            str,
+            typer.Option(
+                "--model",
+                "-m",
+                help="A model folder or Hub name, or default:NAME, an adapter of the built-in model; by default the "
+                "built-in model, with the adapter that fits.",
+            ),
         ],
         "default",
     ),
@@ -176,6 +182,7 @@ def _run(
 ) -> None:
     """Read the inputs, run the model, and print or write the answers group by group."""
     from litebert.cli.terminal import one_line_json, visible
+    from litebert.predict.abilities import shipped_model
     from litebert.predict.files import Source, read_rows, writer_of
     from litebert.predict.show import show_each, show_together
 
@@ -186,6 +193,10 @@ def _run(
     check_out_file(out)
     write = None if out is None else writer_of(out)
     first = next(rows)  # mistakes in the input are reported before a model is loaded
+    answering = shipped_model(model, ability.name, {**options, **first.fields})
+    if answering != model:
+        model = answering
+        print(f"model: {model}", file=sys.stderr)
     check_models(model)
     from litebert.predict.predictor import Predictor
 

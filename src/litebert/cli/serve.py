@@ -58,6 +58,7 @@ def serve(
         return
     from litebert.config import build, override
     from litebert.extras import EXTRAS, require
+    from litebert.remote import DEFAULT, shipped_adapters
 
     for module in EXTRAS["serve"]:
         require(module, "litebert serve")
@@ -81,7 +82,8 @@ def serve(
             loaded[model].add_adapter(name, folder)
         return loaded
 
-    names = [*named, *(f"{model}:{name}" for model, name in adapters)]
+    served = [*((model, name) for model, path in named.items() if path == DEFAULT for name in shipped_adapters())]
+    names = [*named, *(f"{model}:{name}" for model, name in dict.fromkeys([*adapters, *served]))]
     run(load, config, lambda address: _announce(", ".join(names), address))
 
 

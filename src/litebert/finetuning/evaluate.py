@@ -23,6 +23,7 @@ from litebert.folders import folder_hint
 from litebert.model.config import load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
+from litebert.predict.load import is_adapter, load_adapted
 from litebert.remote import find_folder
 from litebert.tasks.decode import Prediction, average, write_submission
 from litebert.tasks.read import data_form, find_task, named_tasks, read_task
@@ -121,15 +122,17 @@ def read_labelled(
 
 def open_member(source: Path | str, task: Task, max_length: int | None) -> tuple[Model, Task, Tokenizer]:
     """A model with the task as it knows it: its own lengths and threshold, the metrics of the data's."""
-    folder = find_folder(source)
+    folder, adapted = find_folder(source), None
     known = load_task(folder)
+    if is_adapter(folder):
+        adapted, _, folder = load_adapted(folder)
     own = task if known is None else dataclasses.replace(known, name=task.name, metrics=task.metrics or known.metrics)
     if own.kind != task.kind or own.labels != task.labels:
         raise ConfigError(
             f"{source}: was trained for {own.kind} with the labels {', '.join(own.labels) or '(none)'}; "
             f"{task.name} is {task.kind} with {', '.join(task.labels) or '(none)'}"
         )
-    model = load_model(folder, kind_of(own).head(own))
+    model = adapted or load_model(folder, kind_of(own).head(own))
     expected = kind_of(own).num_outputs(own)
     if expected is not None and model.config.num_labels != expected:
         raise CheckpointError(f"{source}: has {model.config.num_labels} outputs, {task.name} needs {expected}")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import hashlib
 import json
 import math
 from collections import deque
@@ -29,7 +30,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -43,6 +44,7 @@ from litebert.model.names import hub_names
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
+BASE = "litebert_base"  # in the header of the weights: the fingerprint of the model that they belong to
 OWN = "litebert_per_application"  # in adapter_config.json: each application of a shared layer has its own adapter
 # What PEFT calls the task of a head; it decides nothing here but which class of transformers fits.
 TASK_TYPES = {
@@ -223,8 +225,25 @@ def _untie(model: Model) -> None:
             seen.add(id(parameter))
 
 
-def save_adapter(model: Model, folder: Path | str, base: str) -> Path:
-    """Write the adapter and the head as PEFT would; `base` is the model that they belong to."""
+def base_fingerprint(model: Model) -> str:
+    """A hash of the encoder's own weights (its pooler aside), by which an adapter knows the model it belongs to.
+
+    Of the weights in half precision: a model that is stored so, as the package's is, stays the same model.
+    """
+    digest = hashlib.sha256()
+    seen: set[int] = set()  # the applications of an unrolled layer have the same tensors
+    for name, parameter in model.encoder.named_parameters(remove_duplicate=False):
+        if id(parameter) not in seen and ".lora_" not in name and not name.startswith("pooler."):
+            digest.update(parameter.detach().to("cpu", torch.float16).numpy().tobytes())
+            seen.add(id(parameter))
+    return digest.hexdigest()
+
+
+def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype = torch.float32) -> Path:
+    """Write the adapter and the head as PEFT would; `base` is the model that they belong to.
+
+    `dtype` is that of the numbers in the file; they are opened in float32.
+    """
     adapted = {path: module for path, module in model.named_modules() if isinstance(module, AdaptedLinear)}
     if not adapted:
         raise ConfigError("this model has no adapter to save; add one first (add_adapter)")
@@ -255,8 +274,8 @@ def save_adapter(model: Model, folder: Path | str, base: str) -> Path:
     if first.own:
         data[OWN] = True  # PEFT opens it on a model whose layers are not shared, as `litebert adapter merge` writes one
     with staged_folder(folder) as staging:
-        plain = {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, staging / WEIGHTS_FILE, metadata={"format": "pt"})
+        plain = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
+        save_file(plain, staging / WEIGHTS_FILE, metadata={"format": "pt", BASE: base_fingerprint(model)})
         (staging / CONFIG_FILE).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return Path(folder)
 
@@ -272,6 +291,12 @@ def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> Ad
         tensors = load_file(folder / WEIGHTS_FILE)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder / WEIGHTS_FILE}: not readable as an adapter's weights: {error}") from None
+    known = trained_on(folder)
+    if known and known != base_fingerprint(model):
+        raise CheckpointError(
+            f"{folder}: an adapter of another base model: it was trained on other weights than this model's; "
+            "use it with its own base, or train one on this model (litebert finetune --adapter)"
+        )
     if settings["own"]:
         unroll(model)
     ours = {theirs: path for path, theirs in _hub_modules(model).items()}
@@ -315,6 +340,15 @@ def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> Ad
     rank = settings["r"] * (len(model.encoder.plan) if settings["own"] else 1)
     alpha = settings["lora_alpha"] * rank / settings["r"]
     return AdapterConfig(rank, alpha, settings["lora_dropout"], targets, settings["own"])
+
+
+def trained_on(folder: Path) -> str:
+    """The fingerprint of an adapter's base; "" where it has none, as those that PEFT wrote."""
+    try:
+        with safe_open(folder / WEIGHTS_FILE, "pt") as file:
+            return str((file.metadata() or {}).get(BASE, ""))
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder / WEIGHTS_FILE}: not readable as an adapter's weights: {error}") from None
 
 
 def read_adapter_config(folder: Path) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from litebert.errors import InputError, did_you_mean
 from litebert.model.config import ModelConfig
 from litebert.predict.ability import Ability
@@ -12,6 +15,7 @@ from litebert.predict.runtime import Runtime
 from litebert.predict.similarity import search, similarity
 from litebert.predict.tags import tag
 from litebert.predict.texts import attention, classify, embed
+from litebert.remote import DEFAULT, shipped_adapters
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.task import Task
 
@@ -24,6 +28,30 @@ ABILITIES: dict[str, Ability] = {
         attention,
     )
 }
+
+
+# Which adapter of the package answers for the bare model "default"; a pair is a question of entailment.
+SHIPPED = {
+    "classify": "sentiment",
+    "answer": "questions",
+    "embed": "similarity",
+    "similarity": "similarity",
+    "search": "similarity",
+}
+SHIPPED_PAIR = "entailment"
+
+
+def shipped_for(ability: str, arguments: Mapping[str, Any]) -> str | None:
+    """The name of the package's adapter for an ability: "classify" -> "sentiment", with a pair "entailment"."""
+    if ability == "classify" and arguments.get("pair") is not None:
+        return SHIPPED_PAIR
+    return SHIPPED.get(ability)
+
+
+def shipped_model(model: str, ability: str, arguments: Mapping[str, Any]) -> str:
+    """The model that answers: ("default", "embed") -> "default:similarity"; any other model is itself."""
+    name = shipped_for(ability, arguments) if model == DEFAULT else None
+    return f"{DEFAULT}:{name}" if name in shipped_adapters() else model
 
 
 def abilities_of(runtime: Runtime) -> tuple[str, ...]:

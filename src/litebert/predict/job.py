@@ -37,7 +37,7 @@ class Job:
         self.ability = ability
         self._steps = steps
         self._config = config
-        self._adapter = adapter
+        self.adapter = adapter
         self._requests = self._adapted(next(steps))
         self._outputs: list[Outputs] = []  # of the first requests, in order
         self.tokens = sum(len(each) * (1 + each.later) for each in self._requests)
@@ -58,9 +58,9 @@ class Job:
         return sum(_output_size(self._config, request) for request in self._requests)
 
     def _adapted(self, requests: list[Request]) -> list[Request]:
-        if self._adapter is None:
+        if self.adapter is None:
             return requests
-        return [replace(request, adapter=self._adapter) for request in requests]
+        return [replace(request, adapter=self.adapter) for request in requests]
 
     def _next(self, count: int) -> list[Request]:
         done = len(self._outputs)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from litebert.errors import CheckpointError, ConfigError, LitebertError, check_choice
-from litebert.model.adapter import CONFIG_FILE, load_adapter, merge_adapter, read_adapter_config
+from litebert.model.adapter import CONFIG_FILE, load_adapter, merge_adapter, read_adapter_config, trained_on
 from litebert.model.heads import Model
 from litebert.model.hub import load_model, save_model
 from litebert.predict.adapters import Adapter, make_adapter
@@ -112,9 +112,9 @@ def open_adapter(folder: Path | str, name: str, runtime: Runtime, base: str) -> 
 
 
 def _check_base(folder: Path, base: str, source: Path) -> None:
-    """An adapter belongs to the very weights that it was trained on."""
+    """An adapter belongs to the very weights that it was trained on; most know them by a fingerprint."""
     named = read_adapter_config(folder)["base"]
-    if not named or named == base:
+    if not named or named == base or trained_on(folder):
         return
     try:
         same = find_folder(named)

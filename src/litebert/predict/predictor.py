@@ -12,6 +12,7 @@ Every method takes one input or a list of them, of any length, and answers in th
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -21,13 +22,13 @@ import numpy as np
 
 from litebert.errors import ConfigError, InputError, did_you_mean
 from litebert.model.config import EXIT_HEADS, check_depth, check_exit
-from litebert.predict.abilities import ABILITIES, abilities_of, infer_task, refuse
+from litebert.predict.abilities import ABILITIES, SHIPPED, abilities_of, infer_task, refuse, shipped_for
 from litebert.predict.ability import Ability, Depth, Parameter, Result
 from litebert.predict.exits import ExitRule, load_rule
 from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Job, run_jobs, run_pass
 from litebert.predict.runtime import AdaptedRuntime, Runtime
-from litebert.remote import find_folder
+from litebert.remote import DEFAULT, find_folder, shipped_adapters
 from litebert.tasks.sentence_folder import transformer_folder
 from litebert.tasks.task import Task, check_outputs, kind_of
 from litebert.text.tokenizer import Tokenizer
@@ -63,6 +64,9 @@ class Predictor(AbilityMethods):
         if depth is not None:
             self._check_depth(depth, "logits" in self.runtime.outputs)
         self.depth = depth
+        if model == DEFAULT:
+            self.shipped = shipped_adapters()
+            self._list_abilities()
 
     @classmethod
     def of(
@@ -91,18 +95,27 @@ class Predictor(AbilityMethods):
             check_outputs(task, runtime.head, config.num_labels, name)
         self.name = name
         self.adapters: dict[str, Predictor] = {}  # by name; see `add_adapter`
+        self.shipped = {}
+        self._loading = threading.Lock()
         self._adapter: Adapter | None = None  # the one that this Predictor answers with
         self.runtime = runtime
         self.tokenizer = tokenizer
         self.task = task or infer_task(config, runtime.head)
         self.depth = None
         self.rule = rule
-        self.abilities = abilities_of(runtime)
+        self._list_abilities()
         # Positions that no training has seen are random: a model is asked in sequences as long as it was trained on.
         longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
         self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest, rule)
 
+    def _list_abilities(self) -> None:
+        self._own = abilities_of(self.runtime)  # without those of shipped adapters
+        self.abilities = tuple(name for name in ABILITIES if name in self._own or SHIPPED.get(name) in self.shipped)
+
+    runtime: Runtime
+    shipped: dict[str, Path]  # the package's adapters of the model "default", loaded when first needed
+    abilities: tuple[str, ...]
     depth: Depth | None
     rule: ExitRule | None  # of early exit: what `litebert calibrate` found
 
@@ -133,6 +146,8 @@ class Predictor(AbilityMethods):
 
     def job(self, ability: str, **arguments: Any) -> Job:
         """One piece of work, checked and encoded, for `run`: job("fill_mask", text="a [MASK]", top=3)."""
+        if (answering := self.answering(ability, arguments)) is not self:
+            return answering.job(ability, **arguments)
         entry = self._entry(ability)
         arguments = self._with_depth(entry, arguments)
         steps = entry.begin(self._inputs_of(entry), self.task, arguments)
@@ -140,6 +155,8 @@ class Predictor(AbilityMethods):
 
     def encode_texts(self, ability: str, texts: Sequence[Any]) -> list[Ids | InputError]:
         """The ids of each text as this ability reads it, or why it has none: for `many_job`."""
+        if (answering := self.answering(ability, {})) is not self:
+            return answering.encode_texts(ability, texts)
         return self._inputs_of(self._entry(ability)).encode_many(texts)
 
     def many_job(self, ability: str, texts: Sequence[Ids], **options: Any) -> Job:
@@ -147,13 +164,20 @@ class Predictor(AbilityMethods):
 
         For abilities with `Ability.many`. As many jobs of one text each would give the same results, but take longer.
         """
+        if (answering := self.answering(ability, options)) is not self:
+            return answering.many_job(ability, texts, **options)
         entry = self._entry(ability)
         options = self._with_depth(entry, options)
         steps = entry.begin_many(self._inputs_of(entry), self.task, texts, options)
         return Job(ability, steps, self.runtime.config, self._adapter)
 
+    def answering(self, ability: str, arguments: Mapping[str, Any]) -> Predictor:
+        """Who does the work: this Predictor, or the package's adapter for the model "default"."""
+        shipped = shipped_for(ability, arguments)
+        return self.load_shipped(shipped) if shipped is not None and shipped in self.shipped else self
+
     def _entry(self, ability: str) -> Ability:
-        if ability not in self.abilities:
+        if ability not in self._own:
             raise refuse(ability, self.name, self.runtime.head, self.abilities)
         return ABILITIES[ability]
 
@@ -200,12 +224,21 @@ class Predictor(AbilityMethods):
         self.adapters = {**self.adapters, name: adapted}  # a new one: other threads may be reading it
         return adapted
 
+    def load_shipped(self, name: str) -> Predictor:
+        """The package's adapter of this name, loaded on first use, or the one that was added under its name."""
+        with self._loading:
+            if name not in self.adapters:
+                self.add_adapter(name, self.shipped[name]).depth = self.depth
+            return self.adapters[name]
+
     def remove_adapter(self, name: str) -> None:
         """Unload an adapter; jobs that it has made can still run."""
         if name not in self.adapters:
             loaded = ", ".join(self.adapters) or "none"
             raise ConfigError(f"no adapter {name!r}{did_you_mean(name, self.adapters)}; loaded: {loaded}")
         self.adapters = {each: predictor for each, predictor in self.adapters.items() if each != name}
+        self.shipped = {each: folder for each, folder in self.shipped.items() if each != name}
+        self._list_abilities()
 
     # -----------------------------------------------------------------------------------------------------------------
     # One method per ability of the table, made below; `methods.pyi` has their types.

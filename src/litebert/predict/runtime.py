@@ -85,9 +85,8 @@ class Runtime(Protocol):
 class AdaptedRuntime:
     """The runtime of a base model as one of its adapters sees it."""
 
-    any_depth = False  # its head is that of full depth
-
     def __init__(self, base: Runtime, adapter: Adapter):
+        self.any_depth = adapter.model.head == "encoder"  # a head is that of full depth
         self.name, self.config, self.head, self.outputs = base.name, adapter.config, adapter.model.head, adapter.outputs
         self.base = base
 

@@ -57,6 +57,9 @@ class Service:
         if not predictors:
             raise ConfigError("a server needs at least one model")
         self.settings, self.metrics = settings, metrics
+        for predictor in predictors.values():
+            for name in getattr(predictor, "shipped", ()):  # now: no request should wait for one
+                predictor.load_shipped(name)  # type: ignore[attr-defined]
         self.batchers = {name: Batcher(name, predictor, settings, metrics) for name, predictor in predictors.items()}
         self._cold = set(self.batchers)
         self._unusable: dict[str, list[str]] = {}  # abilities that failed in the warm-up, by model
@@ -103,6 +106,7 @@ class Service:
         exchange.inputs = len(inputs)
         with batcher.place():
             jobs = await self._make_jobs(name, predictor, ability, inputs, self._time_left(exchange))
+            exchange.model = name = answering_model(name, jobs)
             exchange.tokens = sum(job.tokens for job in jobs)
             limit = self.settings.request_tokens
             if exchange.tokens > limit:
@@ -273,6 +277,12 @@ def _example_jobs(predictor: Predictor, ability: Ability) -> list[Any]:
             if number == len(ability.examples):
                 raise
     return []
+
+
+def answering_model(name: str, jobs: Sequence[Any]) -> str:
+    """The name of what answers: "default:sentiment" where the package's adapter does for "default"."""
+    adapter = getattr(jobs[0], "adapter", None)
+    return name if adapter is None or name.endswith(f":{adapter.name}") else f"{name}:{adapter.name}"
 
 
 def count_characters(value: Any) -> int:
