@@ -21,7 +21,7 @@ import torch
 from litebert.files import write_atomic
 from litebert.model.config import ModelConfig, preset
 from litebert.model.heads import PretrainingModel
-from litebert.pretraining.batches import Batch, Batches
+from litebert.pretraining.batches import Batches
 from litebert.pretraining.dry_run import random_inputs
 from litebert.pretraining.objective import Inputs, run_model, score, scorer, to_device
 from litebert.pretraining.recipes import Recipe
@@ -116,7 +116,6 @@ def check_training(config: ModelConfig, ways: dict[str, Device], steps: int) -> 
         optimizer = AdamW(parameter_groups(model), lr=1e-3, betas=(0.9, 0.98))
         losses = []
         for step, batch in enumerate(packed):
-            assert isinstance(batch, Batch)
             inputs = to_device(batch, device.device, 128)
             with device.autocast():
                 totals = scored(run_model(model, inputs), inputs)

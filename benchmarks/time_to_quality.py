@@ -32,7 +32,6 @@ import torch
 from litebert.bench import choose_mask, pad, peer_model
 from litebert.config import merge, override
 from litebert.files import write_atomic
-from litebert.pretraining.batches import Batch
 from litebert.pretraining.config import RunConfig, run_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.evaluate import Scores
@@ -157,7 +156,6 @@ def race_transformers(config: RunConfig, target: float) -> dict[str, Any]:
             started = time.monotonic()
             for _ in range(count):
                 batch = next(stream)
-                assert isinstance(batch, Batch)
                 inputs = to_device(batch, device.device, length)
                 with device.autocast():
                     loss = forward(**pad(inputs)).loss / count
@@ -186,7 +184,6 @@ def padded(data: Data, config: RunConfig, device: Device) -> Iterator[dict[str, 
     assert batches is not None
     for number in range(min(config.log.evaluate_batches, batches.steps_per_epoch)):
         batch = batches.batch(number)
-        assert isinstance(batch, Batch)
         yield pad(to_device(batch, device.device, config.recipe.max_length))
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from litebert.extras import require
 from litebert.model.config import ModelConfig, preset, vary
 from litebert.model.count import forward_flops
-from litebert.pretraining.batches import Batch, Batches
+from litebert.pretraining.batches import Batches
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.dry_run import random_inputs, training_step
 from litebert.pretraining.objective import Inputs, to_device
@@ -176,9 +176,7 @@ def make_batch(case: Case, device: Device) -> Inputs:
     """One micro-batch: full sequences of random ids, or the first of a store."""
     if case.store is None:
         return random_inputs(shape_of(case), case.tokens, case.length, 0.15, device)
-    batch = _batches(case).batch(0)
-    assert isinstance(batch, Batch)
-    return to_device(batch, device.device, case.length)
+    return to_device(_batches(case).batch(0), device.device, case.length)
 
 
 def _batches(case: Case) -> Batches:
@@ -207,13 +205,13 @@ def measure_loader(case: Case, device: Device, steps: int) -> LoaderRow:
     stream = _batches(case).iterate(0, workers=1, prefetch=4)
     try:
         for _ in range(2):
-            step(to_device(_plain(next(stream)), device.device, case.length))
+            step(to_device(next(stream), device.device, case.length))
         device.synchronize()
         waiting, tokens = 0.0, 0
         started = time.perf_counter()
         for _ in range(steps):
             asked = time.perf_counter()
-            following = _plain(next(stream))
+            following = next(stream)
             waiting += time.perf_counter() - asked
             tokens += int(following.starts[following.num_sequences])
             step(to_device(following, device.device, case.length))
@@ -222,11 +220,6 @@ def measure_loader(case: Case, device: Device, steps: int) -> LoaderRow:
     finally:
         stream.close()
     return LoaderRow(case.name, fixed, tokens / elapsed, waiting / elapsed)
-
-
-def _plain(batch: object) -> Batch:
-    assert isinstance(batch, Batch)
-    return batch
 
 
 def describe_hardware(device: Device, ceiling: float) -> dict[str, Any]:

@@ -259,26 +259,26 @@ def test_several_stores_share_the_rows_by_weight():
 
 
 def test_padded_batches():
-    batches = make(layout="padded", tokens_per_batch=32 * 128)
-    batch, shapes = batches.batch(3), batches.shapes()
-    assert batch.tokens.shape == batch.segments.shape == batch.mask.shape == (32, 128)
-    assert batch.order.shape == (32,)
-    assert shapes.predictions == len(batch.labels) == 32 * batches.recipe.num_to_predict(128)
+    packed = make(tokens_per_batch=32 * 128, row_tokens=32 * 128).batch(3)
+    batch, count = packed.padded(128, PAD), packed.num_sequences
+    assert batch.tokens.shape == batch.segments.shape == batch.mask.shape == (count, 128)
+    assert batch.order.shape == (count,)
     lengths = batch.mask.sum(axis=1)
+    assert (lengths == np.diff(packed.starts[: count + 1])).all()
     assert (batch.mask == (np.arange(128) < lengths[:, None])).all()
     assert (batch.tokens[~batch.mask] == PAD).all()
     assert (batch.tokens[:, 0] == CLS).all()
-    assert (batch.tokens[np.arange(32), lengths - 1] == SEP).all()
+    assert (batch.tokens[np.arange(count), lengths - 1] == SEP).all()
     tokens = batch.tokens.copy()
     used = batch.labels >= 0
     assert batch.mask.reshape(-1)[batch.masked[used]].all()
+    assert (batch.tokens.reshape(-1)[batch.masked[used]] == packed.tokens[packed.masked[used]]).all()
     tokens.reshape(-1)[batch.masked[used]] = batch.labels[used]
     for row, segments, length, order in zip(tokens, batch.segments, lengths, batch.order, strict=True):
         a, b = row[:length][segments[:length] == 0][1:-1], row[:length][segments[:length] == 1][:-1]
         first, second = (b, a) if order == 1 else (a, b)
         assert first[-1] + 1 == second[0]
         assert not segments[length:].any()
-    assert same(batch, make(layout="padded", tokens_per_batch=32 * 128).batch(3))
 
 
 def test_pickled_batches_are_the_same_without_measuring_again(monkeypatch):

@@ -15,7 +15,7 @@ from litebert.errors import ConfigError
 from litebert.model.config import ModelConfig
 from litebert.model.heads import ClassificationModel, MaskedLMModel, PretrainingModel
 from litebert.model.hub import save_model
-from litebert.pretraining.batches import Batch, Batches
+from litebert.pretraining.batches import Batches
 from litebert.pretraining.data import Data, settle
 from litebert.pretraining.evaluate import (
     PATIENCE,
@@ -60,7 +60,6 @@ def test_scores_equal_a_plain_count(corpus, tokenizer):
     right = count = order_right = order_count = 0
     for number in range(2):
         batch = batches.batch(number)
-        assert isinstance(batch, Batch)
         for i in range(batch.num_sequences):  # one padded sequence at a time
             first, last = batch.starts[i : i + 2].tolist()
             ids = torch.from_numpy(batch.tokens[first:last]).long()[None]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from litebert.baselines.table import BaselineTable, Method
 from litebert.errors import ConfigError, InputError
-from litebert.pretraining.batches import Batch, Batches
+from litebert.pretraining.batches import Batches
 from litebert.pretraining.recipes import Recipe
 from litebert.remote import find_folder
 from litebert.tasks.metrics import Metric
@@ -136,7 +136,6 @@ def _sequences(batches: Batches, count: int) -> Iterator[tuple[Ids, Ids, Ids, in
     """Each sequence with its masks undone: ids, places to predict, segments, order label."""
     for number in range(count):
         batch = batches.batch(number)
-        assert isinstance(batch, Batch)
         ids = batch.tokens.astype(np.int64)
         real = batch.labels >= 0
         places = batch.masked[real].astype(np.int64)

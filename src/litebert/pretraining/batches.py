@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,18 @@ class Shapes(NamedTuple):
 
 
 @dataclass(frozen=True)
+class PaddedBatch:
+    """One sequence per line, padded at the end."""
+
+    tokens: Ids  # [B, S] after masking; pad_id in the padding
+    segments: npt.NDArray[np.int8]  # [B, S] 0 = A and padding, 1 = B
+    mask: npt.NDArray[np.bool_]  # [B, S] True where there is a token
+    masked: Ids  # [P] places to predict in tokens.reshape(-1), 0 where unused
+    labels: Ids  # [P] original ids, -100 where unused
+    order: npt.NDArray[np.int8]  # [B] 0 = right order, 1 = swapped (NSP: random), -100 = no objective
+
+
+@dataclass(frozen=True)
 class Batch:
     """Sequences end to end, without padding between them."""
 
@@ -57,20 +69,14 @@ class Batch:
     labels: Ids  # [P] original ids, -100 where unused
     order: npt.NDArray[np.int8]  # [N] 0 = right order, 1 = swapped (NSP: random), -100 = unused or no objective
 
-
-@dataclass(frozen=True)
-class PaddedBatch:
-    """One sequence per line, padded at the end."""
-
-    tokens: Ids  # [B, S] after masking; pad_id in the padding
-    segments: npt.NDArray[np.int8]  # [B, S] 0 = A and padding, 1 = B
-    mask: npt.NDArray[np.bool_]  # [B, S] True where there is a token
-    masked: Ids  # [P] places to predict in tokens.reshape(-1), 0 where unused
-    labels: Ids  # [P] original ids, -100 where unused
-    order: npt.NDArray[np.int8]  # [B] 0 = right order, 1 = swapped (NSP: random), -100 = no objective
-
-
-Layout = Literal["packed", "padded"]
+    def padded(self, max_length: int, pad_id: int) -> PaddedBatch:
+        """The same sequences one per line, for code that takes no packed ones."""
+        bounds = self.starts[: self.num_sequences + 1]
+        real = np.arange(max_length) < np.diff(bounds)[:, None]  # [B, S]
+        tokens, segments = np.full(real.shape, pad_id, np.int32), np.zeros(real.shape, np.int8)
+        tokens[real], segments[real] = self.tokens[: bounds[-1]], self.segments[: bounds[-1]]
+        places = np.flatnonzero(real).astype(np.int32)  # of each token, in the flat view
+        return PaddedBatch(tokens, segments, real, places[self.masked], self.labels, self.order[: len(real)])
 
 
 class Batches:
@@ -86,7 +92,6 @@ class Batches:
         seed: int = 0,
         weights: Sequence[float] | None = None,
         row_tokens: int = 4096,
-        layout: Layout = "packed",
         split: Split = "train",
         held_out: int | float = 0,
         calibrations: Sequence[Calibration] | None = None,
@@ -94,7 +99,6 @@ class Batches:
         """Look at the stores' index and plan the first chapter.
 
         weights: rows from each store (default: as many as it has, so that their epochs end together).
-        layout: `packed` gives `Batch`, `padded` gives `PaddedBatch` with one sequence per row.
         held_out: documents (a count, or a share below 1) that `split="train"` leaves to `split="held-out"`.
         calibrations: those of an equal object, to make it again in another process.
         """
@@ -102,14 +106,12 @@ class Batches:
         self.recipe = recipe
         self.symbols = tokenizer if isinstance(tokenizer, Symbols) else Symbols.of(tokenizer, recipe)
         _check_fingerprints(self.stores, self.symbols.fingerprint)
-        self.layout = layout
-        self.row_tokens = recipe.max_length if layout == "padded" else row_tokens
+        self.row_tokens = row_tokens
         if self.row_tokens < recipe.max_length:
             raise ConfigError(f"row_tokens: must be >= max_length {recipe.max_length}, got {row_tokens}")
         if tokens_per_batch <= 0 or tokens_per_batch % self.row_tokens:
-            unit = "max_length" if layout == "padded" else "row_tokens"
             raise ConfigError(
-                f"tokens_per_batch: must be a multiple of {unit} {self.row_tokens:,}, got {tokens_per_batch:,}"
+                f"tokens_per_batch: must be a multiple of row_tokens {row_tokens:,}, got {tokens_per_batch:,}"
             )
         self.rows_per_batch = tokens_per_batch // self.row_tokens
         #: Plan the next chapter in the background while this one is in use, so that no batch waits for it.
@@ -133,7 +135,6 @@ class Batches:
             "seed": seed,
             "weights": weights,
             "row_tokens": row_tokens,
-            "layout": layout,
             "split": split,
             "held_out": held_out,
         }
@@ -151,21 +152,18 @@ class Batches:
         """T, N and P of every micro-batch of the run."""
         rows = self._rows_each(world, micro_batches)
         capacities = [source.calibration.capacity for source in self.sources]
-        filler = 0 if self.layout == "padded" else -(-self.row_tokens // self.recipe.max_length)
+        filler = -(-self.row_tokens // self.recipe.max_length)
         return Shapes(
             tokens=rows * self.row_tokens,
             sequences=rows * (max(capacity.sequences for capacity in capacities) + filler),
             predictions=rows * max(capacity.predictions for capacity in capacities),
         )
 
-    def batch(
-        self, step: int, rank: int = 0, world: int = 1, micro: int = 0, micro_batches: int = 1
-    ) -> Batch | PaddedBatch:
+    def batch(self, step: int, rank: int = 0, world: int = 1, micro: int = 0, micro_batches: int = 1) -> Batch:
         """Micro-batch `micro` of what `rank` has of the global batch of `step`."""
         examples, stores, keys = self.examples(self.rows(step, rank, world, micro, micro_batches))
         text = self.read(examples, stores)
         masks = self.mask(examples, text, keys)
-        assemble = assemble_packed if self.layout == "packed" else assemble_padded
         shapes = self.shapes(world, micro_batches)
         return assemble(examples, text, masks, self.symbols, shapes, self.recipe.max_length)
 
@@ -256,9 +254,7 @@ def _check_fingerprints(stores: list[Store], fingerprint: str) -> None:
             )
 
 
-def assemble_packed(
-    examples: Examples, text: Ids, masks: Masks, symbols: Symbols, shapes: Shapes, max_length: int
-) -> Batch:
+def assemble(examples: Examples, text: Ids, masks: Masks, symbols: Symbols, shapes: Shapes, max_length: int) -> Batch:
     """Put sequences end to end, then filler: [CLS] A [SEP] B [SEP] [CLS] A [SEP] B [SEP] ... <pad>."""
     lengths = examples.lengths
     ends = np.cumsum(lengths)
@@ -295,25 +291,6 @@ def shift_positions(batch: Batch, room: int, key: int) -> Batch:
     positions = batch.positions.copy()
     positions[: bounds[-1]] += np.repeat(below(draw(key, sums), room + 1), np.diff(bounds)).astype(np.int16)
     return dataclasses.replace(batch, positions=positions)
-
-
-def assemble_padded(
-    examples: Examples, text: Ids, masks: Masks, symbols: Symbols, shapes: Shapes, max_length: int
-) -> PaddedBatch:
-    """Put each sequence on its own line."""
-    column = np.arange(max_length)
-    tokens = np.full(shapes.tokens, symbols.pad_id, np.int32)
-    starts = np.arange(len(examples)) * max_length
-    masked, labels = _place_tokens(tokens, starts, examples, text, masks, symbols, shapes)
-    real = column < examples.lengths[:, None]
-    return PaddedBatch(
-        tokens=tokens.reshape(-1, max_length),
-        segments=(real & (column >= examples.first_length[:, None] + 2)).astype(np.int8),
-        mask=real,
-        masked=masked,
-        labels=labels,
-        order=examples.order,
-    )
 
 
 def _place_tokens(

@@ -57,7 +57,6 @@ def evaluate_batches(
     totals = torch.zeros(6, device=device.device)
     for number in range(world.rank, num_batches, world.size):
         batch = batches.batch(number)
-        assert isinstance(batch, Batch)
         with device.autocast():
             inputs = to_device(batch, device.device, batches.recipe.max_length)
             totals += score(run_model(model, inputs), inputs).stacked()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -23,7 +23,7 @@ from litebert.files import write_atomic
 from litebert.model.count import count_parameters, forward_flops
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
-from litebert.pretraining.batches import Batch, Batches, shift_positions
+from litebert.pretraining.batches import Batches, shift_positions
 from litebert.pretraining.card import fill_samples, write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig, choose_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
@@ -168,7 +168,7 @@ class Pretraining(Learner):
         shift = self.config.position_offset == "random" and room > 0
         with stream:
             for number in itertools.count(step):
-                batches = [cast(Batch, next(stream)) for _ in range(count)]
+                batches = [next(stream) for _ in range(count)]
                 if shift:
                     key = make_key(self.config.seed, number)
                     batches = [shift_positions(batch, room, key) for batch in batches]
@@ -279,8 +279,7 @@ class Pretraining(Learner):
             return []
         length = self.stage.length
         if length not in self._floors:
-            batches = (batch for batch in map(held_out.batch, range(count)) if isinstance(batch, Batch))
-            self._floors[length] = commonest_share(batches)
+            self._floors[length] = commonest_share(map(held_out.batch, range(count)))
         floor = self._floors[length]
         since = self._plateau.look(step, scores.mlm_accuracy, floor)
         if since is None:

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from litebert.errors import DataError, LitebertError
 
 if TYPE_CHECKING:
-    from litebert.pretraining.batches import Batch, Batches, PaddedBatch
+    from litebert.pretraining.batches import Batch, Batches
 
 HEADER = struct.Struct("<Q")
 PIPE_BYTES = 1 << 20  # as large as Linux allows without privileges
@@ -61,10 +61,10 @@ class Stream:
         """The process ids of the workers that run."""
         return [worker.pid for worker in self._workers]
 
-    def __iter__(self) -> Iterator[Batch | PaddedBatch]:
+    def __iter__(self) -> Iterator[Batch]:
         return self
 
-    def __next__(self) -> Batch | PaddedBatch:
+    def __next__(self) -> Batch:
         return next(self._batches)
 
     def __enter__(self) -> Stream:
@@ -88,7 +88,7 @@ class Stream:
     def __del__(self) -> None:
         self.close()
 
-    def _receive(self) -> Iterator[Batch | PaddedBatch]:
+    def _receive(self) -> Iterator[Batch]:
         for number in count():  # micro-batch i comes from worker i modulo workers
             if not self._workers:
                 return
@@ -119,7 +119,7 @@ def make_batches(
     micro_batches: int,
     number: int = 0,
     workers: int = 1,
-) -> Iterator[Batch | PaddedBatch]:
+) -> Iterator[Batch]:
     """The micro-batches of a stream, or those that worker `number` of `workers` has to make."""
     batches.plan_ahead = True
     for index in count(number, workers):

@@ -43,7 +43,6 @@ def first_batches(batches: Batches, num_tokens: int) -> Iterator[Batch]:
     """Batches of about `num_tokens` tokens, at most one epoch."""
     for number in range(count_batches(batches, num_tokens)):
         batch = batches.batch(number)
-        assert isinstance(batch, Batch)
         yield batch
 
 
