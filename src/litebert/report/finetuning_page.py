@@ -32,8 +32,12 @@ from litebert.report.html import (
     assemble_page,
     draw_header,
     draw_section,
+    draw_stat,
+    draw_table,
     element,
+    number_heads,
     read_style,
+    scrolling,
     write_html,
 )
 from litebert.report.numbers import count, duration
@@ -166,11 +170,7 @@ def _headline(run: TrainingRun, scores: Scores) -> list[Markup]:
         ),
         ("Parameters with head", count(facts["parameters"]) if "parameters" in facts else None, _learning(facts)),
     ]
-    known = [
-        element("div", element("dt", name), element("dd", value), element("dd", note, class_="note") if note else None)
-        for name, value, note in stats
-        if value
-    ]
+    known = [draw_stat(*stat) for stat in stats if stat[1]]
     return [element("div", cards, class_="cards")] * bool(cards) + [element("dl", known, class_="stats")]
 
 
@@ -262,14 +262,12 @@ def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) ->
         for each in scores.baselines
     ]
     columns = ("Baseline", "Metric", "Score on dev", "Lead of the model", "The model is")
-    head = element("thead", element("tr", [element("th", name, scope="col") for name in columns]))
-    table = element("table", head, element("tbody", rows), class_="comparison baselines")
-    scroll = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Baselines")
+    table = draw_table("Baselines", columns, rows, "comparison baselines")
     advice = None
     if any(verdict != "ahead" for _, verdict in verdicts):
         steps = next_steps(int(run.facts.get("train_examples") or 0), bool(run.config.get("head_only")))
         advice = element("div", element("p", "What may help:"), element("ul", [element("li", step) for step in steps]))
-    return draw_section("Baselines", [words, scroll, advice])
+    return draw_section("Baselines", [words, table, advice])
 
 
 def _near(comparison: Comparison) -> Markup:
@@ -384,11 +382,15 @@ def draw_confusion(task: Task, lines: Sequence[dict[str, Any]]) -> Markup | None
         element("tbody", body),
         class_="matrix",
     )
-    matrix = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Confusion matrix")
     note = f"The {MOST_CLASSES} most frequent of {MOST_CLASSES + left_out} classes." if left_out > 0 else None
     return element(
         "div",
-        element("div", matrix, _class_table(counts, [row for row in rows if row in task.labels]), class_="confusion"),
+        element(
+            "div",
+            scrolling("Confusion matrix", table),
+            _class_table(counts, [row for row in rows if row in task.labels]),
+            class_="confusion",
+        ),
         element("p", note, class_="note") if note else None,
     )
 
@@ -403,14 +405,8 @@ def _class_table(counts: Counter[tuple[str, str]], classes: Sequence[str]) -> Ma
         shares = (right / said if said else 0.0, right / real if real else 0.0, 2 * right / max(said + real, 1))
         cells = [element("td", f"{100 * share:.1f}", class_="number") for share in shares]
         body.append(element("tr", element("th", name, scope="row"), cells, element("td", f"{real:,}", class_="number")))
-    head = [element("th", name, scope="col", class_="number") for name in ("precision", "recall", "F1", "count")]
-    table = element(
-        "table",
-        element("thead", element("tr", element("th", "Class", scope="col"), head)),
-        element("tbody", body),
-        class_="comparison classes",
-    )
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Scores per class")
+    head = ["Class", *number_heads(("precision", "recall", "F1", "count"))]
+    return draw_table("Scores per class", head, body, "comparison classes")
 
 
 def _cell(row: str, column: str, number: int, total: int) -> Markup:
@@ -436,11 +432,9 @@ def draw_worst(task: Task, lines: Sequence[dict[str, Any]], most: int = 15) -> M
         )
         for line in found
     ]
-    head = [element("th", name, scope="col") for name in ("Text", "Gold", "Predicted")]
-    table = element("table", element("thead", element("tr", head)), element("tbody", body), class_="errors")
     summary = f"{wrong:,} of {len(lines):,} {kind.how_wrong}; the worst {len(found)} are listed."
     note = element("p", summary, class_="note")
-    return element("div", note, element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Errors"))
+    return element("div", note, draw_table("Errors", ("Text", "Gold", "Predicted"), body, "errors"))
 
 
 def _text(paragraphs: Sequence[Sequence[Part]]) -> list[Child]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from litebert.report.html import Markup, element, join, swatch
+from litebert.report.html import Markup, draw_table, element, join, number_heads, swatch
 from litebert.report.numbers import count
 from litebert.report.runs import Event, TrainingRun
 
@@ -64,13 +64,7 @@ def draw_by_run(label: str, what: str, rows: Mapping[str, Sequence[str]], runs: 
         element("tr", element("th", key, scope="row"), [element("td", value) for value in values])
         for key, values in rows.items()
     ]
-    table = element(
-        "table",
-        element("thead", element("tr", element("th", what, scope="col"), names)),
-        element("tbody", body),
-        class_="settings",
-    )
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
+    return draw_table(label, [what, *names], body, "settings")
 
 
 def draw_settings(runs: Sequence[TrainingRun]) -> Markup | None:
@@ -139,14 +133,11 @@ def draw_events(runs: Sequence[TrainingRun]) -> Markup | None:
     if not found:
         return None
     found.sort(key=lambda pair: pair[0].step)
-    head = [element("th", "Run", scope="col")] if len(runs) > 1 else []
-    head.append(element("th", "Step", scope="col", class_="number"))
-    head += [element("th", name, scope="col") for name in ("Kind", "Message")]
+    head = [*["Run"] * (len(runs) > 1), *number_heads(["Step"]), "Kind", "Message"]
     body = [_event(event, number, runs) for event, number in found]
-    table = element("table", element("thead", element("tr", head)), element("tbody", body), class_="events")
     left_out = sum(max(0, len(run.events) - MOST_EVENTS) for run in runs)
     note = element("p", f"{left_out:,} earlier events are in metrics.jsonl.", class_="note") if left_out else None
-    return join(element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Events"), note)
+    return join(draw_table("Events", head, body, "events"), note)
 
 
 def draw_provenance(runs: Sequence[TrainingRun]) -> Markup:

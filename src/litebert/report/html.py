@@ -144,6 +144,36 @@ def draw_section(title: str, content: Child, hide_title: bool = False) -> Markup
     return element("section", heading, content, class_="part")
 
 
+def draw_table(label: str, head: Iterable[str], body: Child, class_: str, caption: str = "") -> Markup:
+    """A table that scrolls by itself; `head` are names of columns, or their cells."""
+    cells = [name if isinstance(name, Markup) else element("th", name, scope="col") for name in head]
+    table = element(
+        "table",
+        element("caption", caption) if caption else None,
+        element("thead", element("tr", cells)),
+        element("tbody", body),
+        class_=class_,
+    )
+    return scrolling(label, table)
+
+
+def number_heads(names: Iterable[str]) -> list[Markup]:
+    """The head of columns of numbers."""
+    return [element("th", name, scope="col", class_="number") for name in names]
+
+
+def scrolling(label: str, table: Child) -> Markup:
+    """What is too wide for the page scrolls by itself, also with the keyboard."""
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
+
+
+def draw_stat(name: str, value: Child, note: str | None) -> Markup:
+    """A fact in a list of facts."""
+    return element(
+        "div", element("dt", name), element("dd", value), element("dd", note, class_="note") if note else None
+    )
+
+
 def _footer(note: str) -> Markup:
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return element(

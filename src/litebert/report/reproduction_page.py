@@ -17,8 +17,10 @@ from litebert.report.html import (
     dash_of,
     draw_header,
     draw_section,
+    draw_table,
     element,
     read_style,
+    scrolling,
     swatch,
     write_html,
 )
@@ -110,9 +112,9 @@ def _section(outcome: JudgedTable, with_title: bool) -> Markup:
             else "visually-hidden",  # of a single table, it is the title of the page
         ),
         element("p", f"What varies: {results.table.varies}. Scale {results.scale}{seeds}.", class_="note"),
-        element("div", _table(results), class_="scroll", tabindex=0, role="region", aria_label=results.table.label),
+        _table(results),
         element("div", class_="gap"),
-        element("div", _claims(outcome.verdicts), class_="scroll", tabindex=0, role="region", aria_label="Verdicts"),
+        scrolling("Verdicts", _claims(outcome.verdicts)),
         element("ul", [element("li", note) for note in notes_of(results)], class_="table-notes"),
         _pictures(results),
         class_="part",
@@ -133,8 +135,7 @@ def _table(results: Results) -> Markup:
             )
         )
         above = name
-    head = element("thead", element("tr", [element("th", text, scope="col") for text in heads]))
-    return element("table", head, element("tbody", body), class_="comparison reproduced")
+    return draw_table(results.table.label, heads, body, "comparison reproduced")
 
 
 def _claims(verdicts: Sequence[Verdict]) -> Markup | None:

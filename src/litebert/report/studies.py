@@ -19,7 +19,7 @@ from litebert.finetuning.results import (
     show_spread,
     show_value,
 )
-from litebert.report.html import Markup, element
+from litebert.report.html import Markup, draw_table, element, number_heads
 from litebert.report.numbers import duration, linear_axis, percent
 from litebert.report.runs import TrainingRun, distinct_names
 from litebert.report.summary import Column, draw_runs, print_runs
@@ -77,19 +77,11 @@ def draw_study_table(summary: Mapping[str, Any]) -> Markup:
             spread = f"± {show_spread(setting['spread'], metric)}"
             rows.append(_row(f"{setting['lr']:g}", "median", score, spread, metric, kind="median"))
     columns = ("Learning rate", "Seed", metric.replace("_", " "), "95 % interval", "Chosen step")
-    head = [element("th", name, scope="col", class_="number") for name in columns]
     caption = (
         "★ marks the best run on dev. The interval of a run is over examples; a median is shown with the lowest and "
         "the highest of its seeds and their standard deviation (±)."
     )
-    table = element(
-        "table",
-        element("caption", caption),
-        element("thead", element("tr", head)),
-        element("tbody", rows),
-        class_="comparison",
-    )
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="All runs")
+    return draw_table("All runs", number_heads(columns), rows, "comparison", caption)
 
 
 def _row(

@@ -9,7 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from litebert.report.charts import held_out_loss, sentence_task
-from litebert.report.html import Child, Markup, color_of, element, join, swatch
+from litebert.report.html import (
+    Markup,
+    color_of,
+    draw_stat,
+    draw_table,
+    element,
+    join,
+    number_heads,
+    swatch,
+)
 from litebert.report.numbers import count, duration, percent
 from litebert.report.runs import Series, TrainingRun
 
@@ -79,7 +88,7 @@ def draw_tiles(run: TrainingRun) -> Markup:
         ("Tokens per second", _or_none(count, final.tokens_per_second), peak),
         ("Parameters", _or_none("{:,}".format, final.parameters), "without heads, as the paper counts"),
     ]
-    known = [_stat(*stat) for stat in stats if stat[1]]
+    known = [draw_stat(*stat) for stat in stats if stat[1]]
     return join(
         element("div", cards, class_="cards") if any(cards) else None,
         element("dl", known, class_="stats") if known else None,
@@ -98,7 +107,6 @@ def draw_runs(
     runs: Mapping[int, TrainingRun], columns: Sequence[Column], caption: str = "", notes: Sequence[str] = ()
 ) -> Markup:
     """Runs, by their numbers on the page, as the rows of a table."""
-    head = [element("th", column.name, scope="col", class_="number") for column in columns]
     body = []
     for row, (number, run) in enumerate(runs.items()):
         state = state_of(run)
@@ -107,14 +115,8 @@ def draw_runs(
         cells = [_cell(column, row) for column in columns]
         body.append(element("tr", element("th", name, scope="row"), cells, class_=color_of(number)))
     body += _guessing_rows(list(runs.values()), columns)
-    table = element(
-        "table",
-        element("caption", caption) if caption else None,
-        element("thead", element("tr", element("th", "Run", scope="col"), head)),
-        element("tbody", body),
-        class_="comparison",
-    )
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Runs compared")
+    head = ["Run", *number_heads(column.name for column in columns)]
+    return draw_table("Runs compared", head, body, "comparison", caption)
 
 
 def print_summary(runs: Sequence[TrainingRun]) -> None:
@@ -231,12 +233,6 @@ def _bar(name: str, share: float, kind: str | None = None) -> Markup:
         element("span", element("span", style=_share(share)), class_="track"),
         element("span", percent(share), class_="number"),
         class_=kind,
-    )
-
-
-def _stat(name: str, value: Child, note: str | None) -> Markup:
-    return element(
-        "div", element("dt", name), element("dd", value), element("dd", note, class_="note") if note else None
     )
 
 
