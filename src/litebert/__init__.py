@@ -1,4 +1,4 @@
-"""litebert: ALBERT (A Lite BERT), whole and exact, in PyTorch.
+"""litebert: ALBERT (A Lite BERT) in PyTorch, from raw text to a running server.
 
 Public names are loaded when first used, so that `import litebert` is instant.
 """

@@ -1,4 +1,4 @@
-"""How fast pretraining runs on this machine, beside transformers on the same tokens.
+"""Measure pretraining speed on this machine, against transformers on the same tokens.
 
     result = bench_pretrain([Case("albert-base", 128)], device)
     print(result.table())

@@ -114,9 +114,9 @@ def evaluate(
 
     `data` is a file, a folder of a task's files, `hub:owner/name` or a `TaskData`; several models are also scored as an
     ensemble, `predictions` is a folder for per-example predictions, and `depth` scores one model at one of its exits,
-    or at all of them with the time of each. `text` and `store` give the accuracies of
-    masked LM, sentence order and next sentence over about `tokens` tokens (Table 5). `blimp`, a folder of minimal
-    pairs, gives the share judged right, of at most `limit` pairs per file.
+    or at all of them with the time of each. `text` and `store` measure the accuracy of masked LM, sentence order and
+    next sentence over about `tokens` tokens (Table 5). `blimp`, a folder of minimal pairs, measures the share of pairs
+    judged correctly, over at most `limit` pairs per file.
     """
     given = {name: value for name, value in locals().items() if name != "model"}
     models = _several(model)

@@ -1,4 +1,4 @@
-"""Safe readers for files we did not write: JSON and YAML as plain data, whatever the file contains.
+"""Safe readers for untrusted files: JSON and YAML as plain data.
 
     read_object("config.json", CheckpointError)  -> {"hidden_size": 768, ...}
     parse_json("[1, ", "a.json", DataError)      -> DataError: a.json:1: not valid JSON: Expecting value (column 5)

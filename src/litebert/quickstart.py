@@ -1,6 +1,6 @@
 """The whole story in three minutes on a laptop: generated text -> vocabulary -> store -> a small ALBERT that learns.
 
-Everything is made offline by the package itself. The terminal shows what the model learned beside simple baselines.
+It works offline. The terminal shows what the model learned, next to simple baselines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Masked tokens guessed from n-grams, and the order of segments from connectives, beside models on the same batches.
+"""Baselines for pretrained models: masked tokens from n-grams, the order of segments from connectives.
 
 score_mask_baselines(stores, training, evaluation, tokenizer, 40)  -> MaskBaselines(unigram=0.05, trigram=0.21, ...)
 score_masks(["ngram"], [Path("text.txt")], Path("other.txt"), ["run/model"])  -> BaselineTable(...)

@@ -1,6 +1,6 @@
-"""The folder of a scoring run: its plan, its parts, each written once and whole, and its summary at the end.
+"""The folder of a scoring run: its plan, its parts (each written once, atomically), and a final summary.
 
-_plan.json                     everything that decides the results; another command is refused
+_plan.json                     everything that determines the results; another command is refused
 part-00000-000000.parquet      part 0 of input 0, and so on: in the order of their names they are the input's rows
 _summary.json                  written last
 """

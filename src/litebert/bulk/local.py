@@ -33,7 +33,7 @@ def run_here(work: Work, predictor: Predictor, out: str, feed: Feed, done: Done)
 
 
 def run_workers(work: Work, shared: Predictor | None, out: str, feed: Feed, num_workers: int, done: Done) -> None:
-    """In worker processes; `shared` runs the model for all of them, None: each loads it itself.
+    """Run in worker processes; `shared` runs the model for all of them, None: each loads its own.
 
     This process reads. At most one part waits for each worker, so memory does not grow with the input. A worker that
     dies is replaced, and its part is scored again.

@@ -1,6 +1,6 @@
-"""One part scored: rows in, a Parquet file's bytes out; a pure function, whoever calls it and however often.
+"""Score one part: rows in, the bytes of a Parquet file out, as a pure function.
 
-The model's passes are planned inside of a part, so numbers do not depend on what else is scored, or on when.
+Passes are planned within a part, so its numbers do not depend on other parts or on timing.
 """
 
 from __future__ import annotations

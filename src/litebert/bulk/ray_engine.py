@@ -1,7 +1,7 @@
-"""Parts scored on a Ray cluster, through Ray Data: stretches of parts go to actors that have the model.
+"""Score parts on a Ray cluster, through Ray Data: stretches of parts go to actors that hold the model.
 
-An actor reads its stretch, scores it and writes its parts by itself. If it dies, Ray starts another, which does what
-is missing of the stretch: parts that are there are not computed again.
+An actor reads its stretch, scores it and writes the parts. If it dies, Ray starts another one, which computes only the
+missing parts.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     for part in read_parts(source, 8192): part.number, part.table, part.problems
 
 Parquet, CSV, TSV, JSON lines and plain lines; compressed or not; local or at any address that fsspec opens. Where a
-part begins depends on the file and on `part_rows` alone, so a run can be cut and resumed anywhere. Memory holds two.
+part begins depends only on the file and `part_rows`, so a run can stop and resume anywhere. Memory holds two parts.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def read_parts(
     first: int = 0,
     stop: int | None = None,
 ) -> Iterator[Part]:
-    """The parts of a file from number `first` to before `stop`, without those that are done.
+    """The parts of a file from number `first` to before `stop`, without finished ones.
 
-    A file without rows has one part, which is empty: it says which columns there are.
+    A file without rows has one empty part, which shows its columns.
     """
     if format_of(source.path) == "parquet":
         yield from _parquet_parts(source, part_rows, index, done, first, stop)

@@ -2,8 +2,8 @@
 
     score("runs/sentiment/best", ["reviews-*.parquet"], "scored", columns={"text": "body"})
 
-The input is cut into parts of `part_rows` rows. Each part is read, scored and written as one Parquet file that appears
-when it is whole, so a run may be killed at any moment and the same call goes on; what is there is not computed again.
+The input is cut into parts of `part_rows` rows. Each part is read, scored and written as one Parquet file, which
+appears only when complete. So a run can be killed at any moment; the same call resumes it and keeps finished parts.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def score(
     ability: What to ask for ("embed"); by default what the model was fine-tuned for.
     columns: The column of each input of the ability: {"text": "review"}; by default those of the same names.
     options: Options of the ability: {"pooling": "cls"}.
-    keep: The columns to write beside the results; by default all.
+    keep: The input columns to write next to the results; by default all.
     dedupe: Compute rows with equal inputs once within each part.
-    part_rows: Rows of a part, 0 for 2,048 on a CPU and 8,192 on a GPU; a kill loses at most a part for each worker.
+    part_rows: Rows per part, 0 for 2,048 on a CPU and 8,192 on a GPU; a kill loses at most one part per worker.
     max_chars: Rows with a longer text get an error instead of a result.
-    engine: "local", or "ray" for the cluster of RAY_ADDRESS, or a Ray of its own on this machine.
+    engine: "local", or "ray" for the cluster at RAY_ADDRESS (without one, Ray starts on this machine).
     workers: Processes; 0 for one per core (local), or one per core or GPU of the cluster (ray).
     worker_threads: CPU threads of each worker.
-    max_tokens: Tokens of one pass through the model.
+    max_tokens: Tokens per pass through the model.
     progress: Called as parts finish.
     """
     check_choice("engine", engine, ENGINES, ConfigError)

@@ -1,7 +1,7 @@
 """Worker processes: each takes parts, scores them and writes them.
 
-On a CPU each has the model itself; beside a GPU they prepare sequences and finish results, and the process that has the
-GPU runs the model for all of them.
+On a CPU each has its own copy of the model. With a GPU they prepare sequences and finish results, and one process runs
+the model for all of them.
 """
 
 from __future__ import annotations

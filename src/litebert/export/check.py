@@ -1,7 +1,7 @@
-"""Is an exported file the model it was made of? The same requests through plain torch and through the file.
+"""Check an exported file against its model: the same requests through torch and through the file.
 
-Requests are random ids of many lengths and, where the user gives some, data: a fine-tuned folder reads labelled data of
-its task and scores both; any other reads plain text, one per line.
+Requests are random ids of many lengths and, if given, the user's data: labelled data of its task for a fine-tuned
+folder, which is also scored on both sides; plain text, one per line, for any other.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def compare(
 def random_requests(
     config: ModelConfig, want: frozenset[str], seed: int = 0, tokenizer: Tokenizer | None = None
 ) -> list[Request]:
-    """Random ids of many lengths, from one token to what the model takes (512 at most), with both segments.
+    """Random ids of many lengths, from one token to the model's limit (at most 512), with both segments.
 
     With a tokenizer, pieces are drawn as often as they occur in text.
     """

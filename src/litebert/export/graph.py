@@ -1,4 +1,4 @@
-"""An ONNX graph under construction: nodes in order, and every array stored once, whoever uses it.
+"""An ONNX graph under construction: nodes in order, every array stored once.
 
     graph = Graph("fp32")
     hidden = graph.linear(graph.linear("x", "layer", weight, bias), "layer", weight, bias)   -> two products, one matrix
@@ -6,11 +6,11 @@
 The names of values are strings, as in the file. How matrices are stored and multiplied is the graph's form:
 
 fp32   as they are
-int8   in 8 bits with a scale for each output; a product brings each row of its input to 8 bits, by the row's own range
+int8   in 8 bits with a scale per output; a product quantizes each row of its input to 8 bits, by the row's own range
 q4i8   the same, but in the file the repeated layers take 4 bits and the words 6; they become 8 bits when it is loaded
 q4     stored like q4i8, multiplied in floats: for GPUs, which have no fast product of 8 bits
 
-All in standard operators: what depends on weights alone, a runtime computes once, when it loads the file.
+All use standard operators; a runtime computes what depends only on weights once, on loading.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ class Graph:
         return self.op("Cast", whole, to=self._onnx.TensorProto.INT8)
 
     def table(self, name: str, values: NDArray[np.float32], words: bool = False) -> tuple[str, str | None]:
-        """An array of embeddings [V, E], once for whoever uses it; where it is not fp32 also the scale [V] of each row.
+        """An array of embeddings [V, E], stored once; unless fp32, also the scale [V] of each row.
 
-        Words take 8 bits, in the forms of 4 bits 6; other tables take 8 bits there, and none in int8, being small.
+        Words take 8 bits (6 in the 4-bit forms). Other tables are small: fp32 in int8, 8 bits in the 4-bit forms.
         """
         if self.form == "fp32" or (self.form == "int8" and not words):
             return self.array(f"{name}.weight", values), None

@@ -39,11 +39,11 @@ def build_onnx(
     every_position: bool = False,
     shown: int = 0,
 ) -> Any:
-    """The ONNX model of any head; every output that the encoder and the head can give is one of the graph's.
+    """The ONNX model of any head, with every output of the encoder and the head.
 
-    With `every_position`, masked words are predicted at all tokens [B, S, V] instead of those of a further input.
-    With `shown`, the graph also gives the attention maps and the states between applications of that many tokens, for
-    pictures: so few that they cost no time, however long the text.
+    With `every_position`, masked words are predicted at all tokens [B, S, V], not at the positions of an extra input.
+    With `shown`, the graph also outputs the attention maps and the states between applications of the first `shown`
+    tokens, for pictures; so few tokens cost no time.
     """
     graph = Graph(form, statistics, rounded)
     encoded = add_encoder(graph, model.encoder)

@@ -1,16 +1,16 @@
-"""Weights in 8 and in 4 bits that survive being applied again and again.
+"""Quantize weights to 8 and 4 bits for layers that are applied many times.
 
-ALBERT passes its states through the same matrices twelve times, and so makes every error of rounding twelve times.
-Against that:
+ALBERT passes its states through the same matrices twelve times, so it makes every rounding error twelve times. Two
+remedies:
 
 smoothing   A few channels of the states are many times larger than the rest. Dividing a channel by a factor and
-            multiplying the weights that read it by the same factor changes nothing but the rounding (SmoothQuant, Xiao
-            et al. 2023). How much of the loudness the weights take is tried out for each matrix.
-feedback    In 4 bits, what the rounding of one input channel does to the outputs is made good by the weights of the
-            channels that are still to be rounded (GPTQ, Frantar et al. 2023), over the states of all applications.
+            multiplying the weights that read it by the same factor changes only the rounding (SmoothQuant, Xiao et al.
+            2023). The best split between states and weights is searched for each matrix.
+feedback    In 4 bits, the weights of the channels still to be rounded compensate for the rounding error of each input
+            channel (GPTQ, Frantar et al. 2023), over the states of all applications.
 
-Both must know what the states of text look like. Text is not needed for that: pieces drawn as often as the vocabulary
-says they occur do as well (docs/results/browser.md).
+Both need typical states. Text is not needed for that: pieces drawn by their frequency in the vocabulary do as well
+(docs/results/browser.md).
 
 Shapes: K input channels, N outputs of a matrix [K, N].
 """
@@ -175,10 +175,10 @@ def quantize(matrix: Array) -> tuple[NDArray[np.int8], Array]:
 
 
 def quantize_four(matrix: Array, gram: NDArray[np.float64] | None = None) -> FourBits:
-    """A matrix in 4 bits; with the gram matrix of its inputs [K, K], each error is fed back to what is still to round.
+    """A matrix in 4 bits; with the gram matrix of its inputs [K, K], errors are fed back to channels not yet rounded.
 
-    One channel after another is rounded, and its error, weighed by how the channels go together, is taken off the
-    channels that follow (GPTQ's order and its lazy batches of channels).
+    Channels are rounded one after another, and each error, weighted by the correlation of the channels, is subtracted
+    from the following ones (GPTQ's order and its lazy batches of channels).
     """
     channels, outputs = matrix.shape
     block = math.gcd(channels, BLOCK)

@@ -175,9 +175,9 @@ def _write_classes(model: Model, folder: Path) -> None:
 def fit_tokenizer(path: Path) -> None:
     """Rewrite a tokenizer.json so that transformers.js normalises as we do: patterns that JavaScript reads, no table.
 
-    transformers.js does not read SentencePiece's table of characters but imitates a common one, which differs (it takes
-    zero-width joiners for spaces). After a compatibility decomposition the table changes a few characters only: those
-    are spelled out.
+    transformers.js does not read SentencePiece's character table but imitates a common one, which differs (it treats
+    zero-width joiners as spaces). After a compatibility decomposition the table changes only a few characters, which
+    are spelled out here.
     """
     data = json.loads(path.read_text(encoding="utf-8"))
     steps = (data.get("normalizer") or {}).get("normalizers", [])

@@ -1,4 +1,4 @@
-"""A page that runs an exported model in the browser: the files of litebert/page, what they must know, and the runtime.
+"""A page that runs an exported model in the browser: the files of litebert/page, their data, and the runtime.
 
 page.json     the model's name, abilities, task and limits, and every large file with its size and version
 runtime/      onnxruntime-web and the tokenizer, from npm or from a folder, with their licences

@@ -1,4 +1,4 @@
-"""Fine-tuned models beside baselines: what a run is compared with, in words, and models as rows of `baseline`'s table.
+"""Compare fine-tuned models with baselines, in words and as rows of the table of `litebert baseline`.
 
 write_baselines(folder, data)              at a run's start: what simple methods score on dev, for the page's curves
 compare_with_baselines(data, evaluation)   at its end: the model's lead over each of them, with intervals

@@ -1,8 +1,8 @@
-"""Which examples each step learns from, and their arrays: packed without padding, or padded where a kernel wants that.
+"""The examples of each step and their arrays: packed without padding, or padded if a kernel needs it.
 
 A batch is a pure function of (seed, step), so nothing has to be saved to resume a run. Shapes: N sequences (rows), T
 tokens of a packed batch, B x S of a padded one, L labels. The flat view of a batch, [T] or [B * S], is the same for
-both layouts: `rows` says which sequence each place belongs to, N where it belongs to none.
+both layouts: `rows` maps each place to its sequence, N for filler.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
 def cut_micro_batches(lengths: Many[Many[int]], max_tokens: int, layout: Layout, multiple: int = 1) -> Iterator[slice]:
     """Runs of units of at most `max_tokens` each; one unit always fits.
 
-    Padded, a sequence counts as long as the longest, rounded up to a `multiple`.
+    If padded, every sequence counts as long as the longest, rounded up to a `multiple`.
     """
     begin, total, count, longest = 0, 0, 0, 0
     for number, unit in enumerate(lengths):

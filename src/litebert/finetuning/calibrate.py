@@ -1,9 +1,11 @@
-"""How early may a model answer: the cheapest rule of early exit that keeps a promise on labelled examples.
+"""Choose when a model may answer early: the cheapest rule that meets a limit on labelled examples.
 
 calibrate("RUN/best", data="dev.csv", max_loss=0.3)     at most 0.3 points below full depth, as fast as that allows
 calibrate("RUN/best", data="dev.csv", speed_up=2)       half the layers on average, as good as that allows
 
-Every example is read at every exit once; rules are then tried on paper. Shapes: D exits, N examples, L outputs.
+Every example is read once at every exit; all rules are then tried on these outputs.
+
+Shapes: D exits, N examples, L outputs.
 """
 
 from __future__ import annotations
@@ -74,8 +76,8 @@ def calibrate(
 ) -> Calibration:
     """Choose a rule of early exit on labelled examples and save it with the model, for `depth="auto"`.
 
-    max_loss: how many points (of 100) the score may lose against full depth. speed_up: by how much fewer layers are to
-    be applied on average. Give one of the two.
+    max_loss: how many points (of 100) the score may lose against full depth. speed_up: how many times fewer layers to
+    apply on average. Give one of the two.
     """
     if (max_loss is None) == (speed_up is None):
         raise ConfigError("give one of max_loss (points) and speed_up")

@@ -5,7 +5,7 @@
     find_preset("v2", "race")        -> {"optim": {"lr": 1e-05, ...}, "batch": 32, ...}     the row of the task
     find_preset("v2/sst-2", "mine")  -> the row of SST-2 for a task of your own
 
-In YAML, `preset: v2` begins from named settings. Presets are plain data, to be printed, copied and changed.
+In YAML, `preset: v2` starts from named settings. Presets are plain data that you can print, copy and change.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     scored pairs        cosent (Su 2022), cosine (squared error)
     pairs, triplets     ranking: every other text of the batch is a negative (Henderson et al. 2017), with dropout as
                         the only difference between two equal sentences unsupervised SimCSE (Gao et al. 2021)
-    labelled texts      the cosine of each two texts is 1 where they share a label, else 0 (as in SetFit, Tunstall 2022)
+    labelled texts      the cosine of two texts is 1 if they share a label, else 0 (as in SetFit, Tunstall 2022)
 
-A batch is whole whatever the number of micro-batches and processes: every process gathers the vectors of all, computes
-the loss of the whole batch, and its gradient reaches the vectors that are its own. Their sum is the gradient of one
-process that has the whole batch.
+A batch is compared as a whole, across micro-batches and processes: every process gathers the vectors of all, computes
+the loss of the whole batch, and passes the gradient to its own vectors. The sum is the gradient of one process with the
+whole batch.
 
 Shapes: B examples of the whole batch, K texts each (2: a pair, 3: a triplet), N = B * K rows, H hidden.
 """
@@ -61,7 +61,7 @@ class Whole(NamedTuple):
 def ranking_loss(vectors: Tensor, texts: Tensor, temperature: float = 0.05, symmetric: bool = False) -> Tensor:
     """Cross-entropy of finding each second text among all second (and third) texts of the batch.
 
-    vectors [B, K, H]; texts [B, K] are equal for equal texts, so that a text is not taken for its own negative.
+    vectors [B, K, H]; texts [B, K] are equal for equal texts, so that a text is never its own negative.
     """
     size = len(vectors)
     unit = F.normalize(vectors, dim=-1)

@@ -59,9 +59,9 @@ def evaluate_task(
 ) -> list[Scored]:
     """Score models on a folder, a file or examples; more than one also as an ensemble (mean of their probabilities).
 
-    The task is that of the first model unless named. With `predictions`, a folder, what is said about every example is
-    written there, also for splits without labels, in the forms that GLUE's and SQuAD's servers take. With `depth`, one
-    model is scored at one of its exits or at all of them, and each time is measured.
+    The task is that of the first model unless named. `predictions` is a folder for per-example predictions, also for
+    splits without labels, and for submission files for GLUE and SQuAD. With `depth`, one model is scored and timed at
+    one of its exits or at all of them.
     """
     if not models:
         raise ConfigError("name at least one model folder")

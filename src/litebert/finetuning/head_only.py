@@ -1,9 +1,9 @@
-"""A head without fine-tuning: the encoder reads every training text once, and a linear model is fitted on what it says.
+"""A head without fine-tuning: a linear model fitted on the encoder's features of every training text.
 
     fit_head(model, task, split, device)  -> HeadFit(strength=0.01, loss=0.58, ...), and the model's head is set
 
-Fitting is scikit-learn's on standardised features, with the regularisation that cross-validation on the training
-examples prefers. The result is the usual model with the usual head, so it is saved, scored and served like any other.
+scikit-learn fits it on standardised features, with the regularisation chosen by cross-validation on the training
+examples. The result is an ordinary model that is saved, scored and served like any other.
 
 Shapes: N rows (texts, words or pairs of options), H hidden, L labels.
 """

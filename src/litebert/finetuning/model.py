@@ -112,7 +112,7 @@ def batch_loss(
 ) -> tuple[Tensor, Tensor]:
     """The summed loss and the number of correct predictions (0 if that is not meaningful).
 
-    With `shares`, the loss is the sum of those of several exits, each by its share; the last one's answers count.
+    With `shares`, the loss is the weighted sum over several exits; correct predictions are those of the last one.
     """
 
     def loss_at(**at: Any) -> tuple[Tensor, Tensor]:

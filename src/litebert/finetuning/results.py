@@ -1,4 +1,4 @@
-"""What a model says about a split, how right it is, and the files that both are kept in.
+"""Predictions of a model for a split, their scores, and the files for both.
 
 scores.json          scores with their intervals
 predictions/*.jsonl  {"id": "17", "text": "a dull film", "gold": "negative", "prediction": "positive", "badness": 2.7}
@@ -53,10 +53,10 @@ def predict_split(
 
 
 def score_split(task: Task, split: Split, predictions: list[Prediction], resamples: int = RESAMPLES) -> Evaluation:
-    """How right predictions are; 0 `resamples` leave the intervals out.
+    """Score predictions; `resamples=0` skips the intervals.
 
-    Where "no answer" is possible, scores are at the threshold 0; beside them stand those at the threshold that the
-    model was saved with (`tuned_f1`) and those at the best one for this very split (`best_f1`: an upper bound).
+    If "no answer" is possible, plain scores use the threshold 0, `tuned_f1` the threshold saved with the model, and
+    `best_f1` the best one for this split (an upper bound).
     """
     if not split.examples:
         raise DataError(f"{split.name}: no examples to score")
@@ -126,8 +126,8 @@ SUMMARY_FILE = "summary.json"  # of a study of several runs
 class Scores:
     """Scores of the chosen weights on each dev split; `metric` on the first split made the choice at `step`.
 
-    `threshold`, where questions may have no answer, is the one that the model was saved with: that of the scores called
-    tuned, while the others are at 0.
+    `threshold`, if questions may have no answer, is the one saved with the model, which tuned scores use; the others
+    use 0.
     """
 
     metric: str = ""

@@ -1,10 +1,10 @@
-"""A fine-tuning run: a model and labelled examples -> a scored model folder; interrupted at any time, it resumes.
+"""A fine-tuning run: a model and labelled examples -> a scored model folder; resumable at any time.
 
 RUN/
-  config.yaml, run.json, metrics.jsonl, checkpoints/    as every run has them (train/trainer.py)
+  config.yaml, run.json, metrics.jsonl, checkpoints/    as in every run (train/trainer.py)
   best/          the model folder that was chosen       scores.json    its scores on dev, with intervals
   adapter/       of a run with an adapter: it and the head alone, in PEFT's format (best/ has it merged)
-  predictions/   what it says about dev (and test)      report.html    all of it to look at
+  predictions/   of dev (and test)                      report.html    everything on one page
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ def finetune(
     finetune(task="classification", train="train.csv", dev="dev.csv", out="runs/mine")
     finetune(task="classification", train=frame, dev=other_frame, epochs=3, out="runs/mine")
 
-    config: a FinetuneConfig, its plain data or a YAML file. What else is named here goes on top, then `settings` such
-    as "optim.beta2=0.98". `out` is runs/TASK by default; a folder whose run is complete is left as it is.
+    config: a FinetuneConfig, its plain data or a YAML file. Other arguments override it, then `settings` such as
+    "optim.beta2=0.98". `out` is runs/TASK by default; a complete run is left as it is.
     train, dev, test: files, or rows in memory: a list of dictionaries or tuples, a dictionary of columns, a pandas or
     polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles, {"text": "review"}.
-    data: your own task with its examples, instead of files (or files that were read before, for another seed).
+    data: your own task with its examples instead of files (or data already read, for another seed).
     """
     files = {"train": train, "dev": dev, "test": test}
     in_memory = any(not isinstance(rows, str | Path | None) for rows in files.values())

@@ -1,4 +1,4 @@
-"""One run, or many with other seeds and learning rates: finished ones are skipped, all are summarised in one table.
+"""One run, or one per seed and learning rate: finished ones are skipped, all are summarised in one table.
 
 STUDY/
   lr-1e-05-seed-0/ ...   one run folder each          summary.json   all runs, and median and spread per setting

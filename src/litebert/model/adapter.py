@@ -2,10 +2,10 @@
 
 y = x W^T + b + scale * (x A^T) B^T, with A [r, in], B [out, r] and scale = alpha / r. ALBERT applies one layer at every
 depth, so one adapter of its six matrices adapts the whole model; `per_application` gives each application of the layer
-an adapter of its own, of its share of the rank.
+its own adapter with a share of the rank.
 
-Training computes no gradient of the frozen matrices, and keeps less for the backward pass than full fine-tuning: what
-LayerNorm and the activation give is computed again from their inputs, which are kept anyway (`Lean`).
+Training skips the gradients of the frozen matrices and keeps less for the backward pass than full fine-tuning: the
+outputs of LayerNorm and the activation are recomputed from their inputs, which are kept anyway (`Lean`).
 
     add_adapter(model, AdapterConfig(rank=8))          # freezes the encoder; A, B and the head learn
     save_adapter(model, "sentiment", base="default")   # adapter_config.json, adapter_model.safetensors
@@ -112,7 +112,7 @@ class _LowRank(torch.autograd.Function):
 
 
 class Lean:
-    """Lets the backward pass compute what LayerNorm and the activation gave again, instead of keeping it.
+    """Recompute the outputs of LayerNorm and the activation in the backward pass instead of keeping them.
 
     Only the last few of these outputs are known at a time, and held, so that no other tensor can be in their memory.
     """
@@ -281,9 +281,9 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
 
 
 def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> AdapterConfig:
-    """Put an adapter folder of ours or of PEFT into a model of its base, in place, with the head that it brings.
+    """Load an adapter folder, ours or PEFT's, into its base model in place, with the adapter's head.
 
-    `learning` prepares the model for training it on, as `add_adapter` does.
+    `learning` prepares the model for further training, as `add_adapter` does.
     """
     folder = Path(folder)
     settings = read_adapter_config(folder)

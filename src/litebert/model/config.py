@@ -47,7 +47,7 @@ _HUB_SHARING = ("all", "none")
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything that decides the shape and numbers of an encoder.
+    """Everything that determines the shape and numbers of an encoder.
 
     `sharing` says which blocks the layers have in common within a group: `all`, `attention`, `ffn` or `none`.
     `num_hidden_groups` cuts the layers into contiguous groups that share nothing with each other, and

@@ -56,7 +56,7 @@ def convert_model(
 ) -> Conversion:
     """Read a model folder, a TensorFlow checkpoint (folder, prefix or file) or a Hub name; write a model folder.
 
-    `config` is the file to read where the one beside the weights is missing or wrong; `changes` correct what it says:
+    `config` is the file to read if the one next to the weights is missing or wrong; `changes` override its values:
     num_attention_heads=32, hidden_act="gelu_new", hidden_dropout_prob=0.
     """
     target = Path(target)
@@ -106,9 +106,9 @@ class Difference(NamedTuple):
 
 
 def verify_model(source: Path | str, batch: int = 4, length: int | None = None, seed: int = 0) -> list[Difference]:
-    """Random ids with both segments and padding through both; the differences of every output they share.
+    """Run random ids with both segments and padding through both; the differences of every shared output.
 
-    `length` defaults to 128 tokens, or to what the model takes where that is less.
+    `length` defaults to 128 tokens, or to the model's limit if that is less.
     """
     transformers = require("transformers", "litebert verify")
     if batch < 1:

@@ -1,4 +1,4 @@
-"""The encoder as the paper and the released code have it: one class for ALBERT and BERT.
+"""The encoder of the paper and the released code: one class for ALBERT and BERT.
 
 Shapes: B batch, S sequence, T tokens of a packed batch, N sequences of it, E embedding, H hidden, A heads, D = H / A.
 Input is padded, [B, S] with a mask, or packed, [T] with the sequences' starts. Written `*` where both fit.

@@ -1,8 +1,8 @@
 """Google's released checkpoints (TensorFlow V2 bundle + `albert_config.json`) as our models, without TensorFlow.
 
 Reads released tar folders, TF-Hub modules (`module/` names, no sentence head) and fine-tuned checkpoints. Two
-spellings of LayerNorm are met in the wild: `LayerNorm`, as released, and `layer_normalization_<n>`, written by later
-TensorFlows, where each layer may have norms of its own although the matrices are shared (google-research/albert#241).
+spellings of LayerNorm occur: `LayerNorm`, as released, and `layer_normalization_<n>`, from later TensorFlow versions,
+where each layer may have its own norms although the matrices are shared (google-research/albert#241).
 brightmart/albert_zh's checkpoints are read too: another graph under other names, `project_words_only` in our config.
 """
 

@@ -67,7 +67,7 @@ class Model(nn.Module):
     def set_depth(self, depth: int | None = None) -> None:
         """Answer after this many layers, with the head of that exit (None: at full depth).
 
-        Heads without exits of their own, those of pretraining among them, are the same at every depth.
+        Heads without exits, such as those of pretraining, are the same at every depth.
         """
         if depth is not None and self.exits is not None:
             check_exit(self.config, depth)
@@ -380,7 +380,7 @@ class AnswerOutput(NamedTuple):
 class AnswerModel(Model):
     """SQuAD 2.0: the end is conditioned on the start, and a third output says that there is no answer.
 
-    `outside` [B, S] is 1 where no answer can lie (question, separators, padding); [CLS] and the passage are 0.
+    `outside` [B, S] is 1 for tokens excluded as answers (question, separators, padding), 0 for [CLS] and the passage.
     Packed input gives the same output, [N, max_length], with `outside` [T].
     """
 

@@ -3,7 +3,7 @@
 What transformers cannot express (attention-only or FFN-only sharing, the SQuAD 2.0 head, ...) is written in the same
 two files under our own `model_type`, with our own tensor names, so that AutoModel refuses it instead of filling layers
 at random. Weights are one safetensors file, sharded ones, or a `pytorch_model.bin`; `SHA256SUMS` (as sha256sum writes
-it) is saved beside them and checked before they are used, unless another program has written the weights since.
+it) is saved with them and checked before use, unless another program has since rewritten the weights.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class LoadReport:
 def load_model(source: Path | str, head: str | None = None, new_head: bool = False, **changes: Any) -> Model:
     """A model from a folder or a Hub name: load_model("runs/mine"), load_model("albert/albert-base-v2", "masked-lm").
 
-    `head` defaults to what the folder holds. Asking for a head that the folder lacks needs `new_head=True`, which
-    initialises it. `changes` alter the config: labels, dropout, num_attention_heads, ...
+    `head` defaults to that of the folder. A head missing from the folder needs `new_head=True`, which initialises it.
+    `changes` alter the config: labels, dropout, num_attention_heads, ...
     """
     return load_model_and_report(source, head, new_head, **changes)[0]
 
@@ -260,9 +260,9 @@ def _is_identity(found: Mapping[str, str], tensors: Mapping[str, Tensor]) -> boo
 
 
 def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:
-    """Write a model folder as one step: an existing one stays intact if anything fails.
+    """Write a model folder atomically: an existing one stays intact if anything fails.
 
-    `dtype` is that of the numbers in the file, a matter of size: every model is opened in float32.
+    `dtype` only affects the size of the file: every model is loaded in float32.
     """
     folder = Path(folder)
     head, config = model.head, _without_unused_labels(model.config, model.head)

@@ -1,4 +1,4 @@
-"""The one place that knows other people's names of tensors and heads: the Hub's ALBERT and BERT, TensorFlow's.
+"""The only place that knows foreign names of tensors and heads: the Hub's ALBERT and BERT, TensorFlow's.
 
 Blocks: ours are numbered 0, 1, ...; block b is `inner_group b % inner` of `group b // inner` in ALBERT's files, and
 layer b in BERT's. TensorFlow kernels are [in, out] and are transposed; `output_weights` and embeddings are not.

@@ -10,7 +10,7 @@ A bundle `model.ckpt-best` is one index and one or more data files:
     model.ckpt-best.data-00000-of-00001   the bytes of the tensors, little-endian, one after another
     model.ckpt-best.meta                  the graph; not needed
 
-A text file `checkpoint` beside them may say which of several bundles is the latest.
+A text file `checkpoint` next to them may name the latest of several bundles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page: plain files that `litebert serve` answers with, and that a model exported for the browser carries.
+"""The page: plain files that `litebert serve` sends, and that an export for the browser includes.
 
 Both show the same panels; `server.js` asks a server for its answers, `browser.js` a worker in the tab. Parts of
 `index.html` between <!--server--> and <!--/server-->, or <!--browser--> and <!--/browser-->, are for one of them only.

@@ -1,4 +1,4 @@
-"""What an ability is: one function says it all, by its signature, its result type and its docstring.
+"""An ability is one function, defined by its signature, its result type and its docstring.
 
     @ability(outputs=("sentence",), examples=[{"a": "She put on her coat.", "b": "Then she left."}])
     def sentence_order(

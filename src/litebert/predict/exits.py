@@ -1,4 +1,4 @@
-"""Early exit: when a text has been read enough, and the rule that a model folder keeps for it.
+"""Early exit: when a text needs no more layers, and the rule stored in a model folder.
 
     rule = load_rule("RUN/best")                     # exits.json, written by `litebert calibrate`
     simulate(rule, "classes", logits)                -> the exit that answers for each text, of logits at every exit

@@ -55,8 +55,8 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
 
     `given` are the arguments. Without any, a file or a pipe is read: a table by its ending; JSON objects if it is a
     .jsonl or .ndjson file, if several inputs are needed, or if the first line is such an object; else a text per line.
-    Where the arguments lack the last input, the file or pipe is that text, `answer "Who?" --file page.txt`, or these
-    texts, one per line: `search "a warm day" --file lines.txt`.
+    If the last input is missing from the arguments, the file or pipe provides it: as one text, `answer "Who?" --file
+    page.txt`, or as several, one per line, `search "a warm day" --file lines.txt`.
     """
     try:
         codecs.lookup(source.encoding)

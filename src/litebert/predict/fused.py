@@ -162,7 +162,7 @@ def lay_out(
 ) -> Table:
     """Sequences end to end: ([2, 7, 3], [2, 3]), room (6, 3) -> ids 2 7 3 2 3 0, positions 0 1 2 0 1 0, starts 0 3 5 5.
 
-    `pinned`: in memory that a GPU reads while the program goes on.
+    `pinned`: in memory that a GPU can read asynchronously.
     """
     lengths = np.array([len(sequence) for sequence in ids])
     starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -191,7 +191,7 @@ class FusedEncoder(nn.Module):
     """Takes the place of an Encoder in a model, for packed input without gradients.
 
     After each call, `hidden` holds the last states of all tokens (None after `only_asked`), `first` those of each [CLS]
-    and `pooled` what the pooler made of them, whatever the head was given.
+    and `pooled` the pooler's output, regardless of what was returned.
     """
 
     def __init__(self, encoder: Encoder, triton: bool = False):
@@ -269,7 +269,7 @@ class FusedEncoder(nn.Module):
     ) -> Tensor:
         """The last hidden states of all tokens, [T, H], or of some rows.
 
-        In the last application these rows alone go through what comes after attention: three quarters of its work.
+        In the last application only these rows pass the steps after attention, three quarters of the work.
         """
         hidden = self._embed(ids, segments, positions)
         return self._run_blocks(self.plain.plan, hidden, self._attention(hidden, starts, max_length), rows)

@@ -2,8 +2,8 @@
 
 A graph is recorded for one shape and replayed for any batch that fits into it, so shapes come in steps: tokens,
 sequences and the longest sequence are rounded up. Everything from the ids to the pooled output is in the graph; its
-input is one table, filled by one copy. What the places of unused tokens and sequences hold means nothing and touches no
-others, since only attention sees more than one token.
+input is one table, filled by one copy. Unused tokens and sequences hold arbitrary values, which affect nothing else,
+since only attention sees more than one token.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class GraphedEncoder(FusedEncoder):
     def take(self, table: Table) -> Table:
         """Into the graph's own table, if the batch has one; the pass starts at once.
 
-        On the way from here to `encode` Python needs longer than a GPU should wait.
+        Python needs longer to get from here to `encode` than a GPU should wait.
         """
         graph = self._graph(*table.used, table.longest)
         if graph is None or graph.table.room != table.room:

@@ -5,7 +5,7 @@
         return Answer(outputs[0]["logits"], ...)
 
 `run_jobs` runs jobs to their end. A server calls `run_pass` instead, with as many sequences of each job as it sees fit.
-Mistakes of the user show while a job is made (the code before the first yield), so none reaches a batch.
+User errors are raised when a job is created (the code before the first yield), so none reaches a batch.
 """
 
 from __future__ import annotations

@@ -136,10 +136,10 @@ def _encode_each(inputs: Inputs, sentences: Iterable[str]) -> Iterator[Ids]:
 
 
 def _pair(inputs: Inputs, before: Iterable[Ids], after: Iterable[Ids]) -> Request:
-    """Whole sentences on both sides of the place where they meet, nearest first, as many as the model takes.
+    """Whole sentences on both sides of the boundary, nearest first, up to the model's limit.
 
-    Whole ones, because a segment that begins or ends amid a sentence tells its place by that alone. Only where two
-    single sentences are too long is there nothing left but to cut at their outer ends.
+    Whole ones, because a segment that begins or ends inside a sentence gives its place away. Only if two single
+    sentences are too long, their outer ends are cut.
     """
     room = inputs.max_length - 3
     sides = (iter(before), iter(after))

@@ -121,7 +121,7 @@ def choose(
 ) -> Steps[Choice]:
     """Pick the option that best answers a question about a passage.
 
-    Each option is read beside the passage, as in training; a passage that is too long is truncated at the end.
+    Each option is read with the passage, as in training; a passage that is too long is truncated at the end.
     """
     fitting = replace(task, max_length=inputs.max_length)
     sequences = choice_sequences(fitting, inputs.tokenizer, passage, question, list(options))

@@ -1,10 +1,10 @@
-"""A model that another process runs: one process has the GPU, and others tokenise, ask it, and finish the results.
+"""A model run by another process: one process has the GPU, the others tokenize and finish the results.
 
-Thousands of sequences cross as a few arrays. Where one row of each is wanted (vectors, or the logits of a classifier),
+Thousands of sequences are sent as a few arrays. If only one row of each is needed (vectors, or logits of a classifier),
 no Python runs per sequence: every pass of a group is started without waiting for the one before, and one copy brings
 all rows back. Anything else goes through `Runtime.run`.
 
-Processes are started as programs of their own and not forked: a fork would copy torch's threads and the GPU's state,
+Processes are started as separate programs, not forked: a fork would copy torch's threads and the GPU's state,
 and Python's `spawn` would run the caller's script again.
 """
 

@@ -1,10 +1,10 @@
-"""Sequences in, numbers out: what a runtime is asked for and what it gives. TorchRuntime and OnnxRuntime answer.
+"""The interface of runtimes (TorchRuntime, OnnxRuntime): sequences in, numbers out.
 
 Raw outputs by name, numpy float32 (indices int64), each for one sequence of `len` tokens:
     logits       [labels], [len, labels] for token classification, [] for multiple choice
     start, end   [len] of the span head; start_index, start_log_prob [K], end_index, end_log_prob [K_end, K] and
                  answerable [] of the answer head
-    masked_lm    [P, V] at the positions asked for              sentence  [2]
+    masked_lm    [P, V] at the requested positions              sentence  [2]
     depth        [] with an exit rule: the exit that gave the logits
     hidden       [len, H]      pooled, first, mean  [H]         attentions  [L, A, len, len]
 """
@@ -132,7 +132,7 @@ def fit_segments(config: ModelConfig, request: Request) -> NDArray[np.int8]:
 def plan_packed(lengths: Sequence[int], max_tokens: int) -> list[NDArray[np.int64]]:
     """Indices of the sequences of each batch, laid end to end without padding: ([3, 9, 3], 9) -> [[1], [0, 2]].
 
-    A sequence longer than `max_tokens` is a batch of its own.
+    A sequence longer than `max_tokens` gets its own batch.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     batches: list[list[int]] = []
@@ -149,9 +149,9 @@ def plan_packed(lengths: Sequence[int], max_tokens: int) -> list[NDArray[np.int6
 def plan_padded(lengths: Sequence[int], max_tokens: int, pass_cost: int) -> list[NDArray[np.int64]]:
     """Indices of the sequences of each pass, padded to its longest: ([3, 9, 3, 8], 512, 4) -> [[1, 3], [0, 2]].
 
-    Padding costs as much as real tokens, and a pass costs as much as `pass_cost` tokens by itself. Sequences of like
-    lengths are taken together as is cheapest by that count, and then cut so that no pass holds more than `max_tokens`
-    (one sequence always fits).
+    Padding costs as much as real tokens, and each pass costs an extra `pass_cost` tokens. Sequences of similar lengths
+    are grouped at the lowest total cost, then cut so that no pass holds more than `max_tokens` (one sequence always
+    fits).
     """
     if not len(lengths):
         return []

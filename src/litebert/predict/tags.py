@@ -23,9 +23,9 @@ _SPACED = re.compile(r"\S+")
 
 @functools.cache
 def _word() -> re.Pattern[str]:
-    """Words as tagged corpora have them: punctuation stands alone, "didn't", "U.S" and "well-known" stay whole.
+    """Words as in tagged corpora: punctuation is separate, "didn't", "U.S" and "well-known" stay whole.
 
-    An ideograph is a word of its own. Marks stay with what they stand on: "हिन्दी", "José" in five characters.
+    Each ideograph is a word. Marks stay with their letter: "हिन्दी", "José" in five characters.
     """
     marks = word_marks()
     letters = rf"[^\W{_HAN}](?:[^\W{_HAN}]++|[{marks}]++)*+"

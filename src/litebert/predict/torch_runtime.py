@@ -86,7 +86,7 @@ class TorchRuntime:
     def passes(self, lengths: Sequence[int]) -> Iterator[NDArray[np.int64]]:
         """The sequences of each pass, one pass after another.
 
-        What is left over by full ones may have any size, so that recording graphs for it would not be worth while.
+        The remainder may have any size, so recording graphs for it would not pay off.
         """
         batches = plan_packed(lengths, self.max_tokens)
         try:

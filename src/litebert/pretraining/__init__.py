@@ -1,4 +1,4 @@
-"""Token stores in, a model that fills masks and tells the order of sentences out.
+"""Token stores in; a model that fills masks and knows the order of sentences out.
 
 recipes             every choice between a document and a masked example
 examples, chapters  documents -> pairs of segments -> rows of a fixed number of tokens
@@ -7,5 +7,5 @@ config, data        the config of a run, its tokenizer and stores
 run, objective      the learner that `train` runs: model, losses, stages
 evaluate, card      held-out scores, and the model card with its samples
 plan, dry_run       what a run will cost, before it starts
-show, minimal_pairs examples as people read them; BLiMP-style evaluation
+show, minimal_pairs readable examples; BLiMP-style evaluation
 """

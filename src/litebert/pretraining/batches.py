@@ -284,7 +284,7 @@ def assemble(examples: Examples, text: Ids, masks: Masks, symbols: Symbols, shap
 def shift_positions(batch: Batch, room: int, key: int) -> Batch:
     """The same sequences, each up to `room` positions further on.
 
-    How far depends on the key and a sequence's own tokens, so that any division of a global batch gives the same.
+    The shift depends on the key and the sequence's own tokens, so any division of a global batch gives the same.
     """
     bounds = batch.starts[: batch.num_sequences + 1]
     sums = np.add.reduceat(batch.tokens[: bounds[-1]].astype(np.int64), bounds[:-1])

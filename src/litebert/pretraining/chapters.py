@@ -1,11 +1,11 @@
-"""A store -> rows that can be reached at once: epochs of chapters, chapters of rows.
+"""A store -> rows with random access: epochs of chapters, chapters of rows.
 
 An epoch visits every document once. It is divided into chapters of a few ten million tokens, each a random part of the
 whole store; a chapter is planned at once (windows, pairs, rows), so memory does not grow with the store. All chapters
 have the same number of tokens, give or take a stretch, and so the same number of rows, which is measured on the first
 one and then fixed. Row -> (epoch, chapter, row in it) is thus arithmetic, and seeking plans one chapter.
 
-Long documents are planned in stretches, so that a book is spread over its epoch like anything else. Rows are filled
+Long documents are planned in stretches, so that a book is spread over its epoch. Rows are filled
 with whole sequences from a shuffled queue:
 
     pack([9, 4, 7, 3], capacity of 12 tokens)   -> [9, 3], [7, 4]"""

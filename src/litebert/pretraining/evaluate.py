@@ -98,7 +98,7 @@ def pair_batches(
     held_out: float = 0.0,
     rows: int = 1,
 ) -> Batches:
-    """Batches of full-length pairs labelled for an objective, whatever the model was trained for.
+    """Batches of full-length pairs labelled for an objective, regardless of the model's own.
 
     No short examples: every pair has full context, as in the paper's development set. `rows` of 1,024 tokens go through
     the model at a time; the sequences are the same for any number of them.

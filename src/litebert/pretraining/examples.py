@@ -204,9 +204,9 @@ def _make_examples(
 
 
 def _borders_tell(text: Text, begin: Integers, cut: Integers, finish: Integers) -> npt.NDArray[np.bool_]:
-    """Where cut sentences give the order away: some borders are inside a sentence, others at its end.
+    """Pairs whose cuts reveal the order: some borders are inside a sentence, others at its end.
 
-    The ends that two overlong sentences lose give it away too; neither kind of pair gets a label.
+    Two overlong sentences that lost their ends reveal it too; neither kind of pair gets a label.
     """
     starts = text.whole_start[begin] + 0 + text.whole_start[np.minimum(cut, finish - 1)]
     borders = starts + text.whole_end[finish - 1]

@@ -1,4 +1,4 @@
-"""Which tokens are to be predicted, and what the model sees in their place.
+"""Which tokens are predicted, and what the model sees in their place.
 
 Sec. 4.1 of the paper, after SpanBERT: n-grams of whole words, p(n) proportional to 1/n, until 15 % of the tokens are
 chosen; 80 % of those become [MASK], 10 % a random token, 10 % stay. For each sequence:
@@ -155,8 +155,8 @@ def find_words(text: Ids, segments: Integers, recipe: Recipe, symbols: Symbols) 
 def select_spans(words: Words, budgets: Integers, keys: Bits, recipe: Recipe) -> tuple[Integers, Integers]:
     """The chosen n-grams as words [start, end), in the order of the text; marks them in `words.taken`.
 
-    Words are tried in random order as starts. As long as all tries of a sequence together stay within its budget, the
-    budget decides nothing, and they are placed at once; only the last few go one by one.
+    Words are tried as starts in random order. As long as all tries of a sequence stay within its budget, they are
+    placed at once; only the last few go one by one.
     """
     max_ngram = recipe.max_ngram if recipe.masking == "ngram" else 1
     per_span = recipe.ngram_draw == "span"
@@ -198,10 +198,10 @@ def _place_rest(
     queues: Integers,
     max_ngram: int | None,
 ) -> Integers:
-    """Try one word after the other until no room is left, shortening what is too long; gives start * 32 + n.
+    """Try one word after the other until no room is left, shortening spans that are too long; returns start * 32 + n.
 
-    With `max_ngram`, n belongs to the word that is tried; without, the next of the sequence's queue of sizes is kept
-    until it has found a place.
+    With `max_ngram`, n belongs to the word that is tried; without, the next size of the sequence's queue is kept until
+    it fits somewhere.
     """
 
     def look_up(start: Integers) -> Iterator[tuple[int, int]]:
@@ -247,7 +247,7 @@ def _place_rest(
 def place_spans(start: Integers, end: Integers, taken: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Which spans find their words free when they are placed in this order; marks them in `taken`.
 
-    A span that no earlier one competes with is placed, and what then overlaps it is out; a few rounds settle all.
+    A span without an earlier competitor is placed, and spans that overlap it are dropped; a few rounds settle all.
     """
     placed = np.zeros(len(start), bool)
     earliest = np.empty(len(taken), np.int64)  # [W] the first span that wants each word

@@ -1,6 +1,6 @@
 """The model of a run at its start, and its two losses.
 
-Losses are sums beside counts, so that any division of a global batch gives the same mean.
+Losses are sums with counts, so that any division of a global batch gives the same mean.
 Shapes: T packed tokens, N sequences, P positions to predict, V vocabulary."""
 
 from __future__ import annotations

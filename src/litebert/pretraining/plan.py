@@ -1,4 +1,4 @@
-"""The cost model: what a run will take on many GPUs, from rates measured on one.
+"""The cost model: predict a run on many GPUs from rates measured on one.
 
     predict(preset("albert-xlarge"), gpus=64, ...)    tokens/s, days, memory and communication
 

@@ -1,7 +1,7 @@
 """A pretraining run: token stores -> masked batches -> a model that fills masks and knows the order of sentences.
 
 RUN/
-  config.yaml, run.json, metrics.jsonl, checkpoints/     as every run has them (train/trainer.py)
+  config.yaml, run.json, metrics.jsonl, checkpoints/     as in every run (train/trainer.py)
   model/          the final model folder                 samples.json   masks it filled
 """
 

@@ -1,4 +1,4 @@
-"""What a recipe makes of a store, for people: a few examples in words, and realised beside expected shares.
+"""Show what a recipe makes of a store: a few readable examples, and actual against expected shares.
 
 batches = Batches(store, tokenizer, recipe, tokens_per_batch=4096)
 pick_examples(batches, tokenizer, 3)   -> [ShownExample(order=1, meaning="swapped: A follows B", segments=...), ...]

@@ -3,7 +3,7 @@
 A request can have many sequences: it may contain many texts, and a long text is split into windows. A pass is made of
 sequences, not of requests, so a large request is spread over many passes and small ones overtake it. The request with
 the fewest tokens left goes first; requests of equal size go in order of arrival. To prevent starvation, the oldest
-request gets a fixed share of all tokens, whatever its size.
+request gets a fixed share of all tokens, regardless of its size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes over the wire, as pydantic models; OpenAPI is made from these.
+"""Requests and responses as pydantic models, from which OpenAPI is made.
 
 Requests and results of the abilities are made from the abilities themselves. A text may be given alone or as a list;
 the answer always holds a list of results, in the order of the inputs. A refused request gets a status and

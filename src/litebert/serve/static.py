@@ -1,6 +1,6 @@
-"""A folder over HTTP, for a page that needs no server behind it: `litebert serve --static FOLDER`.
+"""Serve a folder over HTTP, for a page that runs in the browser: `litebert serve --static FOLDER`.
 
-Beside the files it sends the two headers with which browsers give a page several threads (cross-origin isolation).
+It also sends the two headers that let browsers give the page several threads (cross-origin isolation).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What operators see: logs as JSON lines on stderr, metrics for Prometheus, traces. None contains text of a user.
+"""For operators: logs as JSON lines on stderr, metrics for Prometheus, traces. None contains user text.
 
 log_event("request", ability="embed", status=200, ms=3.1) -> {"time": "...", "level": "info", "event": "request", ...}
 
 Values are numbers and known names. An exception is logged as its type and the places in the code; its message is left
-out, because it may quote what a user sent. The labels of metrics come from fixed sets.
+out, because it may quote user text. The labels of metrics come from fixed sets.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def log_to_stderr() -> None:
 
 
 class Traces:
-    """A span of OpenTelemetry for each request, where that package is installed and set up; else nothing.
+    """An OpenTelemetry span per request, if that package is installed and configured.
 
-    Where spans go is said by its SDK: `opentelemetry-instrument litebert serve ...` with OTEL_EXPORTER_OTLP_ENDPOINT.
+    Its SDK decides where spans go: `opentelemetry-instrument litebert serve ...` with OTEL_EXPORTER_OTLP_ENDPOINT.
     """
 
     def __init__(self) -> None:

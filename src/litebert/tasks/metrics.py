@@ -87,7 +87,7 @@ def score_difference(
 ) -> dict[str, Metric]:
     """How much higher `predictions` score than `others`, by each metric, with a paired interval.
 
-    Both are scored on the same resamples: what makes an example hard for both does not blur their difference.
+    Both are scored on the same resamples, so examples that are hard for both do not blur the difference.
     """
     first, second = (
         kind_of(task).measures(task, examples, [each.value if isinstance(each, Prediction) else each for each in side])

@@ -1,4 +1,4 @@
-"""Model folders that sentence-transformers opens, and its folders here: how a text's vector is made of its tokens.
+"""sentence-transformers folders, written and read: how a text's vector is made from its tokens.
 
 FOLDER/
   modules.json                 the transformer, pooling, and perhaps a scaling to length 1

@@ -2,7 +2,7 @@
 
     Task("sst-2", "classification", labels=("0", "1"), metrics=("accuracy",))
 
-A fine-tuned model folder stores its task as `task.json`, beside the files of the Hub.
+A fine-tuned model folder stores its task in `task.json`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def generate_documents(
 ) -> Iterator[list[str]]:
     """Documents as lists of sentences; the same seed gives the same documents on every machine.
 
-    No sentence of the held-out split is ever generated for the training split, whatever the seeds and sizes.
+    No sentence of the held-out split is ever generated for the training split, for any seeds and sizes.
     `kinds` restricts the stories ("baking", "repair"; see `story_kinds`); by default all are used.
     `excerpts` begin and end anywhere, for pretraining: whole stories would always be cut into pairs at the same steps,
     and a model could learn which steps open a pair instead of which step precedes which.

@@ -104,7 +104,7 @@ class Normalization:
     def _align_word(self, word: str) -> tuple[list[int], list[int]]:
         """For each character: the length of its stretch after normalisation, and where the stretch ends.
 
-        Characters inside a stretch count 0: a letter stands for its marks as well.
+        Characters inside a stretch count 0: a letter covers its marks too.
         """
         sizes, until = [0] * len(word), [0] * len(word)
         for begin, end in _segments(word, 0, len(word)):

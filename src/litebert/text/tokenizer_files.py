@@ -1,4 +1,4 @@
-"""Tokenizers on disk: the files of one, how each is read, and what is written for transformers.
+"""Tokenizers on disk: their files, how each is read, and what is written for transformers.
 
 spiece.model            SentencePiece's own file            vocab.txt    WordPiece, one piece per line
 tokenizer.json          the same for the `tokenizers` library

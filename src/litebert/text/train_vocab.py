@@ -208,7 +208,7 @@ class Particles:
     """Cuts Korean words before their particles, using the word counts of a text.
 
     A word ends in a particle if the syllable before it allows that one (는 follows a vowel, 은 a consonant), unless
-    the whole word occurs with a subject or object particle of its own: 지도 is "map", not 지 + 도, since 지도를 occurs.
+    the whole word itself occurs with a subject or object particle: 지도 is "map", not 지 + 도, since 지도를 occurs.
     """
 
     def __init__(self, counts: Counter[str]):

@@ -7,7 +7,7 @@ google   As released. SentencePiece: a piece begins a word if it starts with ▁
          scripts, so that each Hangul or Han piece is a word. WordPiece: it does not start with "##".
 spaces   As the paper describes it: words are separated by spaces. A piece begins a word if it starts with ▁ (WordPiece:
          not with "##"), is punctuation, or begins with a letter of a script written without spaces (Han, kana,
-         Thai, ...). A Korean eojeol is one word, a Han piece is a word of its own.
+         Thai, ...). A Korean eojeol is one word, and so is each Han piece.
 """
 
 from __future__ import annotations

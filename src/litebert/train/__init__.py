@@ -1,6 +1,6 @@
 """The one training loop: a `Learner` (model, batches, loss, evaluation) in, a run folder with checkpoints out.
 
-config, learner    what a run chooses, and what it brings to the loop
+config, learner    the settings of a run, and what differs between runs
 trainer            the loop: step, guard, report, evaluate, checkpoint, resume, roll back, stop
 steps              gradients of a micro-batch, kernel by kernel or replayed from a CUDA graph
 optimizer, schedule, guard    the update, its learning rate, and whether to take it at all

@@ -67,9 +67,9 @@ def save(
     keep_last: int = 2,
     keep_every: int = 0,
 ) -> Path:
-    """Write the checkpoint of `step`, then remove what the keep policy does not keep.
+    """Write the checkpoint of `step`, then remove old ones by the keep policy.
 
-    A failure leaves the old checkpoints as they were and nothing of the new one.
+    If writing fails, the old checkpoints stay and nothing of the new one is left.
     """
     folder = _folder(run, step)
     _sweep(folder.parent)

@@ -1,4 +1,4 @@
-"""The one place that knows the hardware: device, precision, threads, compilation, and what the machine can do.
+"""The only place that knows the hardware: device, precision, threads, compilation, peak speed.
 
 device = open_device(DeviceConfig())           -> Device(device=cpu, precision='fp32', compile=False, ...)
 with device.autocast(): loss = model(batch)
@@ -210,7 +210,7 @@ def speed_up(model: Model, device: Device) -> None:
 
 
 def compile_blocks(model: nn.Module) -> None:
-    """Compile the dense parts of a model's blocks: once per shape, whatever the number of layers that apply them.
+    """Compile the dense parts of a model's blocks: once per shape, for any number of layers that apply them.
 
     Attention itself stays outside: its kernels are fixed, and the starts of packed sequences change with every batch.
     """

@@ -24,7 +24,7 @@ class StepBatches(NamedTuple):
 
 
 class Feed:
-    """The batches of one step after the other, on the device before they are needed.
+    """The batches of each step in turn, on the device before they are needed.
 
     A step ends by waiting for the device, to learn its loss. If the next batches were fetched and copied only then, the
     device would be idle meanwhile; so `prepare` is called while it still has work.

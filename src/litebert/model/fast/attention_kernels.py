@@ -1,12 +1,12 @@
-"""Attention over packed sequences in Triton: every sequence for itself, softmax never written to memory.
+"""Attention within packed sequences in Triton; the softmax is never written to memory.
 
-One program works on one block of rows of one head of one sequence. Queries may be fewer than keys (the last layer asks
-only at the positions that are predicted), so both have starts of their own. Scores are kept in powers of two, since the
+One program works on one block of rows of one head of one sequence. There may be fewer queries than keys (the last layer
+only needs the predicted positions), so each has its own starts. Scores are kept in powers of two, since the
 GPU's exponential is one: `scale_log2` = log2(e) / sqrt(D).
 
 Names: Q queries and K keys of one sequence, D width of a head. `*_stride` is the distance between tokens.
-The sums over tokens that the biases' gradients need are taken here, where the rows are at hand: one per program, kept
-over all applications of a shared layer.
+The kernels also sum over tokens for the gradients of the biases: one sum per program, kept over all applications of a
+shared layer.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Every operand is scaled so that its largest number just fits: weights and activations with four bits of exponent,
 gradients with five. Products are summed in float32 by the hardware; everything between them stays as it was. Weights
-are cast once and used by every application of a shared layer. The gradient of a weight sums over tokens, for which both
-operands have to lie the other way round: `quantize` turns them on the way.
+are cast once and used by every application of a shared layer. A weight gradient sums over tokens, which needs both
+operands transposed; `quantize` does that too.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The encoder's layers with their gradients written by hand: the numbers of `encoder.py`, near the hardware's limit.
+"""The encoder's layers with hand-written gradients: the results of `encoder.py`, near the hardware's limit.
 
-Where the time goes and what is done about it, for a packed batch without dropout:
+What makes them fast, for a packed batch without dropout:
 
 - Half-precision working weights are made once per change of the parameters, not once per application, with queries,
   keys and values as one matrix.
 - Between two matrix products lies one kernel (`triton_ops.py`), and no tensor is read twice for a bias's gradient.
 - A layer's backward hands on two gradients, of its branch and of its residual, and the next kernel adds them.
 - Weight gradients of all applications of a shared layer are summed in one float32 tensor by the matrix product itself.
-- The last application is computed only where somebody looks: at the positions to predict and at each [CLS]. Keys and
+- The last application is computed only where its output is used: at the positions to predict and each [CLS]. Keys and
   values are needed for all tokens; queries, the output projection and the FFN are not.
-- The activation is not kept but made again in the backward pass, where its input is read anyway. `recompute` keeps
-  nothing of a layer but its input.
+- The activation is recomputed in the backward pass, where its input is read anyway. `recompute` keeps only the input of
+  each layer.
 
 Shapes: T packed tokens, N sequences, H hidden, A heads, D = H / A, I intermediate, Q rows asked for in the last layer.
 """
@@ -153,9 +153,9 @@ class FeedForwardSaved:
 
 @dataclass(frozen=True)
 class Asked:
-    """The rows that somebody looks at after the last layer, sorted by sequence.
+    """The rows used after the last layer, sorted by sequence.
 
-    Entries beyond the last token stand for nothing: they come last, belong to no sequence and carry no gradient.
+    Entries beyond the last token are filler: they come last, belong to no sequence and carry no gradient.
     """
 
     rows: Tensor  # [Q] indices of tokens, ascending

@@ -1,7 +1,7 @@
-"""The steps around the matrix products in plain torch: what `triton_ops.py` does, in words anyone can check.
+"""The steps around the matrix products in plain torch: the readable version of `triton_ops.py`.
 
-The fast path calls either module by the same names. This one runs anywhere, in any precision; the tests hold the layers
-written by hand to the reference model with it, and the Triton kernels to it.
+The fast path calls either module by the same names. This one runs anywhere, in any precision. Tests use it to compare
+the hand-written layers with the reference model, and compare the Triton kernels with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What lies between the matrix products, in Triton: each tensor is read once and written once.
+"""The steps between the matrix products in Triton: each tensor is read once and written once.
 
-The gradients of biases and LayerNorms are sums over all tokens. They are taken on the way: every program adds up the
-rows that it handles anyway and adds them to a partial sum of its own, which it keeps over all applications of a shared
-layer (kernels run one after the other, so nobody else writes there). Until its last row, a sum stays in the registers
+The gradients of biases and LayerNorms are sums over all tokens. Every program sums the rows it handles anyway and adds
+them to its own partial sum, kept over all applications of a shared layer (kernels run one after the other, so nothing
+else writes there). Until its last row, a sum stays in the registers
 of the thread that made it: a sum across threads in every round took four times as long.
 """
 

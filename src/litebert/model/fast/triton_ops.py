@@ -78,7 +78,7 @@ ROW_PROGRAMS = 1024  # programs that share the rows of a sum over tokens: a few 
 class VectorSums:
     """Sums over tokens of `count` vectors, over all applications of a block: gradients of biases and LayerNorms.
 
-    Every program of a kernel adds to a row of its own. The rows are summed once, at the end.
+    Every program of a kernel adds to its own row. The rows are summed once, at the end.
     """
 
     def __init__(self, count: int, width: int, dtype: torch.dtype, device: torch.device):

@@ -5,7 +5,7 @@ The columns of each file decide what it contains, so a model trained on pairs ma
     scored     two texts and a score           Spearman and Pearson correlation of cosine and score
     pairs      two texts that belong together  recall and nDCG of finding the second among all second texts
     triplets   a text, a near and a far one    how often the near one is nearer
-    sentences  one text: for training alone    (SimCSE: the same sentence twice, under other dropout)
+    sentences  one text: only for training     (SimCSE: the same sentence twice, with different dropout)
 
 Shapes: N examples, M different texts to find, H hidden.
 """
