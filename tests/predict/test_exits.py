@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -11,77 +13,217 @@ from small_vocabularies import english
 
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.model.hub import save_model
-from litebert.predict.exits import EXITS_FILE, ExitRule, load_rule, save_rule, simulate
+from litebert.predict.exits import (
+    EXITS_FILE,
+    Choice,
+    ExitRule,
+    Gate,
+    Trace,
+    load_rule,
+    problem_of,
+    save_rule,
+    signs_of,
+    simulate,
+)
+from litebert.predict.lanes import group_numbers, trace_signs
 from litebert.predict.predictor import Predictor
 from litebert.predict.runtime import Request
+from litebert.predict.torch_runtime import TorchStages
 from litebert.tasks.task import Task, save_task
 
 DEEP = {"num_hidden_layers": 4, "exits": (1, 2, 3, 4), "labels": ("good", "bad", "so so")}
 TASK = Task("t", "classification", DEEP["labels"], max_length=40)
 
 
-def logits_of(*rows):
-    """[D, N, L] of one text each."""
-    return np.array(rows, np.float64).swapaxes(0, 1)
+def trace_of(problem, *rows, states=None):
+    """Of logits [D, L] for each sequence."""
+    logits = np.array(rows, np.float64).swapaxes(0, 1)
+    lengths = np.ones(logits.shape[1], np.int64)
+    signs = [signs_of(problem, {"logits": each}, lengths) for each in logits]
+    return Trace(problem, tuple(range(1, len(logits) + 1)), signs, states)
 
 
 def test_confidence_stops_at_the_first_exit_that_is_sure():
-    rows = logits_of([[0, 0], [0, 1], [0, 3]], [[5, 0], [0, 1], [0, 1]], [[0, 0], [0, 0], [0, 0]])
-    assert simulate(ExitRule("confidence", 0.9), "classes", rows).tolist() == [2, 0, 2]
-    assert simulate(ExitRule("confidence", 0.7), "classes", rows).tolist() == [1, 0, 2]
-    assert simulate(ExitRule("confidence", 0.5), "classes", rows).tolist() == [0, 0, 0]
+    trace = trace_of("classes", [[0, 0], [0, 1], [0, 3]], [[5, 0], [0, 1], [0, 1]], [[0, 0], [0, 0], [0, 0]])
+    assert simulate(ExitRule("confidence", 0.9), trace).tolist() == [2, 0, 2]
+    assert simulate(ExitRule("confidence", 0.7), trace).tolist() == [1, 0, 2]
+    assert simulate(ExitRule("confidence", 0.5), trace).tolist() == [0, 0, 0]
+    assert simulate(ExitRule("confidence", 0.5, least=2), trace).tolist() == [1, 1, 1]
 
 
 def test_patience_stops_when_exits_in_a_row_agree():
     """As PABEE counts: an exit that differs from the one before it begins anew."""
     answers = [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [0, 1, 0, 1, 0]]
-    rows = logits_of(*([[answer == 0, answer == 1] for answer in each] for each in answers))
-    assert simulate(ExitRule("patience", patience=1), "classes", rows).tolist() == [2, 1, 4]
-    assert simulate(ExitRule("patience", patience=2), "classes", rows).tolist() == [3, 4, 4]
+    trace = trace_of("classes", *([[answer == 0, answer == 1] for answer in each] for each in answers))
+    assert simulate(ExitRule("patience", patience=1), trace).tolist() == [2, 1, 4]
+    assert simulate(ExitRule("patience", patience=2), trace).tolist() == [3, 4, 4]
 
 
 def test_numbers_agree_that_differ_by_little_and_sets_of_labels_that_are_equal():
-    rows = logits_of([[1.0], [1.5], [1.6], [1.6]], [[1.0], [1.1], [3.0], [4.0]])
-    assert simulate(ExitRule("patience", 0.2, 1), "number", rows).tolist() == [2, 1]
-    rows = logits_of([[1, -1], [1, 1], [2, 2]], [[1, -1], [3, -2], [1, 1]])
-    assert simulate(ExitRule("patience", 0.0, 1), "labels", rows).tolist() == [2, 1]
+    trace = trace_of("number", [[1.0], [1.5], [1.6], [1.6]], [[1.0], [1.1], [3.0], [4.0]])
+    assert simulate(ExitRule("patience", 0.2, 1), trace).tolist() == [2, 1]
     with pytest.raises(ConfigError, match="use patience"):
-        simulate(ExitRule("confidence", 0.9), "number", rows)
+        simulate(ExitRule("confidence", 0.9), trace)
+    trace = trace_of("labels", [[1, -1], [1, 1], [2, 2]], [[1, -1], [3, -2], [1, 1]])
+    assert simulate(ExitRule("patience", 0.0, 1), trace).tolist() == [2, 1]
+    assert simulate(ExitRule("confidence", 1 / (1 + np.exp(-1))), trace).tolist() == [0, 0]
+    assert simulate(ExitRule("confidence", 0.8), trace).tolist() == [2, 1]
 
 
-def requests_of(count: int, rule: ExitRule | None, depth: int | None = None) -> list[Request]:
+def test_a_gate_stops_where_it_expects_full_depth_to_agree():
+    states = np.array([[[1.0], [-1.0]], [[0.0], [0.0]]], np.float32)  # [D - 1, N, H]
+    trace = trace_of("classes", [[0, 1]] * 3, [[0, 1]] * 3, states=states)
+    gate = Gate(np.array([[2.0], [1.0]], np.float32), np.zeros((2, 3), np.float32), np.array([0.0, -1.0], np.float32))
+    assert simulate(ExitRule("gate", 0.8, gate=gate), trace).tolist() == [0, 2]  # 1 / (1 + e ** -2) is 0.88
+    assert simulate(ExitRule("gate", 0.2, gate=gate), trace).tolist() == [0, 1]
+    seen = Gate(np.zeros((2, 1), np.float32), np.array([[0, 0, 0], [0, 0, 3]], np.float32), np.zeros(2, np.float32))
+    assert simulate(ExitRule("gate", 0.9, gate=seen), trace).tolist() == [1, 1]  # one exit has agreed
+    with pytest.raises(ConfigError, match="a rule by a gate needs one"):
+        ExitRule("gate", 0.5)
+
+
+def test_signs_of_spans_tags_and_options_by_hand():
+    lengths = np.array([3, 2])
+    start, end = np.array([0.0, 2, 9, 1, 0]), np.array([0.0, 1, 3, 0, 1])
+    outside = np.array([False, False, True, False, False])
+    spans = signs_of("span", {"start": start, "end": end}, lengths, outside)
+    assert spans.answer.tolist() == [[1, 1], [0, 1]]
+    first = np.exp(2) / (1 + np.exp(2)) * np.exp(1) / (1 + np.exp(1))
+    second = (np.exp(1) / (1 + np.exp(1))) ** 2
+    np.testing.assert_allclose(spans.sure, [first, second])
+
+    logits = np.array([[0, 1], [3, 0], [0, 0], [0, 2], [0, 5]], np.float64)
+    tags = signs_of("tags", {"logits": logits}, lengths, outside)
+    np.testing.assert_allclose(tags.sure, [np.exp(1) / (1 + np.exp(1)), np.exp(2) / (1 + np.exp(2))])
+    for place, same in ((2, True), (1, False)):
+        other = logits.copy()
+        other[place] = other[place, ::-1] + np.array([0, 1])
+        again = signs_of("tags", {"logits": other}, lengths, outside)
+        assert (again.answer[0] == tags.answer[0]).all() == same
+        assert again.answer[1] == tags.answer[1]
+
+    options = signs_of(
+        "choice", {"logits": np.array([1.0, 5, 2, 2, 3])}, np.ones(5, int), groups=np.array([7, 4, 7, 4, 7])
+    )
+    np.testing.assert_allclose(options.sure[[0, 2, 4]], np.exp(3) / (np.exp(1) + np.exp(2) + np.exp(3)))
+    np.testing.assert_allclose(options.sure[[1, 3]], np.exp(5) / (np.exp(5) + np.exp(2)))
+    assert options.answer[:, 0].tolist() == [4, 1, 4, 1, 4]
+
+
+# What is asked of each head, and with what its model differs.
+HEADS = {
+    "classes": ("classification", {"logits"}, {}),
+    "classes, two layers each": ("classification", {"logits"}, {"inner_group_num": 2}),
+    "classes, own layers": ("classification", {"logits"}, {"sharing": "none"}),
+    "classes, mean": ("classification", {"logits"}, {"pooling": "mean", "seed": 7}),
+    "labels": (
+        "classification",
+        {"logits"},
+        {"problem_type": "multi_label_classification", "labels": ("x", "y"), "seed": 5},
+    ),
+    "number": ("classification", {"logits"}, {"problem_type": "regression", "labels": ("x",)}),
+    "tags": ("token-classification", {"logits"}, {"seed": 1}),
+    "choice": ("multiple-choice", {"logits"}, {}),
+    "span": ("span", {"start", "end"}, {}),
+    "answer": ("answer", {"start_index", "start_log_prob", "end_index", "end_log_prob", "answerable"}, {}),
+}
+
+
+def rules_of(by: str) -> list[ExitRule]:
+    """Rules to try until some texts stop earlier than others: the models are random."""
+    levels = np.linspace(0.95, 0.05, 19)
+    if by == "patience":
+        return [ExitRule("patience", change, count) for change in (0.0, 0.5) for count in (1, 2)]
+    if by == "confidence":
+        return [ExitRule("confidence", float(level)) for level in levels]
+    draw = np.random.default_rng(1)
+    parts = (draw.normal(size=(3, 24)) / 3, draw.normal(size=(3, 3)) / 3, draw.normal(size=3) / 3)
+    gate = Gate(*(part.astype(np.float32) for part in parts))
+    return [ExitRule("gate", float(level), gate=gate) for level in levels]
+
+
+def requests_of(
+    count: int, rule: ExitRule | None, depth: int | None = None, want=frozenset({"logits"}), grouped: bool = False
+) -> list[Request]:
     draw = np.random.default_rng(0)
-    lengths = draw.integers(3, 30, count)
+    lengths = draw.integers(6, 30, count)
     ids = [draw.integers(5, english().vocab_size, length).astype(np.int32) for length in lengths]
-    return [Request(i, np.zeros(len(i), np.int8), frozenset({"logits"}), depth=depth, rule=rule) for i in ids]
+    outside = [draw.random(length) < 0.3 for length in lengths]
+    for marks in outside:
+        marks[0] = False
+    groups = [object() for _ in range(count)]
+    return [
+        Request(
+            each,
+            np.zeros(len(each), np.int8),
+            frozenset(want),
+            outside=marks,
+            depth=depth,
+            rule=rule,
+            group=groups[number // 4] if grouped else None,
+        )
+        for number, (each, marks) in enumerate(zip(ids, outside, strict=True))
+    ]
+
+
+def reading(name: str, max_tokens: int = 8192):
+    """The runtime of a head, and its requests by rule or depth."""
+    head, want, changes = HEADS[name]
+    runtime = runtime_of(head, max_tokens, **{**DEEP, **changes})
+    return runtime, functools.partial(requests_of, 40, want=want, grouped=head == "multiple-choice")
 
 
 @pytest.mark.parametrize(
-    ("rule", "changes"),
+    ("name", "by"),
     [
-        (ExitRule("confidence", 0.8), {}),
-        (ExitRule("patience", 0.0, 1), {}),
-        (ExitRule("patience", 0.0, 2), {"inner_group_num": 2}),
-        (ExitRule("confidence", 0.8), {"pooling": "mean"}),
-        (ExitRule("patience", 0.0, 1), {"problem_type": "multi_label_classification", "labels": ("x", "y"), "seed": 5}),
-        (ExitRule("patience", 0.5, 1), {"problem_type": "regression", "labels": ("x",)}),
+        (name, by)
+        for name in HEADS
+        for by in ("confidence", "patience", "gate")
+        if (name, by) != ("number", "confidence")  # it has none
     ],
 )
-@pytest.mark.parametrize("max_tokens", [64, 8192])
-def test_texts_leave_the_batch_and_no_answer_depends_on_its_neighbours(rule, changes, max_tokens):
-    """The reference: all exits for every text, and the rule on paper."""
-    runtime = runtime_of("classification", max_tokens, **{**DEEP, **changes})
-    problem = {"regression": "number", "multi_label_classification": "labels"}.get(changes.get("problem_type"))
-    full = np.array([[out["logits"] for out in runtime.run(requests_of(40, None, depth))] for depth in DEEP["exits"]])
-    chosen = simulate(rule, problem or "classes", full)
-    assert len(set(chosen.tolist())) > 1
-    together = runtime.run(requests_of(40, rule))
-    for number, (request, output) in enumerate(zip(requests_of(40, rule), together, strict=True)):
+@pytest.mark.parametrize(("max_tokens", "lanes"), [(64, 1), (96, 2), (8192, 1)])
+def test_texts_leave_and_join_and_no_answer_depends_on_its_neighbours(name, by, max_tokens, lanes, monkeypatch):
+    """The reference: all exits for every text, and the rule on paper. Few tokens: texts join others on their way."""
+    runtime, ask = reading(name, max_tokens)
+    plain = ask(None)
+    problem = problem_of(runtime.head, runtime.config)
+    state = "pooled" if "pooled" in runtime.outputs else "first"
+    full = [runtime.run(ask(None, depth)) for depth in DEEP["exits"]]
+    ask_state = [Request(r.ids, r.segments, frozenset({state}), depth=d) for d in DEEP["exits"][:-1] for r in plain]
+    states = np.stack([output[state] for output in runtime.run(ask_state)]).reshape(3, len(plain), -1)
+    groups = group_numbers(plain) if problem == "choice" else None
+    trace = Trace(problem, DEEP["exits"], [trace_signs(problem, plain, each) for each in full], states, groups)
+    rule = next(rule for rule in rules_of(by) if len(set(simulate(rule, trace).tolist())) > 1)
+    chosen = simulate(rule, trace)
+
+    made = TorchStages.__init__
+
+    def several(self, runtime):
+        made(self, runtime)
+        self.num_lanes = lanes
+
+    monkeypatch.setattr(TorchStages, "__init__", several)
+    requests = ask(rule)
+    together = runtime.run(requests)
+    for number, (request, output) in enumerate(zip(requests, together, strict=True)):
         assert int(output["depth"]) == DEEP["exits"][chosen[number]]
-        np.testing.assert_allclose(output["logits"], full[chosen[number], number], atol=1e-5)
-        (alone,) = runtime.run([request])
-        assert alone["depth"] == output["depth"]
-        np.testing.assert_allclose(alone["logits"], output["logits"], atol=1e-5)
+        expected = full[chosen[number]][number]
+        assert output.keys() == {*expected, "depth"}
+        found = [output]
+        if number % 5 == 0:
+            own = [each for each in requests if each is request or each.group is request.group is not None]
+            found.append(runtime.run(own)[[id(each) for each in own].index(id(request))])
+            assert found[1]["depth"] == output["depth"]
+        for said in found:
+            for key in expected.keys() - {"start_index", "end_index"}:  # which change places where scores are equal
+                # A short text has fewer starts than are asked for; what ends the others means nothing.
+                begins = expected["start_log_prob"] if key == "end_log_prob" else expected[key]
+                real = np.asarray(np.minimum(expected[key], begins)) > -1e20
+                np.testing.assert_allclose(np.asarray(said[key])[real], np.asarray(expected[key])[real], atol=2e-5)
+            if problem != "choice":
+                signs = trace_signs(problem, [request], [{key: said[key] for key in expected}])
+                np.testing.assert_allclose(signs.answer[0], trace.exits[chosen[number]].answer[number], atol=2e-5)
     assert runtime.model.depth is None
 
 
@@ -100,6 +242,47 @@ def test_less_work_is_done():
     lengths = [len(request) for request in requests_of(40, None)]
     depths = [int(output["depth"]) for output in outputs]
     assert seen == [sum(n for n, d in zip(lengths, depths, strict=True) if d >= depth) for depth in DEEP["exits"]]
+
+
+def test_waiting_texts_fill_the_places_of_those_that_left():
+    """With room for 64 tokens, every pass but the last ones is as full as the next text allows."""
+    runtime = runtime_of("classification", 64, **DEEP)
+    seen = []
+    apply = runtime.encoder.apply_layers
+    runtime.encoder.apply_layers = lambda hidden, *rest: (seen.append(len(hidden)), apply(hidden, *rest))[1]
+    outputs = runtime.run(requests_of(40, ExitRule("patience", 0.0, 1)))
+    lengths = np.array([len(request) for request in requests_of(40, None)])
+    work = (lengths * [int(output["depth"]) for output in outputs]).sum()
+    assert sum(seen) == work
+    assert max(seen) <= 64
+    assert min(seen[:-8]) > 64 - 30
+
+
+def test_requests_that_come_later_join_and_nothing_is_kept_of_those_that_left():
+    runtime = runtime_of("classification", 64, **DEEP)
+    rule = ExitRule("confidence", 0.8)
+    requests = requests_of(60, rule)
+    expected = [int(output["depth"]) for output in runtime.run(requests)]
+    alive = [weakref.ref(request) for request in requests]
+    waiting = list(requests[4:])
+    held = []
+
+    def more(tokens: int) -> list[Request]:
+        fitting = []
+        while waiting and len(waiting[0]) <= tokens:
+            fitting.append(waiting.pop(0))
+            tokens -= len(fitting[-1])
+        return fitting
+
+    found, first = {}, requests[:4]
+    del requests
+    reader = runtime.run_open(first, more)
+    del first
+    for number, output in reader:
+        found[number] = int(output["depth"])
+        held.append(sum(ref() is not None for ref in alive) - len(waiting))
+    assert [found[number] for number in range(60)] == expected
+    assert max(held[10:]) <= 64 // 6 + 1  # at most those in the lane
 
 
 def test_auto_in_python_on_the_command_line_and_mixed_with_other_depths(tmp_path, cli):
@@ -131,10 +314,30 @@ def test_auto_needs_a_rule_and_a_classifier():
 
 def test_a_rule_is_kept_as_it_was_and_damage_is_noticed(tmp_path):
     assert load_rule(tmp_path) is None
-    for rule in (ExitRule("confidence", 0.925), ExitRule("patience", 0.1, 3)):
+    for rule in (ExitRule("confidence", 0.925, least=6), ExitRule("patience", 0.1, 3)):
         save_rule(rule, tmp_path, {})
         assert load_rule(tmp_path) == rule
-    for text in ("{", '{"format": 2}', '{"format": 1, "rule": {"by": "luck"}}', '{"format": 1, "rule": {}}'):
+    gated = rules_of("gate")[0]
+    others = [Choice(ExitRule("confidence", 0.7), 0.8, 3.0), Choice(gated, 0.9, 6.0), Choice(rule, 0.91, 12.0)]
+    save_rule(rule, tmp_path, {}, others, full_depth=12)
+    assert load_rule(tmp_path) == rule
+    assert load_rule(tmp_path, speed_up=4) == others[0].rule
+    fast = load_rule(tmp_path, speed_up=1.5)
+    assert (fast.by, fast.threshold) == ("gate", 0.95)
+    for part in ("state", "signs", "bias"):
+        np.testing.assert_allclose(getattr(fast.gate, part), getattr(gated.gate, part), atol=1e-7)
+    with pytest.raises(ConfigError, match="at most 4"):
+        load_rule(tmp_path, speed_up=5)
+    good = (tmp_path / EXITS_FILE).read_text()
+    for text in (
+        "{",
+        '{"format": 2}',
+        '{"format": 1, "rule": {"by": "luck"}}',
+        '{"format": 1, "rule": {}}',
+        '{"format": 1, "rule": {"by": "gate", "threshold": 0.5}}',
+        good.replace('"bias": [', '"bias": [1.0, '),
+        good.replace('"signs"', '"sighs"'),
+    ):
         (tmp_path / EXITS_FILE).write_text(text)
         with pytest.raises(CheckpointError, match=EXITS_FILE):
             load_rule(tmp_path)

@@ -74,7 +74,7 @@ def assert_alike(mine, theirs, tolerance):
 def test_answers_name_the_fields_of_the_results():
     """In their order, whatever is nested in them."""
     assert list(schemas.result_of(ABILITIES["answer"]).model_fields) == [
-        *("text", "start", "end", "probability", "no_answer", "candidates"),
+        *("text", "start", "end", "probability", "no_answer", "candidates", "depth"),
     ]
     for ability in ABILITIES.values():
         fields = [field.name for field in dataclasses.fields(ability.result)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from litebert.cli import app
 from litebert.cli.options import Device, Encoding, Threads, check_data, check_models, column_pairs
+
+if TYPE_CHECKING:
+    from litebert.finetuning.calibrate import By
 
 
 @app.command()
@@ -19,6 +22,9 @@ def calibrate(
         float | None, typer.Option(help="Points (of 100) that the score may lose against full depth.")
     ] = None,
     speed_up: Annotated[float | None, typer.Option(help="How many times fewer layers to apply on average.")] = None,
+    rule: Annotated[
+        str, typer.Option(help="Kind of rule: confidence, patience, gate; any: the best of all three.")
+    ] = "any",
     task: Annotated[str | None, typer.Option(help="Task of the data; by default the model's own.")] = None,
     column: Annotated[
         list[str] | None, typer.Option(help="role=name, such as text=review; other columns are guessed.")
@@ -42,6 +48,7 @@ def calibrate(
         data,
         max_loss=max_loss,
         speed_up=speed_up,
+        rule=cast("By", rule),
         task=task,
         columns=columns,
         encoding=encoding,
@@ -50,12 +57,13 @@ def calibrate(
     )
     chosen = found.chosen
     if as_json:
-        rule = {"by": chosen.rule.by, "threshold": chosen.rule.threshold, "patience": chosen.rule.patience}
         numbers = {"score": chosen.score, "full_score": found.full_score, "mean_depth": chosen.mean_depth}
-        print(json.dumps({"metric": found.metric, "examples": found.examples, "rule": rule, **numbers}, indent=2))
+        facts = {"loss": found.loss.as_dict(), "margin": found.margin, "examples": found.examples}
+        print(json.dumps({"metric": found.metric, "rule": chosen.rule.as_dict(), **numbers, **facts}, indent=2))
         return
     print(f"{model}: {chosen.rule.describe()}")
     print(
         f"{found.metric} {100 * chosen.score:.2f} (full depth {100 * found.full_score:.2f}) on {found.examples:,} "
         f"examples, {chosen.mean_depth:.2f} of {found.full_depth} layers on average ({found.speed_up:.2f}x fewer)"
     )
+    print(f"on as many other examples the loss is within {found.margin:.2f} points of this one, in 19 of 20 cases")

@@ -3,63 +3,85 @@
 calibrate("RUN/best", data="dev.csv", max_loss=0.3)     at most 0.3 points below full depth, as fast as that allows
 calibrate("RUN/best", data="dev.csv", speed_up=2)       half the layers on average, as good as that allows
 
-Every example is read once at every exit; all rules are then tried on these outputs.
+Every example is read once at every exit; all rules are then tried on these outputs. Gates are evaluated by
+cross-validation, since a gate knows the examples that it was trained on.
 
-Shapes: D exits, N examples, L outputs.
+Shapes: D exits, E examples, N sequences of them, H hidden, R rules.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, check_choice
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.evaluate import open_member, read_labelled
-from litebert.finetuning.model import run_sequences
-from litebert.model.heads import Model
-from litebert.predict.exits import ExitRule, Problem, problem_of, save_rule, simulate
+from litebert.predict.exits import SIGNS, Choice, ExitRule, Gate, Ints, Trace, problem_of, save_rule, simulate
+from litebert.predict.lanes import group_numbers, trace_signs
+from litebert.predict.runtime import HEAD_OUTPUTS, Outputs, Request
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import find_folder
-from litebert.tasks.metrics import goodness, score
-from litebert.tasks.task import Task, kind_of
-from litebert.train.device import Device, DeviceConfig, open_device
+from litebert.tasks.decode import Prediction
+from litebert.tasks.metrics import Metric, goodness, score_difference
+from litebert.tasks.task import Example, Task, kind_of
+from litebert.train.device import DeviceConfig, open_device
 
-# Probabilities from which on an answer may stand.
-CONFIDENCES = (*np.arange(0.5, 0.95, 0.05).round(2).tolist(), 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
+# Probabilities from which on an answer may stand; 0: all stop at one depth.
+CONFIDENCES = (0.0, *np.arange(0.5, 0.95, 0.05).round(2).tolist(), 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
 # Largest change between two exits, in standard deviations of the scores.
 CHANGES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+NEAR = 0.25  # numbers that differ by less, in standard deviations, are the same to a gate
+GATE_STEPS = 24  # thresholds of a gate
+FOLDS = 5
+ROUNDING = 1e-9  # of sums in another order
+COMPONENTS = 64  # directions of the state that a gate looks at: few, since it learns from hundreds of examples
 
-
-@dataclass(frozen=True)
-class Trial:
-    """A rule and its results; the score is the task's first metric, higher is better."""
-
-    rule: ExitRule
-    score: float
-    mean_depth: float
+By = Literal["any", "confidence", "patience", "gate"]
+RULES = ("any", "confidence", "patience", "gate")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The chosen rule, compared with full depth."""
+    """What was chosen, beside full depth; scores are the task's first metric, better if higher."""
 
     metric: str
-    chosen: Trial
+    chosen: Choice
     full_score: float
     full_depth: int
     examples: int
-    trials: Sequence[Trial]
+    trials: Sequence[Choice]
+    loss: Metric  # points (of 100) below full depth, with its 95 % interval
 
     @property
     def speed_up(self) -> float:
         """The number of layers divided by the mean number applied: an upper bound on the speed-up."""
         return self.full_depth / self.chosen.mean_depth
+
+    @property
+    def margin(self) -> float:
+        """How far the loss on as many other examples may lie from this one, in 19 of 20 cases: points."""
+        unseen = 100 * 3 / self.examples  # what never happened here may happen to so many
+        if self.loss.low is None or self.loss.high is None:
+            return 100.0
+        return max(unseen, math.sqrt(2) * (self.loss.high - self.loss.low) / 2)  # both losses are measured
+
+    @property
+    def curve(self) -> list[Choice]:
+        """The trials that no other beats in both score and depth, the fastest first."""
+        best: list[Choice] = []
+        for trial in sorted(self.trials, key=lambda trial: (trial.mean_depth, -trial.score)):
+            if not best or trial.score > best[-1].score:
+                best.append(trial)
+        return best
 
 
 def calibrate(
@@ -68,6 +90,7 @@ def calibrate(
     *,
     max_loss: float | None = None,
     speed_up: float | None = None,
+    rule: By = "any",
     task: str | None = None,
     columns: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
@@ -79,94 +102,290 @@ def calibrate(
     max_loss: how many points (of 100) the score may lose against full depth. speed_up: how many times fewer layers to
     apply on average. Give one of the two.
     """
-    if (max_loss is None) == (speed_up is None):
-        raise ConfigError("give one of max_loss (points) and speed_up")
-    if max_loss is not None and max_loss < 0:
-        raise ConfigError(f"max_loss: must be >= 0, got {max_loss:g}")
-    if speed_up is not None and speed_up < 1:
-        raise ConfigError(f"speed_up: must be >= 1, got {speed_up:g}")
+    check_promise(max_loss, speed_up, rule)
     folder = find_folder(model)
     found = read_labelled(task, folder, data, columns, encoding)
     hardware = open_device(DeviceConfig(device=device, threads=threads))
     opened, own, tokenizer = open_member(folder, found.task, None)
-    if opened.head != "classification":
-        raise ConfigError(f"{model}: early exit is for classification and regression so far, not {own.kind}")
+    if kind_of(own).compares:
+        raise ConfigError(f"{model}: vectors have no confidence to stop by; choose a depth for all texts instead")
     if len(opened.config.exits) < 2:
         raise ConfigError(f"{model}: has no exits; fine-tune it with some, such as exits: [3, 6, 9, 12]")
     splits = [split for split in Data(own, found, tokenizer).dev if split.is_labelled]
     if not splits:
         raise ConfigError(f"{data}: no labels to calibrate on")
-    logits = logits_at_exits(opened.to(hardware.device), own, splits[0], hardware)
-    result = choose(own, splits[0], logits, opened.config.exits, problem_of(opened.config), max_loss, speed_up)
+    paper = read_exits(TorchRuntime(opened, hardware), own, splits[0])
+    result = choose(paper, max_loss, speed_up, rule)
     facts: dict[str, Any] = {
         "asked": {"max_loss": max_loss} if max_loss is not None else {"speed_up": speed_up},
         "metric": result.metric,
         "score": result.chosen.score,
         "full_score": result.full_score,
+        "loss": result.loss.as_dict(),
+        "margin": result.margin,
         "mean_depth": result.chosen.mean_depth,
         "examples": result.examples,
     }
-    save_rule(result.chosen.rule, folder, facts)
+    save_rule(result.chosen.rule, folder, facts, result.curve, result.full_depth)
     return result
 
 
-def logits_at_exits(model: Model, task: Task, split: Split, device: Device) -> NDArray[np.float32]:
-    """The logits [D, N, L] of every example at every exit."""
-    found = []
-    for depth in model.config.exits:
-        model.set_depth(depth)
-        found.append(np.stack([output["logits"] for output in run_sequences(model, task, split.features, device)]))
-    model.set_depth(None)
-    return np.stack(found)
+def check_promise(max_loss: float | None, speed_up: float | None, rule: str) -> None:
+    """Refuse a promise that says too little, too much or nothing."""
+    if (max_loss is None) == (speed_up is None):
+        raise ConfigError("give one of max_loss (points) and speed_up")
+    if max_loss is not None and not max_loss >= 0:
+        raise ConfigError(f"max_loss: must be >= 0, got {max_loss:g}")
+    if speed_up is not None and not speed_up >= 1:
+        raise ConfigError(f"speed_up: must be >= 1, got {speed_up:g}")
+    check_choice("rule", rule, RULES)
 
 
-def choose(
-    task: Task,
-    split: Split,
-    logits: NDArray[np.float32],
-    exits: Sequence[int],
-    problem: Problem,
-    max_loss: float | None,
-    speed_up: float | None,
-) -> Calibration:
-    """The best rule: the fewest layers within a loss, or the best score within a number of layers."""
-    full = score_at(task, split, logits, np.full(len(split.examples), len(exits) - 1))
-    trials = []
-    for rule in candidates(problem, len(exits), logits):
-        chosen = simulate(rule, problem, logits)
-        trials.append(Trial(rule, score_at(task, split, logits, chosen), float(np.take(exits, chosen).mean())))
-    never = ExitRule("confidence", 2.0) if problem == "classes" else ExitRule("patience", 0.0, len(exits))
-    trials.append(Trial(never, full, float(exits[-1])))
+# ---------------------------------------------------------------------------------------------------------------------
+# All that exits say of a split
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A split as every exit sees it, to try rules on."""
+
+    task: Task
+    split: Split
+    outputs: Sequence[Sequence[Outputs]]  # [D][N]
+    trace: Trace
+    numbers: Ints  # [E] of its examples in the whole split
+    decoded: dict[tuple[int, tuple[int, ...]], Prediction] = field(default_factory=dict)  # by example, and its exits
+
+    @cached_property
+    def owners(self) -> Ints:
+        """[N]: the place of each sequence's example."""
+        return np.array([feature.example for feature in self.split.features])
+
+    @cached_property
+    def begins(self) -> Ints:
+        """[E + 1]: where each example's sequences begin."""
+        return np.searchsorted(self.owners, np.arange(len(self.split.examples) + 1))
+
+    def part(self, examples: Ints) -> Paper:
+        """The same of some examples."""
+        rows = np.concatenate([np.arange(self.begins[each], self.begins[each + 1]) for each in examples])
+        place = np.repeat(np.arange(len(examples)), self.begins[examples + 1] - self.begins[examples])
+        features = [
+            dataclasses.replace(self.split.features[row], example=int(new))
+            for row, new in zip(rows, place, strict=True)
+        ]
+        split = Split(self.split.name, [self.split.examples[each] for each in examples], features)
+        outputs = [[exit[row] for row in rows] for exit in self.outputs]
+        return Paper(self.task, split, outputs, self.trace.part(rows), self.numbers[examples], self.decoded)
+
+    def predictions(self, chosen: Ints) -> list[Prediction]:
+        """What is said where exit `chosen` [N] answers for each sequence; each answer is decoded once."""
+        kind, said = kind_of(self.task), []
+        for number, example in enumerate(self.split.examples):
+            begin, end = self.begins[number], self.begins[number + 1]
+            key = (int(self.numbers[number]), tuple(chosen[begin:end].tolist()))
+            if key not in self.decoded:
+                outputs = [self.outputs[chosen[row]][row] for row in range(begin, end)]
+                self.decoded[key] = kind.predict(self.task, example, self.split.features[begin:end], outputs)
+            said.append(self.decoded[key])
+        return said
+
+    def scores(self, chosen: Sequence[Ints]) -> list[float]:
+        """The first metric, better if higher, for each of R choices of exits.
+
+        All different answers stand in one table, and each choice counts some of them: a metric is computed once.
+        """
+        table: dict[tuple[int, int], int] = {}  # example, identity of the answer -> row
+        examples: list[Example] = []
+        values: list[Any] = []
+        rows: list[list[int]] = []
+        for each in chosen:
+            counted = []
+            for number, said in enumerate(self.predictions(each)):
+                key = (number, id(said))
+                if key not in table:
+                    table[key] = len(values)
+                    examples.append(self.split.examples[number])
+                    values.append(said.value)
+                counted.append(table[key])
+            rows.append(counted)
+        weights = np.zeros((len(rows), len(values)))
+        weights[np.arange(len(rows))[:, None], np.array(rows)] = 1
+        name = self.task.metrics[0]
+        measure = kind_of(self.task).measures(self.task, examples, values)[name]
+        found = np.concatenate([measure(row[None]) for row in weights])  # as one by one, to the last digit
+        return [goodness(name, float(value)) for value in found]
+
+    def mean_depth(self, chosen: Ints) -> float:
+        """Layers per token: what the work is in proportion to."""
+        lengths = np.array([len(feature.ids) for feature in self.split.features])
+        return float(np.average(np.take(self.trace.depths, chosen), weights=lengths))
+
+
+def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> Paper:
+    """Read every example at every exit."""
+    exits, problem = runtime.config.exits, problem_of(runtime.head, runtime.config)
+    state = "pooled" if "pooled" in runtime.outputs else "first"
+    wanted = HEAD_OUTPUTS[runtime.head] - {"pooled"}
+    groups = [object() for _ in split.examples]
+    requests = [
+        Request(
+            each.ids,
+            each.segments,
+            wanted | {state},
+            outside=each.outside if each.words is None else each.words < 0,
+            group=groups[each.example] if problem == "choice" else None,
+        )
+        for each in split.features
+    ]
+    outputs, signs, states = [], [], []
+    for depth in exits:
+        found = runtime.run([dataclasses.replace(request, depth=depth) for request in requests])
+        states.append(np.stack([output.pop(state) for output in found]))
+        outputs.append(found)
+        signs.append(trace_signs(problem, requests, found))
+    numbers = group_numbers(requests) if problem == "choice" else None
+    trace = Trace(problem, exits, signs, np.stack(states[:-1]), numbers)
+    return Paper(task, split, outputs, trace, np.arange(len(split.examples)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rules on paper
+
+
+def choose(paper: Paper, max_loss: float | None, speed_up: float | None, by: By = "any") -> Calibration:
+    """The best rule for a promise: the fewest layers within a loss, or the best score within a number of layers."""
+    depths = paper.trace.depths
+    full = np.full(len(paper.split.features), len(depths) - 1)
+    never = ExitRule("patience", 0.0, len(depths))
+    tried = [(never, full), *candidates(paper, by)]
+    scores = paper.scores([chosen for _, chosen in tried])
+    trials = [
+        Choice(rule, score, paper.mean_depth(chosen)) for (rule, chosen), score in zip(tried, scores, strict=True)
+    ]
+    expected = sober(trials)
     if max_loss is not None:
-        fit = [trial for trial in trials if trial.score >= full - max_loss / 100]
+        least = scores[0] - max_loss / 100 - ROUNDING
+        fit = [trial for trial, score in zip(trials, expected, strict=True) if score >= least]
         best = min(fit, key=lambda trial: (trial.mean_depth, -trial.score))
     else:
         assert speed_up is not None
-        fit = [trial for trial in trials if trial.mean_depth <= exits[-1] / speed_up]
+        fit = [trial for trial in trials if trial.mean_depth <= depths[-1] / speed_up]
         if not fit:
             least = min(trial.mean_depth for trial in trials)
             raise ConfigError(
-                f"speed_up: {speed_up:g} is more than these exits allow; at most {exits[-1] / least:.2f} here"
+                f"speed_up: {speed_up:g} is more than these exits allow; at most {depths[-1] / least:.2f} here"
             )
         best = max(fit, key=lambda trial: (trial.score, -trial.mean_depth))
-    return Calibration(task.metrics[0], best, full, exits[-1], len(split.examples), trials)
+    loss = loss_of(paper, next(chosen for (_, chosen), trial in zip(tried, trials, strict=True) if trial is best))
+    return Calibration(paper.task.metrics[0], best, scores[0], depths[-1], len(paper.split.examples), trials, loss)
 
 
-def candidates(problem: Problem, num_exits: int, logits: NDArray[np.float32]) -> Iterator[ExitRule]:
-    """The rules to try."""
-    if problem == "classes":
-        yield from (ExitRule("confidence", float(threshold)) for threshold in CONFIDENCES)
-    changes = [float(change * logits[-1].std()) for change in CHANGES] if problem == "number" else [0.0]
-    yield from (ExitRule("patience", change, count) for change in changes for count in range(1, num_exits))
+def sober(trials: Sequence[Choice]) -> list[float]:
+    """What to expect of each trial: no more than the worst of the stricter ones of its kind has.
+
+    A rule that does better than a more cautious one was lucky with these examples.
+    """
+    families: dict[tuple[Any, ...], list[int]] = {}
+    for number, (rule, _, _) in enumerate(trials):
+        kind = (rule.by, rule.least, rule.threshold if rule.by == "patience" else 0.0)
+        families.setdefault(kind, []).append(number)
+    expected = [trial.score for trial in trials]
+    for numbers in families.values():
+        worst = math.inf
+        for number in sorted(numbers, key=lambda number: -trials[number].mean_depth):
+            worst = min(worst, trials[number].score)
+            expected[number] = worst
+    return expected
 
 
-def score_at(task: Task, split: Split, logits: NDArray[np.float32], chosen: NDArray[np.int64]) -> float:
-    """The first metric, better if higher, where exit `chosen` [N] answers for each example."""
-    kind = kind_of(task)
-    answers = [
-        kind.predict(task, example, [feature], [{"logits": logits[exit, number]}])
-        for number, (example, feature, exit) in enumerate(zip(split.examples, split.features, chosen, strict=True))
-    ]
-    plain = dataclasses.replace(task, metrics=task.metrics[:1])
-    metric = score(plain, split.examples, answers, 0)[task.metrics[0]]
-    return goodness(task.metrics[0], metric.value)
+def loss_of(paper: Paper, chosen: Ints) -> Metric:
+    """Points (of 100) that a choice of exits loses against full depth, with a paired interval."""
+    task = dataclasses.replace(paper.task, metrics=paper.task.metrics[:1])
+    name, examples = task.metrics[0], paper.split.examples
+    full = np.full(len(chosen), len(paper.trace.depths) - 1)
+    found = score_difference(task, examples, paper.predictions(full), paper.predictions(chosen))[name]
+    sign = math.copysign(100, goodness(name, 1.0))
+    ends = sorted(sign * each for each in (found.low, found.high) if each is not None)
+    return Metric(sign * found.value, *(ends if len(ends) == 2 else (None, None)))
+
+
+def candidates(paper: Paper, by: By = "any") -> Iterator[tuple[ExitRule, Ints]]:
+    """The rules to try, and the exit of each sequence under them."""
+    trace, depths = paper.trace, paper.trace.depths
+    leasts = depths[:-1]  # nobody stops before one of these
+    if by in ("any", "confidence") and trace.problem != "number":
+        for least in leasts:
+            for threshold in CONFIDENCES:
+                rule = ExitRule("confidence", float(threshold), least=least)
+                yield rule, simulate(rule, trace)
+    if by in ("any", "patience"):
+        number = trace.problem == "number"
+        changes = [float(change * trace.exits[-1].answer.std()) for change in CHANGES] if number else [0.0]
+        for change in changes:
+            for count in range(1, len(depths)):
+                rule = ExitRule("patience", change, count)
+                yield rule, simulate(rule, trace)
+    if by in ("any", "gate"):
+        gate, unseen = train_gate(trace, paper.owners)
+        thresholds = np.unique(np.quantile(unseen, np.linspace(0, 1, GATE_STEPS)).round(4))
+        for least in leasts:
+            for threshold in (0.0, *thresholds.tolist()):
+                rule = ExitRule("gate", threshold, least=least, gate=gate)
+                yield rule, simulate(rule, trace, unseen)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The gate
+
+
+def train_gate(trace: Trace, owners: Ints) -> tuple[Gate, NDArray[np.float64]]:
+    """A gate, and what gates that have not seen an example say of it: [D - 1, N]."""
+    full = trace.exits[-1].answer
+    near = NEAR * full.std() if trace.problem == "number" else 0.0
+    agree = np.stack([np.abs(signs.answer - full).max(-1) <= near for signs in trace.exits[:-1]])  # [D - 1, N]
+    assert trace.states is not None
+    seen = trace.seen()
+    fold = np.random.default_rng(0).permutation(owners.max() + 1)[owners] % FOLDS
+    unseen = np.full(agree.shape, 0.5)
+    for number in range(FOLDS):
+        if (fold != number).any() and (fold == number).any():
+            part, rest = fold == number, fold != number
+            gate = _fit(trace.states[:, rest], seen[:, rest], agree[:, rest])
+            for exit in range(len(agree)):
+                product = trace.states[exit, part] @ gate.state[exit]
+                unseen[exit, part] = gate.probability(exit, product, seen[exit, part])
+    return _fit(trace.states, seen, agree), unseen
+
+
+def _fit(states: NDArray[np.float32], seen: NDArray[np.float64], agree: NDArray[np.bool_]) -> Gate:
+    """Logistic regression at each exit, on the main directions of the state and on the signs."""
+    parts = []
+    for state, signs, target in zip(states, seen, agree, strict=True):
+        centre = state.mean(0, dtype=np.float64)
+        spread, directions = np.linalg.eigh(np.cov((state - centre).T, bias=True).reshape(len(centre), -1))
+        directions = directions[:, -COMPONENTS:] / math.sqrt(max(float(spread.sum()), 1e-12))
+        middle, scale = signs.mean(0), signs.std(0) + 1e-6
+        inputs = np.concatenate([(state - centre) @ directions, (signs - middle) / scale], 1)
+        weights, free = _logistic(inputs, target)
+        by_state, by_signs = directions @ weights[:-SIGNS], weights[-SIGNS:] / scale
+        parts.append((by_state, by_signs, free - centre @ by_state - middle @ by_signs))
+    arrays = [np.array(each, np.float32) for each in zip(*parts, strict=True)]
+    return Gate(arrays[0], arrays[1], arrays[2])
+
+
+def _logistic(inputs: NDArray[np.float64], target: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+    """Weights and bias, by Newton's method; weights of 1 are as expected (3 for signs), a bias is free."""
+    inputs = np.concatenate([inputs, np.ones((len(inputs), 1))], 1)
+    penalty = np.ones(inputs.shape[1])
+    penalty[-SIGNS - 1 : -1], penalty[-1] = 0.1, 1e-4
+    weights = np.zeros(inputs.shape[1])
+    for _ in range(25):
+        guess = 1 / (1 + np.exp(-np.clip(inputs @ weights, -30, 30)))
+        slope = inputs.T @ (guess - target) + penalty * weights
+        curve = (inputs * (guess * (1 - guess))[:, None]).T @ inputs + np.diag(penalty)
+        step = np.linalg.solve(curve, slope)
+        weights -= step * min(1.0, 4 / max(float(np.abs(step).max()), 1e-12))
+        if float(np.abs(step).max()) < 1e-6:
+            break
+    return weights[:-1], float(weights[-1])

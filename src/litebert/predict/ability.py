@@ -42,6 +42,8 @@ PRETRAIN = "litebert pretrain CONFIG, or name a pretrained model"
 # What a parameter is: one text, several texts that belong together, or an option.
 Kind = Literal["text", "texts", "whole number", "number", "flag", "choice", "depth"]
 Depth = int | Literal["auto"]  # layers to apply, or as many as a text needs
+Applied = Annotated[int | None, "Layers applied, to the sequence that took most; null: all."]
+DEPTH = "Answer after this many layers{}; by default the Predictor's depth."
 
 
 @dataclass(frozen=True)
@@ -196,11 +198,17 @@ class Ability:
         """What it takes, in order, by name."""
         ours = (Inputs, Task, Task | None)
         signature = inspect.signature(self.steps).parameters
-        return {
+        found = {
             name: _parameter(name, self._hints[name], each.default)
             for name, each in signature.items()
             if self._hints[name] not in ours
         }
+        if "depth" not in {each.name for each in dataclasses.fields(self.result)}:
+            return found
+        # Steps know nothing of depth: it is the same to all. Only trained heads can tell when to stop.
+        about = DEPTH.format(", or auto: as many as the text needs" if self.heads else "")
+        depth = Parameter("depth", "depth" if self.heads else "whole number", about, None, Limits(1), optional=True)
+        return {**found, depth.name: depth}
 
     @property
     def inputs(self) -> list[Parameter]:
@@ -232,7 +240,7 @@ class Ability:
         return given
 
     def begin(self, inputs: Inputs, task: Task | None, arguments: Mapping[str, Any]) -> Steps[Any]:
-        """The steps for these arguments, which are checked first."""
+        """The steps for these arguments, which are checked first; a depth is no matter of theirs."""
         for name, value in self.bind((), arguments).items():
             self.parameters[name].check(value)
         if self.takes_task or self.reads_task:
@@ -293,8 +301,6 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     kind, about, marks = split_annotated(hint)
-    if kind == Depth | None:
-        return Parameter(name, "depth", about, default, limits_in(marks), optional=True)
     kind, optional = without_none(kind)
     choices: tuple[str, ...] = ()
     what: Kind

@@ -271,39 +271,12 @@ class FusedEncoder(nn.Module):
 
         In the last application only these rows pass the steps after attention, three quarters of the work.
         """
-        hidden = self._embed(ids, segments, positions)
+        hidden = self.embed(ids, segments, positions)
         return self._run_blocks(self.plain.plan, hidden, self._attention(hidden, starts, max_length), rows)
 
-    def read_until(
-        self,
-        ids: Tensor,
-        segments: Tensor,
-        positions: Tensor,
-        starts: Tensor,
-        max_length: int,
-        exits: Sequence[int],
-        stop: Callable[[int, Tensor, Tensor, Tensor], Tensor],
-    ) -> None:
-        """Read on from exit to exit, as long as sequences are left; those that stop leave the batch.
-
-        `stop(depth, which, hidden, starts)` says, [n], which of the n sequences left are done: `which` [n] are their
-        numbers, `hidden` [t, H] their states, which end at `starts` [n + 1]. It waits for the device at every exit.
-        """
-        hidden = self._embed(ids, segments, positions)
-        which = torch.arange(len(starts) - 1, device=hidden.device)
-        begin = 0
-        for depth in exits:
-            end = depth * self.config.inner_group_num
-            attend = self._attention(hidden, starts, max_length)
-            hidden = self._run_blocks(self.plain.plan[begin:end], hidden, attend)
-            begin = end
-            done = stop(depth, which, hidden, starts)
-            if bool(done.all()):
-                return
-            if bool(done.any()):
-                lengths = starts.diff().long()
-                hidden, which, lengths = hidden[(~done).repeat_interleave(lengths)], which[~done], lengths[~done]
-                starts = F.pad(lengths.cumsum(0), (1, 0)).to(starts.dtype)
+    def apply_layers(self, hidden: Tensor, starts: Tensor, max_length: int, plan: Sequence[Application]) -> Tensor:
+        """The states of a packed batch after some more applications: [T, H] -> [T, H]."""
+        return self._run_blocks(plan, hidden, self._attention(hidden, starts, max_length))
 
     def _run_blocks(
         self, plan: Sequence[Application], hidden: Tensor, attend: Attend, rows: Tensor | None = None
@@ -321,7 +294,8 @@ class FusedEncoder(nn.Module):
             hidden = self._sum(ffn.narrow, ffn.narrow.bias, ffn.norm, ffn.widen(hidden, mix), hidden, eps, mix)
         return hidden
 
-    def _embed(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
+        """The states before the first application: [T] -> [T, H]."""
         parts = self.embeddings
         if self._kernels is None or parts.projection is not None:
             states: Tensor = parts(ids, segments, positions)

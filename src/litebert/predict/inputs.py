@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from litebert.errors import InputError
 from litebert.predict.runtime import Request
 
 if TYPE_CHECKING:
-    from litebert.predict.exits import ExitRule
     from litebert.text.tokenizer import Tokenizer
 
 Ids = NDArray[np.int32]
@@ -25,7 +24,6 @@ class Inputs:
 
     tokenizer: Tokenizer
     max_length: int
-    rule: ExitRule | None = None  # of early exit, where the model has one
 
     def encode(self, text: str, name: str = "text", allow_special: bool | Collection[str] = False) -> Ids:
         """The ids of a text that must hold at least one token."""
@@ -59,7 +57,6 @@ class Inputs:
         want: Iterable[str],
         positions: NDArray[np.int64] | None = None,
         later: int = 0,
-        depth: int | Literal["auto"] | None = None,
     ) -> Request:
         """[CLS] A [SEP] or [CLS] A [SEP] B [SEP]; `positions` count from the first token of A."""
         cls, sep = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
@@ -68,10 +65,9 @@ class Inputs:
         types = np.repeat(np.arange(len(segments)), [1 + sizes[0], *sizes[1:]])
         assert len(ids) <= self.max_length, (len(ids), self.max_length)
         places = None if positions is None else positions + 1
-        when: dict[str, Any] = {"rule": self.rule} if depth == "auto" else {"depth": depth}
-        return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later, **when)
+        return Request(ids.astype(np.int32), types.astype(np.int8), frozenset(want), places, later=later)
 
-    def requests(self, texts: Sequence[Ids], want: Iterable[str], depth: int | Literal["auto"] | None) -> list[Request]:
+    def requests(self, texts: Sequence[Ids], want: Iterable[str]) -> list[Request]:
         """[CLS] A [SEP] of each of many texts, as views of one array: thousands of small arrays take long to make."""
         if not texts:
             return []
@@ -79,12 +75,10 @@ class Inputs:
         ids = np.concatenate([part for text in texts for part in (cls, text, sep)], dtype=np.int32)
         segments = np.zeros(max(map(len, texts)) + 2, np.int8)
         assert len(segments) <= self.max_length, (len(segments), self.max_length)
-        wanted, rule = frozenset(want), self.rule if depth == "auto" else None
-        layers = None if depth == "auto" else depth
-        found, begin = [], 0
+        wanted, found, begin = frozenset(want), [], 0
         for text in texts:
             end = begin + len(text) + 2
-            found.append(Request(ids[begin:end], segments[: end - begin], wanted, depth=layers, rule=rule))
+            found.append(Request(ids[begin:end], segments[: end - begin], wanted))
             begin = end
         return found
 

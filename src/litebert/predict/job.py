@@ -10,6 +10,7 @@ User errors are raised when a job is created (the code before the first yield), 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
     from litebert.predict.ability import Result
     from litebert.predict.adapters import Adapter
+    from litebert.predict.exits import ExitRule
 
 MOST_NUMBERS = 64_000_000  # of outputs held at once, four bytes each
 
@@ -30,16 +32,29 @@ Steps = Generator[list[Request], list[Outputs], R]
 class Job:
     """One piece of work for one result, ready to run once; `tokens` is what all its passes cost at most.
 
-    `masks` is how many tokens it wants predicted.
+    `masks` is how many tokens it wants predicted. What its requests are answered with: an `adapter`, a `depth` (None:
+    all layers), or a `rule` of early exit.
     """
 
-    def __init__(self, ability: str, steps: Steps[Any], config: ModelConfig, adapter: Adapter | None = None):
+    def __init__(
+        self,
+        ability: str,
+        steps: Steps[Any],
+        config: ModelConfig,
+        adapter: Adapter | None = None,
+        depth: int | None = None,
+        rule: ExitRule | None = None,
+    ):
         self.ability = ability
+        self.rule = rule
         self._steps = steps
         self._config = config
         self.adapter = adapter
-        self._requests = self._adapted(next(steps))
-        self._outputs: list[Outputs] = []  # of the first requests, in order
+        self._with: dict[str, Any] = {"adapter": adapter, "depth": depth, "rule": rule}
+        self._depth = depth  # that answered: of several sequences, the deepest
+        self._units = self._settled(next(steps))
+        self._outputs: list[Outputs] = []  # of the units that are done, in order
+        self._num_done = 0  # units
         self.tokens = sum(len(each) * (1 + each.later) for each in self._requests)
         self.masks = sum(len(each.positions) for each in self._requests if each.positions is not None)
         self.result: Any = None  # a Result, a list of them (`Predictor.many_job`), or an Exception
@@ -48,41 +63,68 @@ class Job:
         return f"Job({self.ability!r}, tokens={self.tokens})"
 
     @property
+    def _requests(self) -> list[Request]:
+        return [request for unit in self._units for request in unit]
+
+    @property
     def lengths(self) -> list[int]:
-        """Tokens of each sequence that it waits for now."""
-        return [len(request) for request in self._requests[len(self._outputs) :]]
+        """Tokens of each unit that it waits for now: a sequence, or those that have to be in one pass."""
+        return [sum(map(len, unit)) for unit in self._units[self._num_done :]]
 
     @property
     def numbers(self) -> int:
         """About how many numbers it holds when it has all outputs that it waits for."""
         return sum(_output_size(self._config, request) for request in self._requests)
 
-    def _adapted(self, requests: list[Request]) -> list[Request]:
-        if self.adapter is None:
-            return requests
-        return [replace(request, adapter=self.adapter) for request in requests]
+    def _settled(self, requests: list[Request]) -> list[list[Request]]:
+        """Requests with what they are answered with, in units."""
+        given = {name: value for name, value in self._with.items() if value is not None}
+        if given:
+            requests = [replace(request, **given) for request in requests]
+        if self.rule is None:
+            return [[request] for request in requests]
+        keys = (object() if request.group is None else request.group for request in requests)
+        pairs = itertools.groupby(zip(keys, requests, strict=True), key=lambda pair: pair[0])
+        return [[request for _, request in unit] for _, unit in pairs]
 
     def _next(self, count: int) -> list[Request]:
-        done = len(self._outputs)
-        return self._requests[done : done + count]
+        units = self._units[self._num_done : self._num_done + count]
+        return [request for unit in units for request in unit]
 
-    def _take(self, outputs: list[Outputs] | Exception) -> None:
-        """Keep the outputs of the next sequences; continue when all are there."""
+    def _take(self, outputs: list[Outputs] | Exception, count: int = 0) -> None:
+        """Keep the outputs of the next `count` units; continue when all are there."""
         if isinstance(outputs, Exception):
             self.result = outputs
             return
-        if len(self._outputs) + len(outputs) < len(self._requests):
+        self._num_done += count
+        if self._num_done < len(self._units):
             # Copies: what a runtime gives may be a view of a whole pass, which would stay in memory with it.
             self._outputs += [{name: value.copy() for name, value in each.items()} for each in outputs]
             return
-        outputs, self._outputs = [*self._outputs, *outputs], []
+        outputs, self._outputs, self._num_done = [*self._outputs, *outputs], [], 0
+        if (found := deepest(outputs)) is not None:
+            self._depth = max(self._depth or 0, found)
         try:
-            self._requests = self._adapted(self._steps.send(outputs))
+            self._units = self._settled(self._steps.send(outputs))
         except StopIteration as stop:
-            self.result = stop.value
-            self._requests = []
+            self.result = self._with_depth(stop.value)
+            self._units = []
         except Exception as error:  # this job's alone: the others go on
             self.result = error
+
+    def _with_depth(self, result: Any) -> Any:
+        if self._depth is None:
+            return result
+        if not isinstance(result, list):
+            return replace(result, depth=self._depth)
+        if self.rule is not None:  # each has its own already
+            return result
+        return [replace(each, depth=self._depth) for each in result]
+
+
+def deepest(outputs: Sequence[Outputs]) -> int | None:
+    """The depth of the sequence that took most layers under a rule of early exit; None without one."""
+    return max((int(output["depth"]) for output in outputs if "depth" in output), default=None)
 
 
 def run_jobs(runtime: Runtime, jobs: Sequence[Job]) -> list[Result | Exception]:
@@ -114,8 +156,8 @@ def run_pass(runtime: Runtime, parts: Sequence[tuple[Job, int]]) -> None:
             for part in parts:
                 run_pass(runtime, [part])
         return
-    for (job, _), own in zip(parts, found, strict=True):
-        job._take(own)
+    for (job, count), own in zip(parts, found, strict=True):
+        job._take(own, count)
 
 
 def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.predict.ability import Limits, Probability, Result, ability
+from litebert.predict.ability import Applied, Limits, Probability, Result, ability
 from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import Request
@@ -65,6 +65,7 @@ class FilledMasks(Result):
     text: str
     masks: tuple[Mask, ...]
     joint: Annotated[tuple[JointFill, ...], "All masks filled together, if requested."] = ()
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The best word of each mask, of a joint fill the best words together."""

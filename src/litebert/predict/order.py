@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.predict.ability import Limits, Probability, Result, ability
+from litebert.predict.ability import Applied, Limits, Probability, Result, ability
 from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import Request
@@ -32,6 +32,7 @@ class SentenceOrder(Result):
     probability: Annotated[Probability, "That `a` comes before `b`."]
     forward: Annotated[Probability, "The score when the model reads (a, b)."]
     backward: Annotated[Probability | None, "The score when it reads (b, a): that `b` comes before `a`."] = None
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The probability alone."""
@@ -54,6 +55,7 @@ class Coherence(Result):
     score: Annotated[Probability, "The mean of the boundaries."]
     sentences: tuple[Sentence, ...]
     boundaries: Annotated[tuple[Probability, ...], "That sentences i and i + 1 are in the right order."]
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The score, and that of each boundary."""

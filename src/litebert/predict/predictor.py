@@ -52,6 +52,7 @@ class Predictor(AbilityMethods):
         threads: int = 0,
         max_tokens: int = 8192,
         depth: Depth | None = None,  # layers to apply, or "auto"; per call: classify(text, depth=6)
+        speed_up: float | None = None,  # of "auto": by how much fewer layers; by default as it was calibrated
     ):
         counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 1), ("threads", threads, 0))
         for name, value, least in counts:
@@ -60,9 +61,12 @@ class Predictor(AbilityMethods):
         from litebert.predict.load import load_parts  # torch: a worker whose model is elsewhere starts without it
 
         parts = load_parts(model, runtime, device, threads, max_tokens)
-        self._set(*parts, str(model), load_rule(transformer_folder(find_folder(model))))
+        if speed_up is not None and not speed_up >= 1:
+            raise ConfigError(f"speed_up: must be >= 1, got {speed_up:g}")
+        self._set(*parts, str(model), load_rule(transformer_folder(find_folder(model)), speed_up))
+        depth = "auto" if depth is None and speed_up is not None else depth
         if depth is not None:
-            self._check_depth(depth, "logits" in self.runtime.outputs)
+            self._check_depth(depth, any(ABILITIES[name].heads for name in self.abilities))
         self.depth = depth
         if model == DEFAULT:
             self.shipped = shipped_adapters()
@@ -107,7 +111,7 @@ class Predictor(AbilityMethods):
         # Positions that no training has seen are random: a model is asked in sequences as long as it was trained on.
         longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
-        self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest, rule)
+        self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest)
 
     def _list_abilities(self) -> None:
         self._own = abilities_of(self.runtime)  # without those of shipped adapters
@@ -122,8 +126,13 @@ class Predictor(AbilityMethods):
     def _check_depth(self, depth: Any, by_head: bool) -> None:
         """Refuse a depth that the model, its head or its runtime lacks."""
         if depth == "auto":
-            if not by_head or self.runtime.head != "classification" or not self.runtime.any_depth:
-                raise InputError("depth: auto is for classification and regression models, with the torch runtime")
+            if not by_head or not self.runtime.any_depth:
+                why = (
+                    "what a trained head answers"
+                    if not by_head
+                    else f"models with exits, and {self.runtime.name} has none"
+                )
+                raise InputError(f"depth: auto is for {why}")
             if self.rule is None:
                 raise InputError(
                     f"depth: {self.name} has no rule for auto yet; make one: "
@@ -149,9 +158,9 @@ class Predictor(AbilityMethods):
         if (answering := self.answering(ability, arguments)) is not self:
             return answering.job(ability, **arguments)
         entry = self._entry(ability)
-        arguments = self._with_depth(entry, arguments)
+        arguments, when = self._when(entry, arguments)
         steps = entry.begin(self._inputs_of(entry), self.task, arguments)
-        return Job(ability, steps, self.runtime.config, self._adapter)
+        return Job(ability, steps, self.runtime.config, self._adapter, **when)
 
     def encode_texts(self, ability: str, texts: Sequence[Any]) -> list[Ids | InputError]:
         """The ids of each text as this ability reads it, or why it has none: for `many_job`."""
@@ -167,9 +176,9 @@ class Predictor(AbilityMethods):
         if (answering := self.answering(ability, options)) is not self:
             return answering.many_job(ability, texts, **options)
         entry = self._entry(ability)
-        options = self._with_depth(entry, options)
+        options, when = self._when(entry, options)
         steps = entry.begin_many(self._inputs_of(entry), self.task, texts, options)
-        return Job(ability, steps, self.runtime.config, self._adapter)
+        return Job(ability, steps, self.runtime.config, self._adapter, **when)
 
     def answering(self, ability: str, arguments: Mapping[str, Any]) -> Predictor:
         """Who does the work: this Predictor, or the package's adapter for the model "default"."""
@@ -185,18 +194,19 @@ class Predictor(AbilityMethods):
         trained = entry.takes_task or (entry.reads_task and self.task is not None and kind_of(self.task).compares)
         return self._task_inputs if trained else self._inputs
 
-    def _with_depth(self, entry: Ability, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments with the depth that they name, or this Predictor's."""
-        if "depth" in entry.parameters:
-            depth = arguments.get("depth")
-            if depth is None and (self.depth != "auto" or "logits" in entry.outputs):  # vectors have no confidence
-                depth = self.depth
-            arguments = {**arguments, "depth": depth}
-            if depth is not None:
-                self._check_depth(depth, "logits" in entry.outputs)
-        elif self.depth not in (None, "auto"):
-            raise InputError(f"{entry.name}: answers only at full depth, and this Predictor has depth {self.depth}")
-        return arguments
+    def _when(self, entry: Ability, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arguments without their depth, and it (or this Predictor's) as a Job takes it."""
+        if "depth" not in entry.parameters:
+            if self.depth not in (None, "auto"):
+                raise InputError(f"{entry.name}: answers only at full depth, and this Predictor has depth {self.depth}")
+            return arguments, {}
+        depth = arguments.get("depth")
+        if depth is None and (self.depth != "auto" or entry.heads):  # vectors have no confidence
+            depth = self.depth
+        if depth is not None:
+            self._check_depth(depth, bool(entry.heads))
+        rest = {name: value for name, value in arguments.items() if name != "depth"}
+        return rest, {"rule": self.rule} if depth == "auto" else {"depth": depth}
 
     def run(self, jobs: Sequence[Job]) -> list[Result | Exception]:
         """Run jobs of any abilities together; each gets its result or its own error."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from litebert.errors import InputError
-from litebert.predict.ability import Limits, Probability, Result, ability
+from litebert.predict.ability import Applied, Limits, Probability, Result, ability
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
@@ -43,6 +43,7 @@ class Answer(Result):
     probability: Probability
     no_answer: Annotated[Probability | None, "That the context has no answer; null if this model always answers."]
     candidates: Annotated[tuple[AnswerSpan, ...], "The best spans, the highest score first."]
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The answer without the other candidates."""
@@ -56,6 +57,7 @@ class Choice(Result):
     index: int
     option: str
     probabilities: tuple[Probability, ...]
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The chosen option."""
@@ -125,7 +127,8 @@ def choose(
     """
     fitting = replace(task, max_length=inputs.max_length)
     sequences = choice_sequences(fitting, inputs.tokenizer, passage, question, list(options))
-    outputs = yield [Request(sequence.ids, sequence.segments, frozenset({"logits"})) for sequence in sequences]
+    want, group = frozenset({"logits"}), object()
+    outputs = yield [Request(sequence.ids, sequence.segments, want, group=group) for sequence in sequences]
     scores = np.array([float(output["logits"]) for output in outputs], np.float64)
     probabilities = softmax(scores)
     best = int(probabilities.argmax())

@@ -56,6 +56,7 @@ class Sequences:
     outside: list[NDArray[np.bool_] | None] | None
     depths: list[int | None] | None = None
     rules: list[ExitRule | None] | None = None
+    groups: list[object | None] | None = None
 
     @classmethod
     def of(cls, requests: Sequence[Request]) -> Sequences:
@@ -71,6 +72,7 @@ class Sequences:
             _unless_none([request.outside for request in requests]),
             _unless_none([request.depth for request in requests]),
             _unless_none([request.rule for request in requests]),
+            _unless_none([request.group for request in requests]),
         )
 
     def requests(self) -> list[Request]:
@@ -79,10 +81,12 @@ class Sequences:
         ids, segments = np.split(self.ids, ends[:-1]), np.split(self.segments, ends[:-1])
         nothing: list[Any] = [None] * len(ids)
         wants = self.wants * len(ids) if len(self.wants) == 1 else self.wants
-        more = [each or nothing for each in (self.positions, self.outside, self.depths, self.rules)]
+        more = [each or nothing for each in (self.positions, self.outside, self.depths, self.rules, self.groups)]
         return [
-            Request(one, kinds, want, positions, outside, depth=depth, rule=rule)
-            for one, kinds, want, positions, outside, depth, rule in zip(ids, segments, wants, *more, strict=True)
+            Request(one, kinds, want, positions, outside, depth=depth, rule=rule, group=group)
+            for one, kinds, want, positions, outside, depth, rule, group in zip(
+                ids, segments, wants, *more, strict=True
+            )
         ]
 
 

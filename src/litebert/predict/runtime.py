@@ -5,7 +5,7 @@ Raw outputs by name, numpy float32 (indices int64), each for one sequence of `le
     start, end   [len] of the span head; start_index, start_log_prob [K], end_index, end_log_prob [K_end, K] and
                  answerable [] of the answer head
     masked_lm    [P, V] at the requested positions              sentence  [2]
-    depth        [] with an exit rule: the exit that gave the logits
+    depth        [] with an exit rule: the exit that gave the others
     hidden       [len, H]      pooled, first, mean  [H]         attentions  [L, A, len, len]
 """
 
@@ -58,11 +58,12 @@ class Request:
     segments: NDArray[np.int8]  # [len]
     want: frozenset[str]
     positions: NDArray[np.int64] | None = None  # of the tokens to predict, for "masked_lm"
-    outside: NDArray[np.bool_] | None = None  # where no answer can lie, for the answer head
+    outside: NDArray[np.bool_] | None = None  # where no answer can lie, or that decide no tag
     later: int = 0  # sequences of its length that may be asked for once its outputs are known
     adapter: Adapter | None = None  # what changes the base model for this sequence (predict/adapters.py)
     depth: int | None = None  # layers to apply; None: all
-    rule: ExitRule | None = None  # or as many as this rule finds enough, for "logits" of a classifier
+    rule: ExitRule | None = None  # or as many as this rule finds enough, for the outputs of a head
+    group: object | None = None  # requests with the same one stop together: the options of a question
 
     def __len__(self) -> int:
         return len(self.ids)

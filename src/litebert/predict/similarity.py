@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.predict.ability import Limits, Result, ability
+from litebert.predict.ability import Applied, Limits, Result, ability
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
 from litebert.predict.texts import POOLINGS, mean_vector, trained_pooling, unit_vector
@@ -26,6 +26,11 @@ class Similarity(Result):
     """How similar two texts are."""
 
     score: Annotated[Cosine, "The cosine of the two vectors: 1 for the same text."]
+    depth: Applied = None
+
+    def as_row(self, task: Task | None = None) -> dict[str, Any]:
+        """The score alone."""
+        return {"score": self.score}
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Found(Result):
     """The texts nearest to a query."""
 
     hits: Annotated[tuple[Hit, ...], "The most similar first; of equal ones, the first given."]
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The best hit."""

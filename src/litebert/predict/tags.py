@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from litebert.errors import InputError
-from litebert.predict.ability import Probability, Result, ability
+from litebert.predict.ability import Applied, Probability, Result, ability
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
 from litebert.predict.runtime import Request
@@ -61,6 +61,7 @@ class Tagging(Result):
     text: str
     words: tuple[TaggedWord, ...]
     entities: tuple[Entity, ...]
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """Words and tags with spaces between them, and the entities: "PER Anna Berg|LOC Oslo"."""
@@ -96,7 +97,10 @@ def tag(
     read = {int(word) for window in windows if window.words is not None for word in window.words if word >= 0}
     if not read:
         raise InputError("text: has no word that the vocabulary covers")
-    outputs = yield [Request(window.ids, window.segments, frozenset({"logits"})) for window in windows]
+    outputs = yield [
+        Request(each.ids, each.segments, frozenset({"logits"}), outside=None if each.words is None else each.words < 0)
+        for each in windows
+    ]
     words: list[TaggedWord] = []
     for number, row in enumerate(word_probabilities(task, len(spans), windows, outputs)):
         if number in read or split == "spaces":

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.errors import InputError
-from litebert.predict.ability import Array, Depth, Limits, Probability, Result, ability
+from litebert.predict.ability import Applied, Array, Limits, Probability, Result, ability
 from litebert.predict.inputs import Ids, Inputs
-from litebert.predict.job import Steps
+from litebert.predict.job import Steps, deepest
 from litebert.predict.runtime import Outputs, Request
 from litebert.tasks.features import cut_pair
 from litebert.tasks.kinds.multi_label import MultiLabel
@@ -32,7 +32,7 @@ class Embedding(Result):
     pooling: str
     tokens: int
     windows: Annotated[int, "Number of windows: a text longer than the model's limit is split."]
-    depth: Annotated[int | None, "Layers applied; null: all."] = None
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The vector as JSON."""
@@ -49,7 +49,7 @@ class Classification(Result):
     value: Annotated[float | None, "Regression: the score."] = None
     scale: Annotated[tuple[float, float] | None, "Regression: the lowest and highest score, where known."] = None
     windows: int = 1
-    depth: Annotated[int | None, "Layers applied (to the window that took most); null: all."] = None
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """The label and its probability, all labels of a multi-label model, or the score of a regression."""
@@ -68,6 +68,7 @@ class Attention(Result):
     segments: tuple[int, ...]
     weights: Annotated[NDArray[np.float32], "[application][head][from][to]; each row sums to 1.", Array(4, digits=4)]
     left_out: Annotated[int, "Tokens beyond `max_tokens`, which were not read."] = 0
+    depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
         """Maps do not fit a table."""
@@ -81,7 +82,6 @@ def embed_many(
     pooling: Literal["mean", "cls"] | None = None,
     normalize: bool | None = None,
     size: int | None = None,
-    depth: int | None = None,
 ) -> Steps[list[Embedding]]:
     """The vectors of many texts, batched wherever possible."""
     similar = task if task is not None and kind_of(task).compares else None
@@ -91,7 +91,7 @@ def embed_many(
     name = POOLINGS[pooling]
     windows = [inputs.windows(ids) for ids in texts]
     counts = list(map(len, windows))
-    outputs = yield inputs.requests([window for each in windows for window in each], (name,), depth)
+    outputs = yield inputs.requests([window for each in windows for window in each], (name,))
     vectors = _mean_rows([output[name] for output in outputs], counts)
     if size is not None:
         if size > vectors.shape[1]:
@@ -101,7 +101,7 @@ def embed_many(
         exact = vectors.astype(np.float64)
         vectors = exact / np.maximum(np.sqrt(np.square(exact).sum(1, keepdims=True)), 1e-12)
     rows = zip(vectors.astype(np.float32, copy=False), map(len, texts), counts, strict=True)
-    return [Embedding(vector, pooling, tokens, count, depth) for vector, tokens, count in rows]
+    return [Embedding(vector, pooling, tokens, count) for vector, tokens, count in rows]
 
 
 def _mean_rows(rows: Sequence[NDArray[Any]], counts: Sequence[int]) -> NDArray[Any]:
@@ -130,13 +130,12 @@ def embed(
     size: Annotated[
         int | None, "Keep only the first numbers of each vector, for models trained with several sizes.", Limits(1)
     ] = None,
-    depth: Annotated[int | None, "Stop after this many layers; by default the Predictor's depth.", Limits(1)] = None,
 ) -> Steps[Embedding]:
     """Turn texts into vectors.
 
     A text longer than the model's limit is split into windows of even size; its vector is their mean.
     """
-    (found,) = yield from embed_many(inputs, task, [inputs.encode(text)], pooling, normalize, size, depth)
+    (found,) = yield from embed_many(inputs, task, [inputs.encode(text)], pooling, normalize, size)
     return found
 
 
@@ -156,17 +155,15 @@ def unit_vector(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
-def classify_many(
-    inputs: Inputs, task: Task, texts: Sequence[Ids], depth: Depth | None = None
-) -> Steps[list[Classification]]:
+def classify_many(inputs: Inputs, task: Task, texts: Sequence[Ids]) -> Steps[list[Classification]]:
     """The labels of many single texts."""
     if task.pair:
         raise InputError(f"pair: missing; this model ({task.name}) takes two texts; pass the second one as `pair`")
     windows = [inputs.windows(ids) for ids in texts]
-    outputs = yield inputs.requests([window for each in windows for window in each], ("logits",), depth)
+    outputs = yield inputs.requests([window for each in windows for window in each], ("logits",))
     found, begin = [], 0
     for each in windows:
-        found.append(_classification(task, outputs[begin : begin + len(each)], depth))
+        found.append(_classification(task, outputs[begin : begin + len(each)]))
         begin += len(each)
     return found
 
@@ -189,11 +186,6 @@ def classify(
     pair: Annotated[
         str | None, "The second text: required by models of pairs, rejected by models of single texts."
     ] = None,
-    depth: Annotated[
-        Depth | None,
-        "Answer after this many layers, or auto: as many as the text needs; by default the Predictor's depth.",
-        Limits(1),
-    ] = None,
 ) -> Steps[Classification]:
     """Label a text or a pair of texts, or score it with a regression model.
 
@@ -203,15 +195,13 @@ def classify(
         raise InputError(f"pair: missing; this model ({task.name}) takes two texts; pass the second one as `pair`")
     if task.pair is False and pair is not None:
         raise InputError(f"pair: this model ({task.name}) takes one text; omit `pair`")
-    return _classification(task, (yield _whole(inputs, text, pair, ("logits",), depth)), depth)
+    return _classification(task, (yield _whole(inputs, text, pair, ("logits",))))
 
 
-def _classification(task: Task, outputs: Sequence[Outputs], depth: Depth | None) -> Classification:
+def _classification(task: Task, outputs: Sequence[Outputs]) -> Classification:
     """What the outputs of a text's windows say."""
     logits = np.stack([output["logits"] for output in outputs]).mean(0, dtype=np.float64)
-    windows = len(outputs)
-    if depth == "auto":
-        depth = max(int(output["depth"]) for output in outputs)
+    windows, depth = len(outputs), deepest(outputs)
     kind = kind_of(task)
     assert isinstance(kind, TextKind), kind
     said = kind.decide(task, logits)
@@ -249,11 +239,9 @@ def attention(
     return Attention(pieces, tuple(request.segments.tolist()), output["attentions"], lost)
 
 
-def _whole(
-    inputs: Inputs, text: str, pair: str | None, want: Iterable[str], depth: Depth | None = None
-) -> list[Request]:
+def _whole(inputs: Inputs, text: str, pair: str | None, want: Iterable[str]) -> list[Request]:
     """A text or a pair as one request, or as windows if it is too long."""
-    request = functools.partial(inputs.request, want=want, depth=depth)
+    request = functools.partial(inputs.request, want=want)
     first = inputs.encode(text)
     if pair is None:
         return [request(window) for window in inputs.windows(first)]

@@ -1,12 +1,11 @@
-"""TorchRuntime: a model run by torch, on a CPU or a GPU."""
+"""TorchRuntime: a model run by torch, on a CPU or a GPU, to full depth or as deep as each text needs."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from litebert.model.config import check_exit
-from litebert.model.encoder import Encoder, EncoderOutput, first_tokens, mean_tokens
-from litebert.model.heads import ClassificationModel, Model, named_outputs
+from litebert.model.config import check_exit, plan_of
+from litebert.model.encoder import Encoder, EncoderOutput, first_tokens
+from litebert.model.heads import Exit, Model, named_outputs
 from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
-from litebert.predict.exits import ExitRule, leaves, problem_of
+from litebert.predict.exits import Gate, Ints, problem_of
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
+from litebert.predict.lanes import More, read_early
 from litebert.predict.runtime import (
     ENCODER_OUTPUTS,
+    HEAD_OUTPUTS,
     Outputs,
     Request,
     check_requests,
@@ -30,7 +31,7 @@ from litebert.predict.runtime import (
     outputs_of,
     plan_packed,
 )
-from litebert.train.device import Device, fetch
+from litebert.train.device import Device, fetch, send
 
 
 class TorchRuntime:
@@ -43,6 +44,7 @@ class TorchRuntime:
         self.config = model.config
         self.head = model.head
         self.outputs = outputs_of(model)
+        self._by_head = HEAD_OUTPUTS[model.head] - {"pooled"}
         self.device = device
         self.max_tokens = max_tokens
         # Parameters themselves in half precision: autocast would convert them anew in every pass.
@@ -61,7 +63,7 @@ class TorchRuntime:
         """The wanted outputs of each request, in order; safe to call from several threads."""
         check_requests(self.config, requests)
         for request in requests:
-            if request.depth is not None and self.model.exits is not None and "logits" in request.want:
+            if request.depth is not None and self.model.exits is not None and request.want & self._by_head:
                 check_exit(self.config, request.depth)
         results: list[Outputs] = [{} for _ in requests]
         packed = [i for i, request in enumerate(requests) if request.want - {"attentions"}]
@@ -70,14 +72,18 @@ class TorchRuntime:
         with self._lock, here:
             for depth, rule in dict.fromkeys((requests[i].depth, requests[i].rule) for i in packed):
                 alike = [i for i in packed if (requests[i].depth, requests[i].rule) == (depth, rule)]
+                if rule is not None:
+                    for place, output in read_early(TorchStages(self), rule, [requests[i] for i in alike]):
+                        results[alike[place]] |= output
+                    continue
                 self._set_depth(depth)
-                run = self._run_packed if rule is None else functools.partial(self._run_early, rule)
                 for batch in self.passes([len(requests[i]) for i in alike]):
                     numbers = [alike[i] for i in batch]
                     numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter lie next to each other
-                    for number, output in zip(numbers, run([requests[i] for i in numbers]), strict=True):
+                    outputs = self._run_packed([requests[i] for i in numbers])
+                    for number, output in zip(numbers, outputs, strict=True):
                         results[number] |= output
-            self._set_depth(None)
+                self._set_depth(None)
             for request, result in zip(requests, results, strict=True):
                 if "attentions" in request.want:
                     result["attentions"] = self._attentions(request)
@@ -95,6 +101,19 @@ class TorchRuntime:
                 yield batch
         finally:
             self.encoder.use_graphs = True
+
+    @torch.inference_mode()
+    def run_open(self, requests: Sequence[Request], more: More) -> Iterator[tuple[int, Outputs]]:
+        """The number and the outputs of each request as it is done; all have one rule of early exit.
+
+        Requests that `more` adds join at the next exit; they are counted on.
+        """
+        check_requests(self.config, requests)
+        (rule,) = {request.rule for request in requests}
+        assert rule is not None
+        here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
+        with self._lock, here:
+            yield from read_early(TorchStages(self), rule, requests, more)
 
     def _set_depth(self, depth: int | None) -> None:
         if depth != self.model.depth:
@@ -186,35 +205,6 @@ class TorchRuntime:
         arrays = {name: fetch(named[name]) for name in wanted}
         return _split(arrays, requests, starts, by_token=head == "token-classification")
 
-    def _run_early(self, rule: ExitRule, requests: Sequence[Request]) -> list[Outputs]:
-        """One pass in which each sequence stops at the exit that the rule finds enough."""
-        model, exits, problem = self.model, self.config.exits, problem_of(self.config)
-        assert isinstance(model, ClassificationModel), model.head
-        room = (sum(map(len, requests)), len(requests))
-        table = lay_out([r.ids for r in requests], self._segments(requests), room).to(self.device.device)
-        packed = (table.ids, table.segments, table.positions, table.starts, table.longest)
-        logits = np.zeros((len(requests), self.config.num_labels), np.float32)
-        agreed, depths = np.zeros(len(requests), np.int64), np.zeros(len(requests), np.int64)
-
-        def stop(depth: int, which: Tensor, hidden: Tensor, starts: Tensor) -> Tensor:
-            if self.config.pooling == "mean":
-                vectors: Tensor | None = mean_tokens(hidden, starts, None)
-            else:
-                vectors = self.encoder.pool(first_tokens(hidden, starts))
-            assert vectors is not None
-            model.depth = depth
-            places, found = fetch(which), fetch(model.classify(vectors, None))
-            before = None if depth == exits[0] else logits[places]
-            done, agreed[places] = leaves(rule, problem, found, before, agreed[places])
-            logits[places], depths[places] = found, depth
-            return self._tensor(done)
-
-        try:
-            self.encoder.read_until(*packed, exits, stop)
-        finally:
-            model.depth = None
-        return [{"logits": logits[row], "depth": depths[row]} for row in range(len(requests))]
-
     def _segments(self, requests: Sequence[Request]) -> list[NDArray[np.int8]]:
         if self.config.type_vocab_size > 1:  # a text and its pair; only a model with a single kind needs them changed
             return [request.segments for request in requests]
@@ -234,11 +224,84 @@ class TorchRuntime:
         """The maps of one sequence, by the plain encoder: the fast kernels never write them down."""
         arrays = (request.ids, fit_segments(self.config, request))
         ids, segments = (self._tensor(array.astype(np.int64))[None] for array in arrays)
+        self._set_depth(request.depth)
         maps = self.encoder.plain(ids, segment_ids=segments, output_attentions=True).attentions
+        self._set_depth(None)
         return fetch(torch.cat(maps))  # [L, A, S, S]
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device.device, non_blocking=True)
+
+
+class TorchStages:
+    """A TorchRuntime's model in parts, for sequences that stop when they are done."""
+
+    def __init__(self, runtime: TorchRuntime):
+        self._runtime, self._encoder, self._config = runtime, runtime.encoder, runtime.config
+        self._device = runtime.device.device
+        self.problem = problem_of(runtime.head, runtime.config)
+        self.exits, self.max_tokens = runtime.config.exits, runtime.max_tokens
+        self.num_lanes = 2 if runtime.device.is_cuda else 1
+        self._plan, self._inner = plan_of(runtime.config), runtime.config.inner_group_num
+        layers = {self._plan[begin : begin + self._inner] for begin in range(0, len(self._plan), self._inner)}
+        self.joins = len(layers) == 1
+
+    def embed(self, requests: Sequence[Request]) -> Tensor:
+        """[t, H] before the first layer."""
+        room = (sum(map(len, requests)), len(requests))
+        ids, segments = [request.ids for request in requests], self._runtime._segments(requests)
+        table = lay_out(ids, segments, room, pinned=self._device.type == "cuda").to(self._device)
+        return self._encoder.embed(table.ids, table.segments, table.positions)
+
+    def select(self, states: Sequence[Tensor], rows: Ints | None) -> Tensor:
+        """Some rows of states; None: all."""
+        whole = states[0] if len(states) == 1 else torch.cat(list(states))
+        return whole if rows is None else whole.index_select(0, send(rows, self._device))
+
+    def apply(self, states: Tensor, lengths: Ints, begin: int, end: int) -> Tensor:
+        """The states after some layers."""
+        plan = self._plan[begin * self._inner : end * self._inner]
+        return self._encoder.apply_layers(states, self._starts(lengths), int(lengths.max()), plan)
+
+    def answer(self, states: Tensor, requests: Sequence[Request], depth: int, gate: Gate | None) -> Fetched:
+        """What the head of an exit makes of the states, on its way to the host."""
+        runtime, lengths = self._runtime, np.array([len(request) for request in requests])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        places = send(np.arange(len(states)) - np.repeat(starts[:-1], lengths), self._device)
+        packed: dict[str, Any] = {"starts": self._starts(lengths), "position_ids": places}
+        first = first_tokens(states, packed["starts"])
+        pooled = self._encoder.pool(first)
+        more = runtime._head_inputs(runtime.head, requests, starts)
+        at = Exit(depth, EncoderOutput(states, pooled))
+        output = runtime.model(places, at=at, max_length=int(lengths.max()), **packed, **more)
+        named = named_outputs(runtime.head, output)
+        if gate is not None:
+            if self._device not in gate.on_device:
+                gate.on_device[self._device] = torch.from_numpy(gate.state).to(self._device)
+            weights = gate.on_device[self._device][self.exits.index(depth)]
+            named["gate"] = (first if pooled is None else pooled).float() @ weights
+        return Fetched(named)
+
+    def _starts(self, lengths: Ints) -> Tensor:
+        return send(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self._device)
+
+
+class Fetched:
+    """Tensors on their way to the host, in memory that a GPU writes to while the program goes on."""
+
+    def __init__(self, named: Mapping[str, Tensor]):
+        plain = {name: value.float() if value.is_floating_point() else value for name, value in named.items()}
+        self._named = {name: value.to("cpu", non_blocking=True) for name, value in plain.items()}
+        self._arrived = torch.cuda.Event() if any(value.is_cuda for value in named.values()) else None
+        if self._arrived is not None:
+            self._arrived.record()
+
+    def fetch(self) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any] | None]:
+        """The outputs of the head, and that of the gate."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        arrays = {name: value.numpy() for name, value in self._named.items()}
+        return arrays, arrays.pop("gate", None)
 
 
 def mean_states(hidden: Tensor, lengths: Tensor) -> Tensor:
