@@ -80,7 +80,7 @@ def test_one_output_is_a_regression_or_on_request_multiple_choice(monkeypatch):
     monkeypatch.setattr(google, "read_bundle", lambda path: Tensors(bundle.prefix, tensors))
     model, report = load_google(FIXTURES / "classifier")
     assert (model.head, model.config.problem_type, model.config.num_labels) == ("classification", "regression", 1)
-    assert any("for RACE ask for the multiple-choice head" in note for note in report.notes)
+    assert any("for RACE, choose the multiple-choice head" in note for note in report.notes)
     check(model.double()(ids, **inputs), values["classifier_logits"][:, :1])
     race, report = load_google(FIXTURES / "classifier", "multiple-choice")
     assert not report.missing

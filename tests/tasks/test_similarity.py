@@ -66,7 +66,7 @@ def test_each_file_has_its_own_form(tmp_path):
 def test_what_cannot_be_read_is_named(tmp_path):
     single = write(tmp_path / "one.jsonl", [{"text": "a"}])
     assert read_task("similarity", train=single).train[0].form == "sentences"
-    with pytest.raises(DataError, match=r"one\.jsonl: holds single texts.*The columns are 'text'"):
+    with pytest.raises(DataError, match=r"one\.jsonl: single texts cannot be scored.*The columns are 'text'"):
         read_task("similarity", train=single, dev=single)
     words = write(tmp_path / "words.jsonl", [{"sentence1": "a", "sentence2": "b", "score": "high"}])
     with pytest.raises(DataError, match=r"words\.jsonl:1: column 'score': expected a number, got 'high'"):
