@@ -22,8 +22,10 @@ from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Gate
 from litebert.serve.page import PAGE_FILES, docs_page, page_response
 from litebert.serve.schemas import MistakeResponse, Refusal, Results, describe_mistakes, path_of, request_of, result_of
-from litebert.serve.service import Service
+from litebert.serve.service import Service, encode_array
 from litebert.serve.telemetry import CONTENT_TYPE, Metrics, log_event
+
+NUMPY = "application/x-npy"  # vectors as a file of numpy's, for clients that accept it
 
 ABOUT = """Predictions from raw text by the models loaded here.
 
@@ -75,6 +77,11 @@ def ability_routes() -> APIRouter:
 def _endpoint(ability: Ability) -> Callable[..., Awaitable[Response]]:
     async def serve(request: HttpRequest, body: Any) -> Response:
         service: Service = request.app.state.service
+        if ability.array and request.headers.get("accept") == NUMPY:
+            content = await service.answer(
+                body, request.scope["litebert"], lambda model, results: encode_array(ability.array, results)
+            )
+            return Response(content, media_type=NUMPY)
         content = await service.answer(body, request.scope["litebert"])
         # A finished response: otherwise FastAPI would validate and serialise every float again.
         return Response(content, media_type="application/json")

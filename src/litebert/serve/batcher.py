@@ -64,8 +64,9 @@ class Speed:
 
 def fitting_batch(predictor: Predictor) -> int:
     """Tokens per pass that keep a device busy: a few hundred on a CPU, thousands on a GPU."""
-    device = getattr(getattr(predictor, "runtime", None), "device", None)
-    return 8192 if getattr(device, "is_cuda", False) else 512
+    runtime = getattr(predictor, "runtime", None)
+    on_gpu = getattr(getattr(runtime, "device", None), "is_cuda", False) or getattr(runtime, "on_gpu", False)
+    return 8192 if on_gpu else 512
 
 
 def runtime_of(predictor: Predictor) -> str:
@@ -92,8 +93,8 @@ class Batcher:
         self._closing = False
         self._thread = threading.Thread(target=self._work, name=f"batcher {name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
-        metrics.queue_requests.labels(model=name).set_function(lambda: self._queue.waiting)
-        metrics.queue_tokens.labels(model=name).set_function(lambda: self._queue.tokens)
+        metrics.watch(metrics.queue_requests.labels(model=name), lambda: self._queue.waiting)
+        metrics.watch(metrics.queue_tokens.labels(model=name), lambda: self._queue.tokens)
 
     def start(self, warm_up: Callable[[], object] = lambda: None) -> None:
         """Start the thread, which warms up first."""

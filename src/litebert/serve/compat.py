@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability
 from litebert.serve.schemas import Results, Text, Texts, request_of, result_of
-from litebert.serve.service import Service, dump
+from litebert.serve.service import Service, dump, stack_finite
 
 MOST_TEXTS = 1000  # of one request to rerank or to compare, as for the ability `search`
 
@@ -74,14 +74,18 @@ class Embeddings(Compatible):
 
     def encode(self, model: str, results: Sequence[Any]) -> bytes:
         """OpenAI's list of embeddings, with the tokens counted."""
-        data = []
-        for index, result in enumerate(results):
-            vector = result.vector
-            raw = base64.b64encode(vector.astype("<f4").tobytes()).decode()
-            value = raw if self.encoding_format == "base64" else np.round(vector.astype(np.float64), 7).tolist()
-            data.append({"object": "embedding", "index": index, "embedding": value})
         tokens = sum(result.tokens for result in results)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        if self.encoding_format == "base64":  # put together by hand: json would look at each letter of it
+            vectors = stack_finite(results)
+            raws = (base64.b64encode(vector.tobytes()) for vector in vectors.astype("<f4", copy=False))
+            entry = b'{"object":"embedding","index":%d,"embedding":"%b"}'
+            listed = b",".join(entry % (index, raw) for index, raw in enumerate(raws))
+            return b'{"object":"list","data":[%b],"model":%b,"usage":%b}' % (listed, dump(model), dump(usage))
+        data = [
+            {"object": "embedding", "index": index, "embedding": np.round(result.vector.astype(np.float64), 7).tolist()}
+            for index, result in enumerate(results)
+        ]
         return dump({"object": "list", "data": data, "model": model, "usage": usage})
 
 

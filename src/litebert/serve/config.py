@@ -18,6 +18,10 @@ class ServeConfig:
     api_key: str | None = None  # required of every request, except for the page's files, /health and /ready
     allowed_hosts: tuple[str, ...] = ()  # further names of this server in the Host header; "*": any
 
+    # Processes that answer HTTP. With more than one, a further process has the models and runs them for all: for a GPU,
+    # which one Python cannot feed. Limits below are of all together.
+    processes: int = 1
+
     # Batching: a pass starts when it has batch_tokens, or batch_wait_ms after its first request. Larger passes help a
     # GPU; on a CPU they only add latency. 0: chosen by device and measured speed.
     batch_tokens: int = 0

@@ -31,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from litebert.errors import ConfigError
 from litebert.serve.batcher import Predictor, runtime_of
 from litebert.serve.config import ServeConfig
+from litebert.serve.fronts import check_models, serve_fronts
 from litebert.serve.gate import GUARDS, Line
 from litebert.serve.schemas import Refusal
 from litebert.serve.telemetry import Metrics, log_event, log_to_stderr
@@ -57,16 +58,23 @@ def serve(
     from litebert.serve.app import create_app
 
     with open_socket(settings) as listening:
-        app = create_app(load(), settings)
+        predictors = load()
+        if settings.processes > 1:
+            check_models(predictors)
+        else:
+            app = create_app(predictors, settings)
         log_to_stderr()
         allow_open_files(settings.connections + SPARE + 256)  # more for models, logs and the event loop
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        models = {name: runtime_of(batcher.predictor) for name, batcher in app.state.service.batchers.items()}
+        models = {name: runtime_of(predictor) for name, predictor in predictors.items()}
         log_event("listening", address=address, models=models, key=bool(settings.api_key))
         if not settings.is_loopback and not settings.api_key:
             log_event("open_to_others", advice="other machines can reach this server; set an API key with --api-key")
         announce(address)
+        if settings.processes > 1:
+            serve_fronts(predictors, settings, listening)
+            return
         server = Server(app, settings)
         asyncio.run(server.serve(sockets=[listening]))
         if server.force_exit:  # a second Ctrl-C: some requests were not finished
@@ -154,7 +162,7 @@ class Door:
         self._open: set[Connection] = set()
         self._counts: Counter[str] = Counter()  # by client
         self._round: asyncio.TimerHandle | None = None
-        metrics.connections.set_function(lambda: len(self._open))
+        metrics.watch(metrics.connections, lambda: len(self._open))
 
     def enter(self, connection: Connection) -> None:
         """Add a connection, closing another one if there are too many."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import io
 import json
 import logging
 import time
@@ -105,7 +106,7 @@ class Service:
         inputs = self._inputs(body)
         exchange.inputs = len(inputs)
         with batcher.place():
-            jobs = await self._make_jobs(name, predictor, ability, inputs, self._time_left(exchange))
+            jobs, together = await self._make_jobs(name, predictor, ability, inputs, self._time_left(exchange))
             exchange.model = name = answering_model(name, jobs)
             exchange.tokens = sum(job.tokens for job in jobs)
             limit = self.settings.request_tokens
@@ -124,6 +125,8 @@ class Service:
         for index, result in enumerate(results):
             if isinstance(result, InputError):
                 raise self._mistake(result, index, len(results))
+        if together:
+            (results,) = results
         try:
             if is_large(results):
                 return await self._aside(lambda: encode(name, results))
@@ -159,8 +162,27 @@ class Service:
 
     async def _make_jobs(
         self, name: str, predictor: Predictor, ability: str, inputs: list[dict[str, Any]], seconds: float
-    ) -> Sequence[Job]:
+    ) -> tuple[Sequence[Job], bool]:
+        """The jobs of a request, and whether there is one for all its texts together, whose result is a list."""
+        together = len(inputs) > 1 and hasattr(predictor, "many_job") and _are_alike(ABILITIES[ability], inputs)
+
+        def make_one() -> Job:
+            entry = ABILITIES[ability]
+            text = entry.inputs[0].name
+            texts = predictor.encode_texts(ability, [each[text] for each in inputs])  # type: ignore[attr-defined]
+            for index, ids in enumerate(texts):
+                if isinstance(ids, InputError):
+                    raise self._mistake(ids, index, len(inputs))
+            options = {key: value for key, value in inputs[0].items() if not entry.parameters[key].is_input}
+            try:
+                job: Job = predictor.many_job(ability, texts, **options)  # type: ignore[attr-defined]
+            except InputError as error:
+                raise self._mistake(error, 0, len(inputs)) from None
+            return job
+
         def make() -> list[Job]:
+            if together and ability in predictor.abilities:
+                return [make_one()]
             jobs = []
             for index, arguments in enumerate(inputs):
                 try:
@@ -174,9 +196,9 @@ class Service:
             return jobs
 
         if count_characters(inputs) <= INLINE_CHARACTERS:
-            return make()
+            return make(), together
         try:
-            return await asyncio.wait_for(self._aside(make), seconds)
+            return await asyncio.wait_for(self._aside(make), seconds), together
         except TimeoutError:
             raise Refusal(503, "overloaded", "the server is overloaded; try again later") from None
 
@@ -285,6 +307,16 @@ def answering_model(name: str, jobs: Sequence[Any]) -> str:
     return name if adapter is None or name.endswith(f":{adapter.name}") else f"{name}:{adapter.name}"
 
 
+def _are_alike(ability: Ability, inputs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether inputs are single texts with the same options, for an ability that takes many of those at once."""
+    if ability.many is None:
+        return False
+    first = ability.inputs[0].name
+    rest = [{key: value for key, value in each.items() if key != first} for each in inputs]
+    pairs = [each.name for each in ability.inputs[1:]]
+    return all(each == rest[0] for each in rest) and all(rest[0].get(name) is None for name in pairs)
+
+
 def count_characters(value: Any) -> int:
     """Count the characters in nested fields: [{"text": "abc", "options": ["d", "e"], "top": 5}] -> 5."""
     if isinstance(value, str):
@@ -317,6 +349,21 @@ def is_large(results: Sequence[Any]) -> bool:
 def encode_results(model: str, results: Sequence[Any]) -> bytes:
     """Results as JSON."""
     return dump({"model": model, "results": [_rounded(result).as_dict() for result in results]})
+
+
+def encode_array(field: str, results: Sequence[Any]) -> bytes:
+    """One array of all results in numpy's file format: of texts, their vectors [N, H]."""
+    buffer = io.BytesIO()
+    np.save(buffer, stack_finite(results, field))
+    return buffer.getvalue()
+
+
+def stack_finite(results: Sequence[Any], field: str = "vector") -> Any:
+    """The arrays of all results as one, which knows neither NaN nor infinity, as JSON does not."""
+    array = np.stack([getattr(result, field) for result in results])
+    if not np.isfinite(array).all():
+        raise NotFinite
+    return array
 
 
 def dump(answer: Any) -> bytes:

@@ -11,15 +11,21 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import os
 import re
 import sys
 import time
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 LOGGER = logging.getLogger("litebert.serve")
+
+PROCESSES_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where several processes write down what they count
+LIVE: Literal["livesum"] = "livesum"  # gauges of several processes: the sum over those that live
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -129,13 +135,32 @@ class Metrics:
         about = "Seconds per pass."
         self.batch_seconds = Histogram("litebert_batch_seconds", about, ["model"], buckets=SECONDS, registry=to)
         about = "Requests waiting."
-        self.queue_requests = Gauge("litebert_queue_requests", about, ["model"], registry=to)
+        self.queue_requests = Gauge("litebert_queue_requests", about, ["model"], registry=to, multiprocess_mode=LIVE)
         about = "Tokens waiting."
-        self.queue_tokens = Gauge("litebert_queue_tokens", about, ["model"], registry=to)
-        self.connections = Gauge("litebert_connections", "Open connections.", registry=to)
+        self.queue_tokens = Gauge("litebert_queue_tokens", about, ["model"], registry=to, multiprocess_mode=LIVE)
+        about = "Open connections."
+        self.connections = Gauge("litebert_connections", about, registry=to, multiprocess_mode=LIVE)
         about = "Connections of slow or idle clients that were closed, by reason."
         self.closed = Counter("litebert_closed_total", about, ["reason"], registry=to)
 
+        self._watched: list[tuple[Gauge, Callable[[], float]]] = []
+
+    def watch(self, gauge: Gauge, value: Callable[[], float]) -> None:
+        """Let a gauge show what a function says."""
+        if PROCESSES_FOLDER in os.environ:  # other processes cannot call it: `refresh` writes it down for them
+            self._watched.append((gauge, value))
+        else:
+            gauge.set_function(value)
+
+    def refresh(self) -> None:
+        """Write down what the watched gauges show now."""
+        for gauge, value in self._watched:
+            gauge.set(value())
+
     def expose(self) -> bytes:
-        """All metrics as the text that Prometheus reads."""
-        return generate_latest(self._registry)
+        """All metrics as the text that Prometheus reads, of all processes that answer HTTP together."""
+        if PROCESSES_FOLDER not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
