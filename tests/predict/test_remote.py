@@ -8,6 +8,8 @@ from multiprocessing import Pipe
 
 import numpy as np
 import pytest
+from small_adapters import TASKS as ADAPTER_TASKS
+from small_adapters import make_adapter_folder, make_base
 from small_models import predictor_of, runtime_of
 from small_vocabularies import english
 
@@ -108,7 +110,7 @@ def test_a_predictor_whose_model_answers_elsewhere():
     changes = {"labels": task.labels, "exits": (1, 2)}
     there = Predictor.of(runtime_of("classification", **changes), english(), task, rule=ExitRule("confidence", 0.5))
     ours, theirs = Pipe()
-    thread = threading.Thread(target=serve_device, args=(there.runtime, theirs))
+    thread = threading.Thread(target=serve_device, args=(there, theirs))
     thread.start()
     here = SharedModel.of(there).open(ours)
     assert here.abilities == there.abilities
@@ -127,3 +129,25 @@ def test_a_predictor_whose_model_answers_elsewhere():
     ours.close()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_adapters_answer_elsewhere(tmp_path):
+    base = make_base(tmp_path / "base")
+    there = Predictor(base, device="cpu", threads=1)
+    for name in ("sentiment", "names"):
+        there.add_adapter(name, make_adapter_folder(tmp_path / name, base, ADAPTER_TASKS[name]))
+    ours, theirs = Pipe()
+    thread = threading.Thread(target=serve_device, args=(there, theirs))
+    thread.start()
+    here = SharedModel.of(there).open(ours)
+    assert list(here.adapters) == ["sentiment", "names"]
+
+    def answers(predictor):
+        sentiment, names = predictor.adapters.values()
+        jobs = [sentiment.job("classify", text=TEXTS[0]), names.job("tag", text=TEXTS[0])]
+        jobs += [predictor.job("embed", text=TEXTS[2]), sentiment.job("embed", text=TEXTS[2])]
+        return [result.as_dict() for result in predictor.run(jobs)]
+
+    assert answers(here) == answers(there)
+    ours.close()
+    thread.join(10)

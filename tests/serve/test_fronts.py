@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -18,8 +17,9 @@ from tiny_models import TASKS, write_model
 from litebert.errors import ConfigError
 from litebert.predict.predictor import Predictor
 from litebert.serve.config import ServeConfig
-from litebert.serve.fronts import check_models, share_of
+from litebert.serve.fronts import share_of
 
+KEY = {"authorization": "Bearer key"}
 TEXTS = ["anna lives in oslo.", "rome", "the teacher walked to the café."]
 
 
@@ -37,27 +37,31 @@ def is_ready(address):
 
 
 def total(address, name):
-    lines = httpx.get(f"{address}/metrics").text.splitlines()
+    lines = httpx.get(f"{address}/metrics", headers=KEY).text.splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
 def test_fronts_answer_as_one_server_and_a_dead_one_is_replaced(tmp_path):
     write_model(tmp_path / "mood", "classification", TASKS["classification"])
     predictor = Predictor(tmp_path / "mood", device="cpu", threads=1)
-    options = ("--port", "0", "--threads", "1", "--device", "cpu", "--set", "processes=2")
+    options = ("--port", "0", "--threads", "1", "--device", "cpu", "--set", "processes=2", "--api-key", "key")
     with process("-m", "litebert", "serve", tmp_path / "mood", *options) as (child, address):
         wait_until(lambda: is_ready(address))
-        answers = at_once(8, lambda _: httpx.post(f"{address}/classify", json={"text": TEXTS}, timeout=60).json())
+        ask = {"url": f"{address}/classify", "json": {"text": TEXTS}, "headers": KEY, "timeout": 60}
+        answers = at_once(8, lambda _: httpx.post(**ask).json())
         for answer in answers:
             for one, other in zip(answer["results"], predictor.classify(TEXTS), strict=True):
                 assert one["label"] == other.label
                 assert one["probabilities"] == pytest.approx(other.probabilities, abs=1e-5)
-        numpy = httpx.post(f"{address}/embed", json={"text": TEXTS}, headers={"accept": "application/x-npy"})
+        numpy = httpx.post(f"{address}/embed", json={"text": TEXTS}, headers={**KEY, "accept": "application/x-npy"})
         np.testing.assert_allclose(np.load(io.BytesIO(numpy.content)), predictor.embed(TEXTS), atol=1e-5)
         assert total(address, 'litebert_requests_total{endpoint="/classify"') == 8  # of both together
         assert total(address, "litebert_connections ") >= 0
-        refused = httpx.post(f"{address}/classify", json={"text": ["fine", ""]})
+        refused = httpx.post(f"{address}/classify", json={"text": ["fine", ""]}, headers=KEY)
         assert (refused.status_code, "input 1: text: is empty" in refused.text) == (422, True)
+
+        fixed = httpx.post(f"{address}/adapters/load", json={"name": "a", "folder": str(tmp_path)}, headers=KEY)
+        assert (fixed.status_code, "several processes keeps its adapters" in fixed.text) == (400, True)
 
         time.sleep(5)  # one that dies sooner after its start ends the server
         (first, second) = before = fronts_of(child.pid)
@@ -69,14 +73,9 @@ def test_fronts_answer_as_one_server_and_a_dead_one_is_replaced(tmp_path):
         assert child.wait(60) == 0
 
 
-def test_what_several_processes_cannot_do():
-    with pytest.raises(ConfigError, match="has adapters, which take one process"):
-        check_models({"default": SimpleNamespace(adapters={"mood": None})})
-    with pytest.raises(ConfigError, match="processes: must be >= 1"):
-        ServeConfig(processes=0)
-
-
 def test_limits_are_divided():
     own = share_of(ServeConfig(processes=3, connections=100, client_connections=4, queue_requests=9))
     assert (own.processes, own.connections, own.client_connections, own.queue_requests) == (1, 34, 2, 3)
     assert own.queue_tokens == max(own.request_tokens, 65_536 // 3 + 1)
+    with pytest.raises(ConfigError, match="processes: must be >= 1"):
+        ServeConfig(processes=0)

@@ -14,7 +14,6 @@ from litebert.bulk.worker import Start, Worker
 from litebert.errors import LitebertError
 from litebert.predict.predictor import Predictor
 from litebert.predict.remote import SharedModel, serve_device
-from litebert.predict.runtime import Runtime
 from litebert.text.sources import Source
 
 TRIES = 3  # of a part whose worker dies
@@ -39,12 +38,11 @@ def run_workers(work: Work, shared: Predictor | None, out: str, feed: Feed, num_
     dies is replaced, and its part is scored again.
     """
     start = Start(work, out, None if shared is None else SharedModel.of(shared))
-    device = None if shared is None else shared.runtime
     waiting: queue.Queue[tuple[Source, Part] | None] = queue.Queue(num_workers)
     finished: queue.Queue[tuple[Source, Part, Scored] | BaseException] = queue.Queue()
     stopping = threading.Event()
     threads = [
-        threading.Thread(target=_drive, args=(start, device, waiting, finished, stopping), daemon=True)
+        threading.Thread(target=_drive, args=(start, shared, waiting, finished, stopping), daemon=True)
         for _ in range(num_workers)
     ]
     for thread in threads:
@@ -87,7 +85,7 @@ def run_workers(work: Work, shared: Predictor | None, out: str, feed: Feed, num_
             thread.join()
 
 
-def _drive(start: Start, device: Runtime | None, waiting: Any, finished: Any, stopping: threading.Event) -> None:
+def _drive(start: Start, device: Predictor | None, waiting: Any, finished: Any, stopping: threading.Event) -> None:
     """One worker from its start to the end of the run."""
     worker: Worker | None = None
     try:
@@ -132,7 +130,7 @@ def _score(worker: Worker, source: Source, part: Part, stopping: threading.Event
     return worker.receive()
 
 
-def _start(start: Start, device: Runtime | None) -> Worker:
+def _start(start: Start, device: Predictor | None) -> Worker:
     worker = Worker(start)
     if device is not None:
         threading.Thread(target=serve_device, args=(device, worker.device), daemon=True).start()

@@ -52,6 +52,11 @@ class Adapter:
     pairs: Mapping[str, Pair]  # by the name of the product
     outputs: frozenset[str]
 
+    @property
+    def head(self) -> str:
+        """What it answers with."""
+        return self.model.head
+
 
 class Given(nn.Module):
     """Stands for the encoder of a head: it returns the states of a pass that has run."""

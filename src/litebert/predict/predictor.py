@@ -80,10 +80,14 @@ class Predictor(AbilityMethods):
         task: Task | None = None,
         name: str = "model",
         rule: ExitRule | None = None,
+        shipped: Mapping[str, Path] | None = None,
     ) -> Predictor:
         """A Predictor made of parts that are loaded already."""
         predictor = cls.__new__(cls)
         predictor._set(runtime, tokenizer, task, name, rule)
+        if shipped:
+            predictor.shipped = dict(shipped)
+            predictor._list_abilities()
         return predictor
 
     def _set(
@@ -101,7 +105,7 @@ class Predictor(AbilityMethods):
         self.adapters: dict[str, Predictor] = {}  # by name; see `add_adapter`
         self.shipped = {}
         self._loading = threading.Lock()
-        self._adapter: Adapter | None = None  # the one that this Predictor answers with
+        self.adapter: Adapter | None = None  # the one that this Predictor answers with
         self.runtime = runtime
         self.tokenizer = tokenizer
         self.task = task or infer_task(config, runtime.head)
@@ -160,7 +164,7 @@ class Predictor(AbilityMethods):
         entry = self._entry(ability)
         arguments, when = self._when(entry, arguments)
         steps = entry.begin(self._inputs_of(entry), self.task, arguments)
-        return Job(ability, steps, self.runtime.config, self._adapter, **when)
+        return Job(ability, steps, self.runtime.config, self.adapter, **when)
 
     def encode_texts(self, ability: str, texts: Sequence[Any]) -> list[Ids | InputError]:
         """The ids of each text as this ability reads it, or why it has none: for `many_job`."""
@@ -178,7 +182,7 @@ class Predictor(AbilityMethods):
         entry = self._entry(ability)
         options, when = self._when(entry, options)
         steps = entry.begin_many(self._inputs_of(entry), self.task, texts, options)
-        return Job(ability, steps, self.runtime.config, self._adapter, **when)
+        return Job(ability, steps, self.runtime.config, self.adapter, **when)
 
     def answering(self, ability: str, arguments: Mapping[str, Any]) -> Predictor:
         """Who does the work: this Predictor, or the package's adapter for the model "default"."""
@@ -228,10 +232,13 @@ class Predictor(AbilityMethods):
             raise ConfigError(f"adapter {name!r}: must be a new name without ':'; loaded: {', '.join(self.adapters)}")
         from litebert.predict.load import open_adapter
 
-        adapter = open_adapter(folder, name, self.runtime, self.name)
+        return self.attach(open_adapter(folder, name, self.runtime, self.name))
+
+    def attach(self, adapter: Adapter) -> Predictor:
+        """As `add_adapter`, for one that is open already."""
         adapted = Predictor.of(AdaptedRuntime(self.runtime, adapter), self.tokenizer, adapter.task)
-        adapted.name, adapted._adapter = f"{self.name}:{name}", adapter
-        self.adapters = {**self.adapters, name: adapted}  # a new one: other threads may be reading it
+        adapted.name, adapted.adapter = f"{self.name}:{adapter.name}", adapter
+        self.adapters = {**self.adapters, adapter.name: adapted}  # a new one: other threads may be reading it
         return adapted
 
     def load_shipped(self, name: str) -> Predictor:

@@ -21,7 +21,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from litebert.predict.runtime import Outputs, Request, Runtime
 
 if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
+    from litebert.predict.adapters import Adapter
     from litebert.predict.exits import ExitRule
     from litebert.predict.fused import Table
     from litebert.predict.predictor import Predictor
@@ -57,11 +59,11 @@ class Sequences:
     depths: list[int | None] | None = None
     rules: list[ExitRule | None] | None = None
     groups: list[object | None] | None = None
+    adapters: list[str | None] | None = None  # their names
 
     @classmethod
     def of(cls, requests: Sequence[Request]) -> Sequences:
         """Requests as arrays."""
-        assert all(request.adapter is None for request in requests), "adapters stay in the process that has the model"
         wants = [request.want for request in requests]
         return cls(
             np.concatenate([request.ids for request in requests]),
@@ -73,18 +75,21 @@ class Sequences:
             _unless_none([request.depth for request in requests]),
             _unless_none([request.rule for request in requests]),
             _unless_none([request.group for request in requests]),
+            _unless_none([None if request.adapter is None else request.adapter.name for request in requests]),
         )
 
-    def requests(self) -> list[Request]:
+    def requests(self, adapters: Mapping[str, Adapter] | None = None) -> list[Request]:
         """The requests again."""
         ends = np.cumsum(self.lengths)
         ids, segments = np.split(self.ids, ends[:-1]), np.split(self.segments, ends[:-1])
         nothing: list[Any] = [None] * len(ids)
         wants = self.wants * len(ids) if len(self.wants) == 1 else self.wants
-        more = [each or nothing for each in (self.positions, self.outside, self.depths, self.rules, self.groups)]
+        chosen = [(adapters or {})[name] if name else None for name in self.adapters or nothing]
+        given = (self.positions, self.outside, self.depths, self.rules, self.groups, chosen)
+        more = [each or nothing for each in given]
         return [
-            Request(one, kinds, want, positions, outside, depth=depth, rule=rule, group=group)
-            for one, kinds, want, positions, outside, depth, rule, group in zip(
+            Request(one, kinds, want, positions, outside, depth=depth, rule=rule, group=group, adapter=adapter)
+            for one, kinds, want, positions, outside, depth, rule, group, adapter in zip(
                 ids, segments, wants, *more, strict=True
             )
         ]
@@ -98,13 +103,14 @@ def _unless_none(values: list[Any]) -> list[Any] | None:
 # The process that has the model
 
 
-def serve_device(runtime: Runtime, connection: Connection) -> None:
-    """Serve one worker's requests until it ends."""
+def serve_device(predictor: Predictor, connection: Connection) -> None:
+    """Run this model for another process until that one ends."""
+    adapters: Any = {name: each.adapter for name, each in predictor.adapters.items()}
     while True:
         try:
             sequences: Sequences = receive_arrays(connection)
             try:
-                answer: Any = run_sequences(runtime, sequences)
+                answer: Any = run_sequences(predictor.runtime, sequences, adapters)
             except Exception as error:
                 answer = error if isinstance(error, LitebertError) else RuntimeError(f"{type(error).__name__}: {error}")
             send_arrays(connection, answer)
@@ -127,15 +133,16 @@ def receive_arrays(connection: Connection) -> Any:
     return pickle.loads(head, buffers=[connection.recv_bytes() for _ in range(count)])
 
 
-def run_sequences(runtime: Runtime, sequences: Sequences) -> Joined:
+def run_sequences(runtime: Runtime, sequences: Sequences, adapters: Mapping[str, Adapter] | None = None) -> Joined:
     """The wanted outputs of all sequences."""
     from litebert.predict.torch_runtime import TorchRuntime
 
     by_row = VECTORS | {"logits"} if runtime.head == "classification" else VECTORS
-    alike = len(sequences.wants) == 1 and sequences.depths is None and sequences.rules is None
+    plain = sequences.depths is None and sequences.rules is None and sequences.adapters is None
+    alike = len(sequences.wants) == 1 and plain
     if isinstance(runtime, TorchRuntime) and alike and sequences.wants[0] <= by_row:
         return run_rows(runtime, sequences)
-    return join_outputs(runtime.run(sequences.requests()))
+    return join_outputs(runtime.run(sequences.requests(adapters)))
 
 
 def run_rows(runtime: TorchRuntime, sequences: Sequences) -> Joined:
@@ -260,6 +267,17 @@ def split_outputs(joined: Joined, count: int) -> list[Outputs]:
 # The others
 
 
+@dataclass(frozen=True, eq=False)
+class RemoteAdapter:
+    """What a process must know of an adapter that another one runs."""
+
+    name: str
+    config: ModelConfig
+    task: Task
+    head: str
+    outputs: frozenset[str]
+
+
 @dataclass(frozen=True)
 class SharedModel:
     """What a process must know of a model that another one runs."""
@@ -274,6 +292,8 @@ class SharedModel:
     tokenizer: Tokenizer
     task: Task | None
     rule: ExitRule | None
+    adapters: tuple[RemoteAdapter, ...]
+    shipped: Mapping[str, Path]
 
     @classmethod
     def of(cls, predictor: Predictor) -> SharedModel:
@@ -281,13 +301,23 @@ class SharedModel:
         runtime = predictor.runtime
         on_gpu = bool(getattr(getattr(runtime, "device", None), "is_cuda", False))
         known = (runtime.name, runtime.config, runtime.head, runtime.outputs, runtime.any_depth, on_gpu)
-        return cls(predictor.name, *known, predictor.tokenizer, predictor.task, predictor.rule)
+        adapters = tuple(
+            RemoteAdapter(each.name, each.config, each.task, each.head, each.outputs)
+            for each in (adapted.adapter for adapted in predictor.adapters.values())
+            if each is not None
+        )
+        more = (predictor.tokenizer, predictor.task, predictor.rule, adapters, predictor.shipped)
+        return cls(predictor.name, *known, *more)
 
     def open(self, connection: Connection) -> Predictor:
         """A Predictor whose model answers at the other end of a connection."""
         from litebert.predict.predictor import Predictor
 
-        return Predictor.of(RemoteRuntime(self, connection), self.tokenizer, self.task, self.name, self.rule)
+        runtime = RemoteRuntime(self, connection)
+        predictor = Predictor.of(runtime, self.tokenizer, self.task, self.name, self.rule, self.shipped)
+        for adapter in self.adapters:
+            predictor.attach(cast(Any, adapter))  # which stands for an Adapter: only its name crosses
+        return predictor
 
 
 class RemoteRuntime:

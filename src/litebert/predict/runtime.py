@@ -60,7 +60,7 @@ class Request:
     positions: NDArray[np.int64] | None = None  # of the tokens to predict, for "masked_lm"
     outside: NDArray[np.bool_] | None = None  # where no answer can lie, or that decide no tag
     later: int = 0  # sequences of its length that may be asked for once its outputs are known
-    adapter: Adapter | None = None  # what changes the base model for this sequence (predict/adapters.py)
+    adapter: Adapter | None = None  # what changes the base model for this sequence (adapters.py)
     depth: int | None = None  # layers to apply; None: all
     rule: ExitRule | None = None  # or as many as this rule finds enough, for the outputs of a head
     group: object | None = None  # requests with the same one stop together: the options of a question
@@ -87,8 +87,8 @@ class AdaptedRuntime:
     """The runtime of a base model as one of its adapters sees it."""
 
     def __init__(self, base: Runtime, adapter: Adapter):
-        self.any_depth = adapter.model.head == "encoder"  # a head is that of full depth
-        self.name, self.config, self.head, self.outputs = base.name, adapter.config, adapter.model.head, adapter.outputs
+        self.any_depth = adapter.head == "encoder"  # a head is that of full depth
+        self.name, self.config, self.head, self.outputs = base.name, adapter.config, adapter.head, adapter.outputs
         self.base = base
 
     def run(self, requests: Sequence[Request]) -> list[Outputs]:

@@ -55,7 +55,7 @@ class Front:
         self.began = time.monotonic()
         self._control.send(Start({name: SharedModel.of(each) for name, each in models.items()}, settings))
         for predictor, connection in zip(models.values(), connections, strict=True):
-            threading.Thread(target=serve_device, args=(predictor.runtime, connection), daemon=True).start()
+            threading.Thread(target=serve_device, args=(predictor, connection), daemon=True).start()
 
     def take(self, client: socket.socket) -> None:
         """Give it a connection; OSError where the process has died."""
@@ -67,15 +67,6 @@ class Front:
             self.process.wait(max(seconds, 0.0))
         self.process.kill()
         self.process.wait()
-
-
-def check_models(models: Mapping[str, Any]) -> None:
-    """Refuse what several processes cannot serve."""
-    if os.name == "nt":
-        raise ConfigError("processes: Windows passes no connections between processes; use --set processes=1")
-    for name, predictor in models.items():
-        if getattr(predictor, "adapters", {}):
-            raise ConfigError(f"processes: model {name!r} has adapters, which take one process; use --set processes=1")
 
 
 def share_of(settings: ServeConfig) -> ServeConfig:
@@ -93,6 +84,11 @@ def share_of(settings: ServeConfig) -> ServeConfig:
 
 def serve_fronts(models: Mapping[str, Any], settings: ServeConfig, listening: socket.socket) -> None:
     """Serve until a signal arrives; then the fronts finish what they have accepted."""
+    if os.name == "nt":
+        raise ConfigError("processes: Windows passes no connections between processes; use --set processes=1")
+    for predictor in models.values():
+        for name in predictor.shipped:
+            predictor.load_shipped(name)
     own = share_of(settings)
     with tempfile.TemporaryDirectory(prefix="litebert-metrics-") as folder, _signals() as stopping:
         fronts = [Front(models, own, folder) for _ in range(settings.processes)]

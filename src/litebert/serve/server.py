@@ -31,7 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from litebert.errors import ConfigError
 from litebert.serve.batcher import Predictor, runtime_of
 from litebert.serve.config import ServeConfig
-from litebert.serve.fronts import check_models, serve_fronts
+from litebert.serve.fronts import serve_fronts
 from litebert.serve.gate import GUARDS, Line
 from litebert.serve.schemas import Refusal
 from litebert.serve.telemetry import Metrics, log_event, log_to_stderr
@@ -59,9 +59,7 @@ def serve(
 
     with open_socket(settings) as listening:
         predictors = load()
-        if settings.processes > 1:
-            check_models(predictors)
-        else:
+        if settings.processes == 1:
             app = create_app(predictors, settings)
         log_to_stderr()
         allow_open_files(settings.connections + SPARE + 256)  # more for models, logs and the event loop

@@ -20,6 +20,7 @@ import numpy as np
 from litebert.errors import ConfigError, InputError, LitebertError, did_you_mean
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability, Array, split_annotated
+from litebert.predict.remote import RemoteRuntime
 from litebert.serve.batcher import Batcher, FailedJob, Predictor
 from litebert.serve.config import ServeConfig
 from litebert.serve.gate import Exchange
@@ -260,6 +261,9 @@ class Service:
             raise Refusal(404, "unknown_model", f"no model {name[:80]!r}; loaded: {', '.join(self.batchers)}")
         if not hasattr(self.batchers[name].predictor, "add_adapter"):
             raise Refusal(400, "no_such_ability", f"model {name!r} takes no adapters")
+        if isinstance(getattr(self.batchers[name].predictor, "runtime", None), RemoteRuntime):
+            message = "a server with several processes keeps its adapters; start it with --adapter, or with one process"
+            raise Refusal(400, "no_such_ability", message)
         return self.batchers[name]
 
     def _warm_up(self, batcher: Batcher) -> None:
