@@ -260,7 +260,7 @@ def test_data_that_changed_is_noticed(toy_model, files, tmp_path):
     finetune(config, tmp_path / "run", quiet=True)
     (tmp_path / "run" / "scores.json").unlink()
     make_files(tmp_path / "files", "classification", train=40, dev=20, seed=7)
-    with pytest.raises(ConfigError, match="the data of the run there has changed"):
+    with pytest.raises(ConfigError, match="the run's data has changed"):
         finetune(config, tmp_path / "run", quiet=True)
 
 
