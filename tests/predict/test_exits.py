@@ -259,7 +259,7 @@ def test_waiting_texts_fill_the_places_of_those_that_left():
 
 
 def test_requests_that_come_later_join_and_nothing_is_kept_of_those_that_left():
-    runtime = runtime_of("classification", 64, **DEEP)
+    runtime = runtime_of("classification", **DEEP)
     rule = ExitRule("confidence", 0.8)
     requests = requests_of(60, rule)
     expected = [int(output["depth"]) for output in runtime.run(requests)]
@@ -276,7 +276,7 @@ def test_requests_that_come_later_join_and_nothing_is_kept_of_those_that_left():
 
     found, first = {}, requests[:4]
     del requests
-    reader = runtime.run_open(first, more)
+    reader = runtime.run_open(first, more, 64)
     del first
     for number, output in reader:
         found[number] = int(output["depth"])

@@ -11,11 +11,11 @@ User errors are raised when a job is created (the code before the first yield), 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from litebert.predict.runtime import Outputs, Request, Runtime
+from litebert.predict.runtime import OpenRuntime, Outputs, Request, Runtime
 
 if TYPE_CHECKING:
     from litebert.model.config import ModelConfig
@@ -158,6 +158,44 @@ def run_pass(runtime: Runtime, parts: Sequence[tuple[Job, int]]) -> None:
         return
     for (job, count), own in zip(parts, found, strict=True):
         job._take(own, count)
+
+
+Parts = Sequence[tuple[Job, int]]
+Join = Callable[[int], Parts]  # tokens that there is room for -> further parts that fit; called at every exit
+
+
+def run_open(runtime: OpenRuntime, parts: Parts, join: Join, max_tokens: int, done: Callable[[Job], None]) -> None:
+    """As `run_pass` for jobs with one rule of early exit, where others join on the way and `done` is told of each part.
+
+    A pass holds at most `max_tokens`. If it fails, what is left is tried part by part.
+    """
+    left: dict[int, tuple[tuple[Job, int], list[Outputs | None]]] = {}  # by the number of the first request
+    first_of: dict[int, int] = {}  # number of a request -> that of the first of its part
+    numbers = itertools.count()
+
+    def enter(parts: Parts) -> list[Request]:
+        entered: list[Request] = []
+        for job, count in parts:
+            requests = job._next(count)
+            own = [next(numbers) for _ in requests]
+            first_of.update(dict.fromkeys(own, own[0]))
+            left[own[0]] = ((job, count), [None] * len(own))
+            entered += requests
+        return entered
+
+    try:
+        for number, output in runtime.run_open(enter(parts), lambda tokens: enter(join(tokens)), max_tokens):
+            first = first_of.pop(number)
+            (job, count), outputs = left[first]
+            outputs[number - first] = output
+            if None not in outputs:
+                del left[first]
+                job._take([each for each in outputs if each is not None], count)
+                done(job)
+    except Exception:
+        for part, _ in list(left.values()):
+            run_pass(runtime, [part])
+            done(part[0])
 
 
 def _groups(jobs: Sequence[Job]) -> Iterator[list[Job]]:

@@ -13,14 +13,14 @@ Stages are what a runtime does with states: embed, apply layers, answer at a dep
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.predict.exits import ExitRule, Gate, Ints, Problem, Signs, compare, see, signs_of, stops
-from litebert.predict.runtime import Outputs, Request
+from litebert.predict.runtime import More, Outputs, Request
 
 PER_TOKEN = frozenset({"start", "end"})  # outputs that are so for every head; the logits of tags are too
 
@@ -52,10 +52,6 @@ class Stages(Protocol):
         ...
 
     def answer(self, states: Any, requests: Sequence[Request], depth: int, gate: Gate | None) -> Answered: ...
-
-
-# Tokens that there is room for -> further requests that fit, and [] if there are none now.
-More = Callable[[int], Sequence[Request]]
 
 
 def read_early(

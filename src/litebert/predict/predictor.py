@@ -26,8 +26,8 @@ from litebert.predict.abilities import ABILITIES, SHIPPED, abilities_of, infer_t
 from litebert.predict.ability import Ability, Depth, Parameter, Result
 from litebert.predict.exits import ExitRule, load_rule
 from litebert.predict.inputs import Ids, Inputs
-from litebert.predict.job import Job, run_jobs, run_pass
-from litebert.predict.runtime import AdaptedRuntime, Runtime
+from litebert.predict.job import Job, Join, Parts, run_jobs, run_open, run_pass
+from litebert.predict.runtime import AdaptedRuntime, OpenRuntime, Runtime
 from litebert.remote import DEFAULT, find_folder, shipped_adapters
 from litebert.tasks.sentence_folder import transformer_folder
 from litebert.tasks.task import Task, check_outputs, kind_of
@@ -219,6 +219,16 @@ class Predictor(AbilityMethods):
     def run_pass(self, parts: Sequence[tuple[Job, int]]) -> None:
         """Run the next sequences of each job together, as many as given; a finished job has its `result`."""
         run_pass(self.runtime, parts)
+
+    def run_open(self, parts: Parts, join: Join, max_tokens: int, done: Callable[[Job], None]) -> bool:
+        """As `run_pass` where texts stop early and others may join: see `litebert.predict.job.run_open`.
+
+        False if nothing was run, since these jobs take no part in it: all must have the rule of early exit.
+        """
+        if not hasattr(self.runtime, "run_open") or any(job.rule is None for job, _ in parts):
+            return False
+        run_open(cast(OpenRuntime, self.runtime), parts, join, max_tokens, done)
+        return True
 
     # -----------------------------------------------------------------------------------------------------------------
     # Adapters that share passes with this model

@@ -11,7 +11,7 @@ Raw outputs by name, numpy float32 (indices int64), each for one sequence of `le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,6 +69,10 @@ class Request:
         return len(self.ids)
 
 
+# Tokens that there is room for -> further requests that fit; [] if there are none now.
+More = Callable[[int], Sequence[Request]]
+
+
 class Runtime(Protocol):
     """Whatever can run a model over requests."""
 
@@ -80,6 +84,17 @@ class Runtime(Protocol):
 
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order."""
+        ...
+
+
+class OpenRuntime(Runtime, Protocol):
+    """A runtime whose passes others may join."""
+
+    def run_open(self, requests: Sequence[Request], more: More, max_tokens: int) -> Iterator[tuple[int, Outputs]]:
+        """The number and the outputs of each request as it is done; all have one rule of early exit.
+
+        Requests that `more` adds join at the next exit and are numbered from there. At most `max_tokens` run at a time.
+        """
         ...
 
 

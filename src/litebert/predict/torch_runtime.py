@@ -20,10 +20,11 @@ from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
 from litebert.predict.exits import Gate, Ints, problem_of
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
-from litebert.predict.lanes import More, read_early
+from litebert.predict.lanes import read_early
 from litebert.predict.runtime import (
     ENCODER_OUTPUTS,
     HEAD_OUTPUTS,
+    More,
     Outputs,
     Request,
     check_requests,
@@ -103,17 +104,16 @@ class TorchRuntime:
             self.encoder.use_graphs = True
 
     @torch.inference_mode()
-    def run_open(self, requests: Sequence[Request], more: More) -> Iterator[tuple[int, Outputs]]:
-        """The number and the outputs of each request as it is done; all have one rule of early exit.
-
-        Requests that `more` adds join at the next exit; they are counted on.
-        """
+    def run_open(self, requests: Sequence[Request], more: More, max_tokens: int) -> Iterator[tuple[int, Outputs]]:
+        """See OpenRuntime."""
         check_requests(self.config, requests)
         (rule,) = {request.rule for request in requests}
         assert rule is not None
+        stages = TorchStages(self)
+        stages.max_tokens = min(max_tokens, stages.max_tokens)
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
-            yield from read_early(TorchStages(self), rule, requests, more)
+            yield from read_early(stages, rule, requests, more)
 
     def _set_depth(self, depth: int | None) -> None:
         if depth != self.model.depth:

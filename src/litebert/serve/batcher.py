@@ -179,11 +179,59 @@ class Batcher:
         self._warm_up()
         while parts := self._next_pass():
             began = time.perf_counter()
-            self._run(parts)
-            self._count(parts, time.perf_counter() - began)
+            if not self._run_open(parts):
+                self._run(parts)
+                self._settle(parts, time.perf_counter() - began)
+
+    def _settle(self, parts: Sequence[Part], seconds: float) -> None:
+        """Count what was run, and answer the requests that are finished."""
+        self._count(parts, seconds)
+        with self._changed:
+            finished = self._queue.settle(parts)
+        self._deliver([(ticket, self._outcome(ticket)) for ticket in finished])
+
+    def _run_open(self, parts: Sequence[Part]) -> bool:
+        """Run parts whose texts stop early; waiting ones join at every exit, and results leave as they are there.
+
+        False if the predictor cannot, or not with these. The pass ends when nobody waits who could join it.
+        """
+        run = getattr(self.predictor, "run_open", None)
+        if run is None:
+            return False
+        running = {id(part.job): part for part in parts}
+        ready: list[Part] = []
+        began = time.perf_counter()
+
+        def answer() -> None:
+            nonlocal began
+            if ready:
+                now = time.perf_counter()
+                self._settle(ready, now - began)
+                began = now
+                ready.clear()
+
+        def join(tokens: int) -> list[tuple[Job, int]]:
+            answer()
             with self._changed:
-                finished = self._queue.settle(parts)
-            self._deliver([(ticket, self._outcome(ticket)) for ticket in finished])
+                self._deliver([(ticket, ClientGone()) for ticket in self._queue.drop()])
+                taken = self._queue.take(tokens, at_least_one=False) if self._queue.all_stop_early() else []
+            running.update({id(part.job): part for part in taken})
+            return [(part.job, part.count) for part in taken]
+
+        try:
+            started = run(
+                [(part.job, part.count) for part in parts],
+                join,
+                self._budget(),
+                lambda job: ready.append(running.pop(id(job))),
+            )
+        except Exception as error:
+            started = True
+            for part in running.values():
+                part.job.result = error
+            ready += running.values()
+        answer()
+        return bool(started)
 
     def _next_pass(self) -> list[Part]:
         """Wait for the next pass; empty when the server is closing and the queue is empty."""

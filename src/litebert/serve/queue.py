@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -70,6 +70,7 @@ class Queue:
 
     def __init__(self) -> None:
         self._tickets: list[Ticket] = []
+        self._running: set[int] = set()  # identities of the jobs that have a part in a pass
 
     def __len__(self) -> int:
         return len(self._tickets)
@@ -99,9 +100,15 @@ class Queue:
             self._tickets = [ticket for ticket in self._tickets if ticket not in dropped]
         return dropped
 
-    def take(self, budget: int) -> list[Part]:
-        """Select the next pass: as many sequences as fit into `budget` tokens, at least one."""
-        selection = _Selection(budget, held=sum(each.split.numbers for each in self._tickets if each.split))
+    def all_stop_early(self) -> bool:
+        """Whether all that wait for a pass may join one in which texts stop early."""
+        waiting = (job for ticket in self._tickets for job in ticket.unfinished if id(job) not in self._running)
+        return all(getattr(job, "rule", None) is not None for job in waiting)
+
+    def take(self, budget: int, at_least_one: bool = True) -> list[Part]:
+        """Select the next pass: as many sequences as fit into `budget` tokens (one in any case if `at_least_one`)."""
+        held = sum(each.split.numbers for each in self._tickets if each.split)
+        selection = _Selection(budget, held, self._running, at_least_one)
         if self._tickets:
             selection.add(self._tickets[0], most=self._tickets[0].credit)
         for ticket in sorted(self._tickets, key=lambda each: each.left):
@@ -109,7 +116,8 @@ class Queue:
                 break
             selection.add(ticket)
         parts = list(selection.parts.values())
-        assert parts or not self._tickets
+        assert parts or not self._tickets or not at_least_one
+        self._running |= {id(part.job) for part in parts}
         for part in parts:
             part.ticket.started = True
             part.ticket.left = max(part.ticket.left - part.tokens, 0)
@@ -127,6 +135,7 @@ class Queue:
     def settle(self, parts: Sequence[Part]) -> list[Ticket]:
         """Update the queue after a pass; returns the requests that are finished."""
         touched = list(dict.fromkeys(part.ticket for part in parts))
+        self._running -= {id(part.job) for part in parts}
         for part in parts:
             if not part.whole:
                 part.ticket.split = part.job
@@ -144,7 +153,8 @@ class Queue:
 class _Selection:
     """A pass while its sequences are being selected."""
 
-    def __init__(self, budget: int, held: int):
+    def __init__(self, budget: int, held: int, running: Collection[int] = (), at_least_one: bool = True):
+        self._running, self._at_least_one = running, at_least_one
         self.parts: dict[int, Part] = {}  # by the identity of the job
         self.room = budget  # tokens
         self._numbers = 0  # outputs of jobs that this pass completes
@@ -153,10 +163,12 @@ class _Selection:
     def add(self, ticket: Ticket, most: float = math.inf) -> None:
         """Add what fits of a request, at most `most` tokens, its jobs in order."""
         for job in sorted(ticket.unfinished, key=lambda each: each is not ticket.split):
+            if id(job) in self._running:
+                continue
             part = self.parts.get(id(job)) or Part(ticket, job)
             count, tokens, lengths = part.count, 0, job.lengths
             while count < len(lengths) and tokens + lengths[count] <= most:
-                if tokens + lengths[count] > self.room and (tokens or self.parts):
+                if tokens + lengths[count] > self.room and (tokens or self.parts or not self._at_least_one):
                     break
                 tokens += lengths[count]
                 count += 1
