@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -9,7 +11,7 @@ from typing import Literal
 import pytest
 import yaml
 
-from litebert.config import build, merge, override, read_yaml, to_dict, write_yaml
+from litebert.config import build, check_numbers, merge, override, read_yaml, to_dict, write_yaml
 from litebert.errors import ConfigError
 
 
@@ -133,3 +135,32 @@ def test_numbers_that_nothing_can_hold_are_refused(value):
     if value not in (2**63, "9" * 400):  # as floats they are fine and infinite
         with pytest.raises(ConfigError, match=r"^optim.lr: expected a number, got .{1,90}$"):
             build(Outer, {"steps": 1, "optim": {"lr": value}})
+
+
+@dataclass(frozen=True)
+class Ranges:
+    share: float = 0.5
+    count: int | None = None
+
+    def __post_init__(self):
+        check_numbers(self, "> 0 and <= 1", "share")
+        check_numbers(self, "between 1 and 1,000", "count")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"share": 0}, "share: must be > 0 and <= 1, got 0"),
+        ({"share": 1.5}, "share: must be > 0 and <= 1, got 1.5"),
+        ({"share": math.nan}, "share: must be > 0 and <= 1, got nan"),
+        ({"count": 0}, "count: must be between 1 and 1,000, got 0"),
+        ({"count": 1001}, "count: must be between 1 and 1,000, got 1001"),
+    ],
+)
+def test_a_rule_is_its_own_message(values, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Ranges(**values)
+
+
+def test_numbers_within_their_rules_and_null_are_taken():
+    assert [Ranges(1).share, Ranges(count=1).count, Ranges(count=1000).count, Ranges().count] == [1, 1, 1000, None]

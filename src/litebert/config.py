@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from litebert.errors import ConfigError, check_choice, did_you_mean, show_value
 from litebert.parse import MAX_DEPTH, MAX_YAML_BYTES, parse_yaml, read_text
 
 T = TypeVar("T")
+_SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
@@ -65,6 +67,21 @@ def given(choices: Mapping[str, Any]) -> dict[str, Any]:
         if plain is not None and plain != {}:
             said[name] = plain
     return said
+
+
+def check_numbers(config: object, rule: str, *names: str) -> None:
+    """Refuse fields of a config that break a rule, which is also the message; null is fine.
+
+    check_numbers(self, "> 0 and <= 1", "power")   -> ConfigError("power: must be > 0 and <= 1, got 2")
+    check_numbers(self, "between 8 and 4096", "max_length")
+    """
+    signs = rule if not rule.startswith("between ") else f">= {rule[8:].replace(' and ', ' and <= ')}"
+    parts = (part.split() for part in signs.replace(",", "").split(" and "))
+    bounds = [(_SIGNS[sign], float(bound)) for sign, bound in parts]
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not all(holds(value, bound) for holds, bound in bounds):
+            raise ConfigError(f"{name}: must be {rule}, got {value}")
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:

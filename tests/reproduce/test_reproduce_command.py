@@ -64,7 +64,7 @@ def test_dry_runs_say_what_it_will_take(cli):
         (["table5", "--scale", "huge"], "--scale: 'huge' is not one of"),
         (["table5", "--table-format", "word"], "--table-format: 'word'"),
         (["table5", "--scale", "gpu-hour", "--out", "OUT"], "needs token stores"),
-        (["table5", "--seeds", "0"], "seeds must be >= 1"),
+        (["table5", "--seeds", "0"], "seeds: must be >= 1"),
         (["table5", "--out", "OUT", "--store", "OUT/nowhere"], "tokenizer: missing"),
     ],
 )

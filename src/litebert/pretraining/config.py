@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from litebert.config import build, given, merge, override, read_yaml, to_dict
+from litebert.config import build, check_numbers, given, merge, override, read_yaml, to_dict
 from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import PRESETS, ModelConfig, load_config, plan_of, preset, read_config
 from litebert.pretraining.recipes import Recipe, named_recipe
@@ -58,8 +58,7 @@ class DataConfig:
             raise ConfigError(f"weights: {len(self.weights)} weights for {len(self.stores)} stores")
         if not 0 <= self.held_out < math.inf:
             raise ConfigError(f"held_out: must be a count of documents or a share below 1, got {self.held_out}")
-        if not 0 <= self.workers <= MAX_WORKERS:
-            raise ConfigError(f"workers: must be between 0 and {MAX_WORKERS:,}, got {self.workers}")
+        check_numbers(self, f"between 0 and {MAX_WORKERS:,}", "workers")
 
 
 @dataclass(frozen=True)
@@ -112,17 +111,10 @@ class RunConfig:
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_tokens", "micro_batch_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: must be >= 1, got {getattr(self, name)}")
-            if name != "steps" and getattr(self, name) > MAX_BATCH_TOKENS:
-                raise ConfigError(f"{name}: must be <= {MAX_BATCH_TOKENS:,}, got {getattr(self, name):,}")
-        if self.seed < 0:
-            raise ConfigError(f"seed: must be >= 0, got {self.seed}")
-        if self.max_minutes is not None and not self.max_minutes > 0:
-            raise ConfigError(f"max_minutes: must be > 0, got {self.max_minutes}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ConfigError(f"max_tokens: must be >= 1, got {self.max_tokens}")
+        check_numbers(self, ">= 1", "steps", "max_tokens", "batch_tokens", "micro_batch_tokens")
+        check_numbers(self, f"<= {MAX_BATCH_TOKENS:,}", "batch_tokens", "micro_batch_tokens")
+        check_numbers(self, ">= 0", "seed")
+        check_numbers(self, "> 0", "max_minutes")
         for name in ("mask_rate", "batch_ramp", "lr_factor"):
             if getattr(self, name):
                 check_stages(getattr(self, name), name)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from litebert.config import build, to_dict
+from litebert.config import build, check_numbers, to_dict
 from litebert.errors import ConfigError, check_choice
 
 Objective = Literal["sop", "nsp", "none"]
@@ -70,18 +70,12 @@ class Recipe:
     random_excludes_special: bool = True
 
     def __post_init__(self) -> None:
-        if not 8 <= self.max_length <= 4096:
-            raise ConfigError(f"max_length: must be between 8 and 4096, got {self.max_length}")
-        if not 1 <= self.max_ngram <= 16:
-            raise ConfigError(f"max_ngram: must be between 1 and 16, got {self.max_ngram}")
+        check_numbers(self, "between 8 and 4096", "max_length")
+        check_numbers(self, "between 1 and 16", "max_ngram")
         if self.max_predictions is not None and self.max_predictions < 1:
             raise ConfigError(f"max_predictions: must be >= 1, or null (mask_rate decides), got {self.max_predictions}")
-        for name in ("short_probability", "mask_rate", "replace_with_mask", "replace_with_random"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{name}: must be between 0 and 1, got {value}")
-        if self.mask_rate == 0:
-            raise ConfigError("mask_rate: must be > 0")
+        check_numbers(self, "between 0 and 1", "short_probability", "replace_with_mask", "replace_with_random")
+        check_numbers(self, "> 0 and <= 1", "mask_rate")
         if self.replace_with_mask + self.replace_with_random > 1 + 1e-9:
             raise ConfigError("replace_with_mask + replace_with_random: must be <= 1")
         if self.pairs_without_objective and self.objective != "none":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from litebert.config import to_dict
+from litebert.config import check_numbers, to_dict
 from litebert.errors import ConfigError
 from litebert.model.count import count_parameters, forward_flops
 from litebert.pretraining.config import RunConfig
@@ -50,12 +50,8 @@ class Options:
     tasks: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.seeds is not None and self.seeds < 1:
-            raise ConfigError(f"seeds must be >= 1, got {self.seeds}")
-        if self.minutes is not None and not self.minutes > 0:
-            raise ConfigError(f"minutes per row must be > 0, got {self.minutes:g}")
-        if self.steps is not None and self.steps < 1:
-            raise ConfigError(f"steps must be >= 1, got {self.steps}")
+        check_numbers(self, ">= 1", "seeds", "steps")
+        check_numbers(self, "> 0", "minutes")
         if self.tasks is not None and not self.tasks.is_dir():
             raise ConfigError(f"tasks: {self.tasks} is not a folder; name one with data sets such as SST-2/")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from litebert.config import build, to_dict
+from litebert.config import build, check_numbers, to_dict
 from litebert.errors import CheckpointError, ConfigError, check_choice
 from litebert.files import write_atomic
 from litebert.parse import read_object
@@ -50,10 +50,7 @@ class Task:
     columns: Mapping[str, str] = field(default_factory=dict)  # of the user's files: role -> column
 
     def __post_init__(self) -> None:
-        for name in ("max_length", "stride", "max_question", "max_answer", "max_option"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}: must be >= 1, got {value}")
+        check_numbers(self, ">= 1", "max_length", "stride", "max_question", "max_answer", "max_option")
         if self.max_length < 8:
             raise ConfigError(f"max_length: must be >= 8 to leave room for text, got {self.max_length}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from litebert.config import check_numbers
 from litebert.errors import ConfigError
 from litebert.train.schedule import LearningRate
 
@@ -52,17 +53,13 @@ class OptimConfig:
     def __post_init__(self) -> None:
         if self.clip < 0:
             raise ConfigError(f"clip: must be >= 0 (0 = no clipping), got {self.clip}")
-        for name in ("head_factor", "adam_factor"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}: must be > 0, got {getattr(self, name)}")
-        if not 0 <= self.average < 1:
-            raise ConfigError(f"average: must be >= 0 and < 1, got {self.average}")
+        check_numbers(self, "> 0", "head_factor", "adam_factor")
+        check_numbers(self, ">= 0 and < 1", "average")
+        check_numbers(self, "> 0 and <= 1", "block_decay")
         if self.adam_factor != 1 and self.name != "muon":
             raise ConfigError(
                 f"adam_factor: only for name: muon; {self.name} has one rate for all parameters (see head_factor)"
             )
-        if not 0 < self.block_decay <= 1:
-            raise ConfigError(f"block_decay: must be > 0 and <= 1, got {self.block_decay}")
 
     def schedule(self, num_steps: int, lr: float, warmup_steps: int) -> LearningRate:
         """The learning rate over a run; `lr` and `warmup_steps` replace null values."""
@@ -99,11 +96,10 @@ class LogConfig:
     on_write_error: Literal["continue", "stop"] = "continue"
 
     def __post_init__(self) -> None:
-        for name in ("report_every", "evaluate_every", "checkpoint_every", "checkpoint_minutes", "keep_every"):
-            if (getattr(self, name) or 0) < 0:
-                raise ConfigError(f"{name}: must be >= 0, got {getattr(self, name)}")
-        if self.num_evaluations < 1:
-            raise ConfigError(f"num_evaluations: must be >= 1, got {self.num_evaluations}")
+        check_numbers(
+            self, ">= 0", "report_every", "evaluate_every", "checkpoint_every", "checkpoint_minutes", "keep_every"
+        )
+        check_numbers(self, ">= 1", "num_evaluations")
 
 
 @dataclass(frozen=True)
@@ -121,5 +117,4 @@ class DeviceConfig:
     deterministic: bool = False  # bit-equal results on a GPU, at some cost; a CPU always gives them
 
     def __post_init__(self) -> None:
-        if self.threads < 0:
-            raise ConfigError(f"threads: must be >= 0, got {self.threads}")
+        check_numbers(self, ">= 0", "threads")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from litebert.config import check_numbers
 from litebert.errors import ConfigError
 
 ADVICE = "Lower the learning rate or lengthen the warm-up."
@@ -37,15 +38,10 @@ class GuardConfig:
     max_rollbacks: int = 3  # in all
 
     def __post_init__(self) -> None:
-        for name in ("spike_factor", "gradient_factor"):
-            value = getattr(self, name)
-            if value is not None and not value > 1:
-                raise ConfigError(f"{name}: must be > 1, got {value}")
+        check_numbers(self, "> 1", "spike_factor", "gradient_factor")
+        check_numbers(self, ">= 0", "max_skips", "max_rollbacks")
         if not 1 <= self.min_history <= self.window:
             raise ConfigError(f"min_history: must be between 1 and window ({self.window}), got {self.min_history}")
-        for name in ("max_skips", "max_rollbacks"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name}: must be >= 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
