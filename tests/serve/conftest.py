@@ -55,3 +55,32 @@ def tiny_server(tiny_predictors):
     """A server with all of them."""
     with running(tiny_predictors) as client:
         yield client
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open the page at an ability; at the end nothing may have gone wrong in it, and nothing come from elsewhere."""
+    contexts, troubles, requests = [], [], []
+
+    def open_at(client, ability="", wait=True, refusals=False, **options):
+        base = str(client.base_url)
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 800}, **options})
+        context.set_default_timeout(60_000)
+        contexts.append(context)
+        page = context.new_page()
+        # Chromium itself notes every status of 400 and above on the console.
+        noted = "Failed to load resource" if refusals else "nothing"
+        page.on("console", lambda m: troubles.append(m.text) if m.type == "error" and noted not in m.text else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda sent: requests.append((sent.url, base)))
+        page.goto(f"{base}/#{ability}")
+        if wait and ability:
+            page.wait_for_selector(f"#{ability} .meta")
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert troubles == []
+    assert requests
+    assert [url for url, base in requests if not url.startswith((base, "data:"))] == []

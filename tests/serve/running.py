@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 
 from litebert.serve.app import create_app
 from litebert.serve.config import ServeConfig
@@ -90,3 +91,21 @@ def wait_until(condition, seconds=60.0):
 
 
 HERE = Path(__file__).parent
+
+
+def ask(page, ability, **fields):
+    """Fill in the form of an ability, run it, and wait for the new result."""
+    for name, value in fields.items():
+        page.fill(f'#{ability} [name="{name}"]', value)
+    with page.expect_response(lambda answer: answer.request.method == "POST"):
+        page.click(f"#{ability} .go")
+    page.wait_for_selector(f"#{ability} .result:not([aria-busy])")
+
+
+def until(page, condition):
+    """Wait for a condition; playwright's own way would need eval, which the page's policy forbids."""
+    for _ in range(3000):
+        if condition():
+            return
+        page.wait_for_timeout(20)
+    pytest.fail("waited too long")

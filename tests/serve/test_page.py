@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 from fake_predictor import FakePredictor
-from running import running
+from running import ask, running, until
 
 from litebert.text.sentences import split_sentences
 from litebert.text.words import Language, language_of
@@ -15,56 +15,9 @@ from litebert.text.words import Language, language_of
 ABILITIES = ["fill_mask", "sentence_order", "coherence", "embed", "attention", "classify", "tag", "answer", "choose"]
 
 
-@pytest.fixture
-def open_page(browser):
-    """Open the page at an ability; at the end nothing may have gone wrong in it, and nothing come from elsewhere."""
-    contexts, troubles, requests = [], [], []
-
-    def open_at(client, ability="", wait=True, refusals=False, **options):
-        base = str(client.base_url)
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 800}, **options})
-        context.set_default_timeout(60_000)
-        contexts.append(context)
-        page = context.new_page()
-        # Chromium itself notes every status of 400 and above on the console.
-        noted = "Failed to load resource" if refusals else "nothing"
-        page.on("console", lambda m: troubles.append(m.text) if m.type == "error" and noted not in m.text else None)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda sent: requests.append((sent.url, base)))
-        page.goto(f"{base}/#{ability}")
-        if wait and ability:
-            page.wait_for_selector(f"#{ability} .meta")
-        return page
-
-    yield open_at
-    for context in contexts:
-        context.close()
-    assert troubles == []
-    assert requests
-    assert [url for url, base in requests if not url.startswith((base, "data:"))] == []
-
-
-def ask(page, ability, **fields):
-    """Fill in the form of an ability, run it, and wait for the new result."""
-    for name, value in fields.items():
-        page.fill(f'#{ability} [name="{name}"]', value)
-    with page.expect_response(lambda answer: answer.request.method == "POST"):
-        page.click(f"#{ability} .go")
-    page.wait_for_selector(f"#{ability} .result:not([aria-busy])")
-
-
 def page_examples(page):
     """What the forms hold at first: language -> ability -> examples."""
     return page.evaluate("async () => (await import('/examples.js')).EXAMPLES")
-
-
-def until(page, condition):
-    """Wait for a condition; playwright's own way would need eval, which the page's policy forbids."""
-    for _ in range(3000):
-        if condition():
-            return
-        page.wait_for_timeout(20)
-    pytest.fail("waited too long")
 
 
 def test_the_first_view_shows_every_loaded_ability_and_a_result(tiny_server, open_page):

@@ -28,6 +28,7 @@ export const EXAMPLES = {
     ],
     "embed": [
       {
+        "query": "a football game",
         "text": "He scored two goals in the final.\nThe team won the match and the cup.\nI love you, and I will never leave you.\nYou are the best friend that I have.\nMix the butter with the sugar and bake it.\nCut the onions and fry them in oil."
       }
     ],
@@ -96,6 +97,7 @@ export const EXAMPLES = {
     ],
     "embed": [
       {
+        "query": "집에서 기르는 동물",
         "text": "고양이가 따뜻한 난로 옆에서 잔다.\n새끼 고양이가 불 앞에 누워 있다.\n북쪽으로 가는 기차는 정오에 떠난다.\n오늘은 버스가 한 시간이나 늦었다.\n달걀 두 개와 설탕 한 숟가락을 넣는다.\n우유에 밀가루를 넣고 잘 젓는다."
       }
     ],
@@ -164,6 +166,7 @@ export const EXAMPLES = {
     ],
     "embed": [
       {
+        "query": "家里的动物",
         "text": "猫在暖和的炉子旁睡觉。\n小猫趴在火炉边上。\n开往北方的火车中午出发。\n今天的公共汽车晚了一个小时。\n加入两个鸡蛋和一勺糖。\n把面粉倒进牛奶里搅匀。"
       }
     ],
@@ -232,6 +235,7 @@ export const EXAMPLES = {
     ],
     "embed": [
       {
+        "query": "家で飼っている動物",
         "text": "猫が暖かいストーブのそばで寝ている。\n子猫が暖炉の前で横になっている。\n北へ向かう列車は正午に出発する。\n今日はバスが一時間も遅れた。\n卵を二つと砂糖を大さじ一杯加える。\n小麦粉を牛乳に入れてよく混ぜる。"
       }
     ],

@@ -6,7 +6,7 @@ import { setUpPanel } from "./panel.js";
 import { answer } from "./panels/answer.js";
 import { attention } from "./panels/attention.js";
 import { choose } from "./panels/choose.js";
-import { classify } from "./panels/classify.js";
+import { classify, entailment, sentiment } from "./panels/classify.js";
 import { coherence } from "./panels/coherence.js";
 import { embed } from "./panels/embed.js";
 import { fillMask } from "./panels/fill_mask.js";
@@ -15,9 +15,19 @@ import { states } from "./panels/states.js";
 import { tag } from "./panels/tag.js";
 import { problem } from "./trouble.js";
 
-const PANELS = { fill_mask: fillMask, sentence_order: sentenceOrder, coherence, embed, attention, states, classify, tag, answer, choose };
+const PANELS = { fill_mask: fillMask, sentence_order: sentenceOrder, coherence, embed, attention, states, sentiment, entailment, classify, tag, answer, choose };
 
 const TRAINED = ["fill_mask", "classify", "tag", "answer", "choose"];
+
+/** The models that a tab offers: a packaged adapter has a tab of its own, or answers for its model in the tab of an ability. */
+function modelsOf(tab, models) {
+  const { asks = tab, adapter } = PANELS[tab];
+  const able = models.filter((model) => model.abilities.includes(asks));
+  const packaged = able.filter((model) => model.packaged);
+  if (adapter) return packaged.filter((model) => model.name.endsWith(`:${adapter}`));
+  const elsewhere = (model) => tab === "classify" && packaged.some((each) => each.name.startsWith(`${model.name}:`));
+  return able.filter((model) => !model.packaged && !elsewhere(model));
+}
 
 /** Show a tab for every ability of the backend's models. */
 export async function showPage(backend) {
@@ -33,9 +43,10 @@ export async function showPage(backend) {
   }
   const { models, version } = loaded;
   const where = backend.where?.(models[0]);
-  $("about").textContent = [version, models.map((model) => model.name).join(", "), where].filter(Boolean).join(" · ");
-  const abilities = Object.keys(PANELS).filter((ability) => models.some((model) => model.abilities.includes(ability)));
-  const panels = Object.fromEntries(abilities.map((ability) => [ability, setUpPanel(ability, PANELS[ability], models, backend)]));
+  const names = models.filter((model) => !model.packaged).map((model) => model.name);
+  $("about").textContent = [version, names.join(", "), where].filter(Boolean).join(" · ");
+  const abilities = Object.keys(PANELS).filter((ability) => modelsOf(ability, models).length);
+  const panels = Object.fromEntries(abilities.map((ability) => [ability, setUpPanel(ability, PANELS[ability], modelsOf(ability, models), backend)]));
   const tabs = abilities.map((ability) => {
     const { section } = panels[ability];
     section.setAttribute("aria-labelledby", `tab-${ability}`);

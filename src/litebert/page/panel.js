@@ -1,6 +1,7 @@
 // One tab: its form with an example, the request, and the drawing of the result. A panel has
 //   body(form)            the request                     draw(results, body, lang)  the nodes of the result
-//   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, like, fields, wide, repaint.
+//   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, like, fields, wide,
+//                                                         repaint, asks (the ability, where the tab is called otherwise), adapter.
 import { $, h, languageOf, say } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { Trouble, problem } from "./trouble.js";
@@ -29,14 +30,13 @@ function exampleFiller(ability, panel, form) {
   };
 }
 
-/** One tab: its form and its result, which follows what is written. */
-export function setUpPanel(ability, panel, models, backend) {
+/** One tab: its form and its result, which follows what is written; `able` are the models to choose from. */
+export function setUpPanel(ability, panel, able, backend) {
   const section = $(ability);
   const form = section.querySelector("form");
   const result = h("div", { class: `card result${panel.wide ? " wide" : ""}`, "aria-live": "off" }, h("p", { class: "placeholder" }, "The result appears here."));
   section.append(result);
   if (panel.wide) form.classList.add("wide");
-  const able = models.filter((model) => model.abilities.includes(ability));
   const select = h("select", { id: `${ability}-model` }, able.map(({ name }) => h("option", { value: name }, name)));
   if (able.length > 1) form.append(h("div", { class: "which" }, h("label", { for: `${ability}-model` }, "Model"), select));
   const go = h("button", { class: "go", type: "submit" }, "Run");
@@ -81,11 +81,11 @@ export function setUpPanel(ability, panel, models, backend) {
     result.setAttribute("aria-busy", "true");
     const began = performance.now();
     try {
-      const results = await backend.answer(ability, body, mine.signal);
+      const results = await backend.answer(panel.asks ?? ability, body, mine.signal);
       const took = performance.now() - began;
       const drawn = panel.draw(results, body, lang).filter(Boolean);
-      const command = backend.command?.(ability, body);
-      result.replaceChildren(...drawn, h("div", { class: "meta" }, h("span", {}, `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`), h("span", {}, body.model),
+      const command = backend.command?.(panel.asks ?? ability, body);
+      result.replaceChildren(...drawn, h("div", { class: "meta" }, h("span", {}, `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`), h("span", {}, results.model ?? body.model),
         command ? h("details", {}, h("summary", {}, "Show as a command"), h("pre", { tabindex: 0 }, command)) : null));
       const spoken = panel.spoken(results);
       say("Result: ", h("span", { lang: lang(spoken) }, spoken));

@@ -33,7 +33,10 @@ const quote = (text) => `'${text.replace(/'/g, "'\\''")}'`;
 
 const backend = {
   models: () => ask("models"),
-  answer: async (ability, body, signal) => (await ask(path(ability), body, signal)).results,
+  async answer(ability, body, signal) {
+    const { results, model } = await ask(path(ability), body, signal);
+    return Object.assign(results, { model }); // who answered: an adapter may do so for its model
+  },
   /** The same request for a shell. */
   command(ability, body) {
     const authorization = key ? ' -H "Authorization: Bearer $LITEBERT_API_KEY"' : "";

@@ -103,6 +103,7 @@ class Predictor(AbilityMethods):
             check_outputs(task, runtime.head, config.num_labels, name)
         self.name = name
         self.adapters: dict[str, Predictor] = {}  # by name; see `add_adapter`
+        self.packaged = False  # whether it answers with an adapter of the package
         self.shipped = {}
         self._loading = threading.Lock()
         self.adapter: Adapter | None = None  # the one that this Predictor answers with
@@ -255,7 +256,8 @@ class Predictor(AbilityMethods):
         """The package's adapter of this name, loaded on first use, or the one that was added under its name."""
         with self._loading:
             if name not in self.adapters:
-                self.add_adapter(name, self.shipped[name]).depth = self.depth
+                added = self.add_adapter(name, self.shipped[name])
+                added.depth, added.packaged = self.depth, True
             return self.adapters[name]
 
     def remove_adapter(self, name: str) -> None:

@@ -101,6 +101,7 @@ async def models(request: HttpRequest) -> schemas.Models:
             runtime=runtime_of(predictor),
             language=language_of_model(predictor),
             task=_task_of(predictor),
+            packaged=getattr(predictor, "packaged", False),
         )
         for name, (_, predictor) in service.models().items()
     ]

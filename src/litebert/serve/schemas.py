@@ -182,6 +182,7 @@ class Loaded(BaseModel):
         Field(description="Main script of its vocabulary: ko Hangul, zh Han, ja kana and Han, otherwise en."),
     ]
     task: Annotated[LoadedTask | None, Field(description="Null for models that are not fine-tuned.")]
+    packaged: Annotated[bool, Field(description="Whether it is an adapter that comes with litebert.")] = False
 
 
 class Models(BaseModel):

@@ -1,4 +1,5 @@
-// Classify: labels with their probabilities, or a score on its scale.
+// Classify: labels with their probabilities, or a score on its scale; and the same for adapters of the built-in model, each
+// with a form of its own.
 import { $, bar, field, h } from "../dom.js";
 
 export const classify = {
@@ -22,6 +23,18 @@ export const classify = {
     ];
   },
   spoken: ([result]) => (result.value === null ? result.labels.join(", ") : result.value.toFixed(2)),
+};
+
+const { draw, spoken } = classify;
+export const sentiment = { asks: "classify", adapter: "sentiment", like: "classify", body: (form) => ({ text: field(form, "text") }), draw, spoken };
+export const entailment = {
+  asks: "classify",
+  adapter: "entailment",
+  like: "pair",
+  body: (form) => ({ text: field(form, "text"), pair: field(form, "pair") }),
+  check: (body) => (body.text.trim() && body.pair.trim() ? "" : "Fill in both fields: what is known, and what is claimed."),
+  draw,
+  spoken,
 };
 
 /** The score of a regression model, and where it stands on its scale. */
