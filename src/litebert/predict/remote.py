@@ -187,7 +187,8 @@ def run_rows(runtime: TorchRuntime, sequences: Sequences) -> Joined:
             host = {name: torch.empty(values.shape, pin_memory=on_gpu) for name, values in found.items()}
             for name, values in found.items():
                 host[name].copy_(values, non_blocking=True)
-            ended = torch.cuda.Event() if on_gpu else None
+            # Sleeping, not spinning: a thread for each of the other processes waits here, and those need the cores.
+            ended = torch.cuda.Event(blocking=True) if on_gpu else None
             if ended is not None:
                 ended.record()
         if ended is not None:  # the next group starts meanwhile
