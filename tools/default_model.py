@@ -46,7 +46,7 @@ tags: [albert, masked-language-modeling, sop]
 pipeline_tag: fill-mask
 ---
 
-# The model in the box: an English ALBERT-base after minutes of training
+# The model in the box: an English ALBERT-base after half an hour of training
 
 Trained from random weights by litebert on one {hardware}: {minutes:.1f} minutes, {tokens:,.0f} million tokens,
 masked LM with n-grams and sentence order. It is here so that every command works offline at once, and to show that the
