@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from litebert.errors import DataError
 from litebert.tasks.decode import Prediction, softmax
 from litebert.tasks.features import IGNORE, Arrays, Places
 from litebert.tasks.features import Sequence as Feature
-from litebert.tasks.kinds.kind import minus_log, most_common
+from litebert.tasks.kinds.kind import Constant, Forward, Losses, Targets, minus_log, most_common
 from litebert.tasks.kinds.texts import TextKind, TextReader
 from litebert.tasks.metrics import Measure, accuracy, binary_f1, macro_f1, matthews
 from litebert.tasks.tables import Table, label_id, label_name, order_labels
@@ -66,9 +66,7 @@ class Classification(TextKind):
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
         return {"labels": places.per_row([sequence.target for sequence in sequences])}, len(sequences)
 
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         return cross_entropy(forward().float(), targets["labels"])
 
     def decide(self, task: Task, logits: NDArray[Any]) -> Prediction:
@@ -81,9 +79,7 @@ class Classification(TextKind):
         gold, found = np.array([example.label for example in examples]), np.array(values, dtype=int)
         return {name: MEASURES[name](gold, found) for name in task.metrics}
 
-    def constant(
-        self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]
-    ) -> tuple[str, list[Any]]:
+    def constant(self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Constant:
         common = most_common(Counter(example.label for example in train))
         return f"always {task.labels[common]!r}", [common] * len(examples)
 

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 E = TypeVar("E", bound=Example)
+Forward = Callable[..., Any]  # runs the model on the batch
+Targets: TypeAlias = "Mapping[str, Tensor]"
+Losses: TypeAlias = "tuple[Tensor, Tensor]"  # the sum over the batch, and the number of correct predictions
+Constant = tuple[str, list[Any]]  # a description, and a value for each example
 Line = dict[str, Any]  # of a predictions file: the example, "gold", "prediction", "badness", ...
 MOST_TEXT = 420  # characters of a text in a table of errors
 
@@ -123,9 +127,7 @@ class Kind(ABC, Generic[E]):
         """The targets of a batch, and the count its loss is averaged over (examples or tags)."""
 
     @abstractmethod
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         """The summed loss and the number of correct predictions; `forward(**more)` runs the model."""
 
     # -- predictions ---------------------------------------------------------------------------------------------------
@@ -163,7 +165,7 @@ class Kind(ABC, Generic[E]):
         """The metrics of a task and of its parts, by name."""
 
     @abstractmethod
-    def constant(self, task: Task, train: Sequence[E], examples: Sequence[E]) -> tuple[str, list[Any]]:
+    def constant(self, task: Task, train: Sequence[E], examples: Sequence[E]) -> Constant:
         """The constant baseline: its description and values, ("always 'pos'", [1, 1, 1, ...])."""
 
     # -- files and pages -----------------------------------------------------------------------------------------------

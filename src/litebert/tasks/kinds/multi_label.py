@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,13 @@ from litebert.tasks.decode import Prediction, sigmoid
 from litebert.tasks.features import Arrays, Places, Target
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.classification import at_least, mean_probabilities
-from litebert.tasks.kinds.kind import Line, minus_log, most_common
+from litebert.tasks.kinds.kind import Constant, Forward, Line, Losses, Targets, minus_log, most_common
 from litebert.tasks.kinds.regression import value_targets
 from litebert.tasks.kinds.texts import LABELS, TextKind, TextReader, text_columns
 from litebert.tasks.metrics import Measure, all_right, label_macro_f1, label_micro_f1
 from litebert.tasks.own import Columns
 from litebert.tasks.tables import Table, label_id, label_name, order_labels, text_cell, truth_cell
 from litebert.tasks.task import Task, TextExample
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MEASURES = {"micro_f1": label_micro_f1, "macro_f1": label_macro_f1, "exact_match": all_right}
 _SEPARATORS = "|;,"
@@ -92,9 +89,7 @@ class MultiLabel(TextKind):
         """0/1 vectors [N, L] and which rows have one."""
         return value_targets(max(len(task.labels), 1), sequences, places)
 
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         """Binary cross-entropy: mean over labels, sum over examples."""
         import torch.nn.functional as F
 
@@ -114,9 +109,7 @@ class MultiLabel(TextKind):
         found = _indicators(values, len(task.labels))
         return {name: MEASURES[name](gold, found) for name in task.metrics}
 
-    def constant(
-        self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]
-    ) -> tuple[str, list[Any]]:
+    def constant(self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Constant:
         common = most_common(Counter(example.label for example in train))
         names = ", ".join(repr(task.labels[label]) for label in common)
         return f"always {names or 'no label'}", [common] * len(examples)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,25 @@ from litebert.tasks.decode import Outputs, Prediction, softmax
 from litebert.tasks.features import Arrays, Ids, Places, join
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.classification import MEASURES, likeliest, mean_probabilities
-from litebert.tasks.kinds.kind import Kind, Line, Part, minus_log, most_common, row_logsumexp, shorten, to_json
+from litebert.tasks.kinds.kind import (
+    Constant,
+    Forward,
+    Kind,
+    Line,
+    Losses,
+    Part,
+    Targets,
+    minus_log,
+    most_common,
+    row_logsumexp,
+    shorten,
+    to_json,
+)
 from litebert.tasks.metrics import Measure, share
 from litebert.tasks.own import Cells, Column, Columns, Reader, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, text_cell
 from litebert.tasks.task import ChoiceExample, Task
 from litebert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _CHOICE = ("choice", "option")
 _ONE_OF_SEVERAL = re.compile(r"(option|choice|ending|answer|보기|선택지|선지|选项|選項|)([0-9a-h])")
@@ -130,9 +140,7 @@ class MultipleChoice(Kind[ChoiceExample]):
         made = {"group": places.per_row(group, places.num_rows), "gold": places.per_row(gold, 0.0, np.float32)}
         return made, int(gold.sum())
 
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         """Cross-entropy over the options of each question."""
         import torch
 
@@ -162,9 +170,7 @@ class MultipleChoice(Kind[ChoiceExample]):
                 measures[f"{group}_accuracy"] = share(gold == found, np.array([each == group for each in groups]))
         return measures
 
-    def constant(
-        self, task: Task, train: Sequence[ChoiceExample], examples: Sequence[ChoiceExample]
-    ) -> tuple[str, list[Any]]:
+    def constant(self, task: Task, train: Sequence[ChoiceExample], examples: Sequence[ChoiceExample]) -> Constant:
         """The most common option; a question without it gets the most common one it has."""
         counts = Counter(example.label for example in train)
         values = [max(range(len(example.options)), key=counts.__getitem__) for example in examples]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from litebert.tasks.features import (
     stride_for,
 )
 from litebert.tasks.features import Sequence as Feature
-from litebert.tasks.kinds.kind import Kind, Line, Part, row_logsumexp, to_json
+from litebert.tasks.kinds.kind import Constant, Forward, Kind, Line, Losses, Part, Targets, row_logsumexp, to_json
 from litebert.tasks.metrics import Measure, share
 from litebert.tasks.own import Cells, Column, Columns, Reader
 from litebert.tasks.spans import FIXED_THRESHOLD, Answers, average_answers, best_spans, best_threshold
@@ -153,9 +153,7 @@ class QuestionAnswering(Kind[QuestionExample]):
         made["used"] = places.per_row(np.ones(len(targets)), 0.0, np.float32)
         return made, len(targets)
 
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         if head == "answer":
             # In training the end is conditioned on the gold start; unused rows take their first token.
             return _answer_loss(forward(start_positions=targets["start"].clamp(min=0)), targets)
@@ -202,9 +200,7 @@ class QuestionAnswering(Kind[QuestionExample]):
             measures["unanswerable_accuracy"] = share(exact, impossible)
         return measures
 
-    def constant(
-        self, task: Task, train: Sequence[QuestionExample], examples: Sequence[QuestionExample]
-    ) -> tuple[str, list[Any]]:
+    def constant(self, task: Task, train: Sequence[QuestionExample], examples: Sequence[QuestionExample]) -> Constant:
         """No text answers all questions; if training has questions without an answer, the constant is "no answer"."""
         if task.answerable_head or any(example.impossible for example in train):
             return "never an answer", [""] * len(examples)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 from litebert.tasks.decode import Prediction
 from litebert.tasks.features import Arrays, Places
 from litebert.tasks.features import Sequence as Feature
-from litebert.tasks.kinds.kind import Line
+from litebert.tasks.kinds.kind import Constant, Forward, Line, Losses, Targets
 from litebert.tasks.kinds.texts import LABELS, TextKind, TextReader, text_columns
 from litebert.tasks.metrics import Measure, pearson, rmse, spearman
 from litebert.tasks.tables import number_cell
 from litebert.tasks.task import Task, TextExample
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MEASURES = {"pearson": pearson, "spearman": spearman, "rmse": rmse}
 _SCORES = "score value rating similarity stars 점수 평점 별점 유사도 分数 分數 得分 评分 相似度"
@@ -62,9 +59,7 @@ class Regression(TextKind):
         """Numbers [N, 1] and which rows have one."""
         return value_targets(1, sequences, places)
 
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         """Squared error; there is no count of correct predictions."""
         error = (forward().float() - targets["values"]).square() * targets["used"][:, None]
         return error.sum(), error.new_zeros(())
@@ -80,9 +75,7 @@ class Regression(TextKind):
         found = np.array(values, dtype=float)
         return {name: MEASURES[name](gold, found) for name in task.metrics}
 
-    def constant(
-        self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]
-    ) -> tuple[str, list[Any]]:
+    def constant(self, task: Task, train: Sequence[TextExample], examples: Sequence[TextExample]) -> Constant:
         mean = float(np.mean(np.array([example.label for example in train], dtype=float)))
         return f"always the mean, {mean:.2f}", [mean] * len(examples)
 

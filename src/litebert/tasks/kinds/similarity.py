@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,13 @@ from litebert.errors import DataError
 from litebert.tasks.decode import Outputs, Prediction
 from litebert.tasks.features import Arrays, Places, join
 from litebert.tasks.features import Sequence as Feature
-from litebert.tasks.kinds.kind import Kind, Line, Part, shorten
+from litebert.tasks.kinds.kind import Constant, Forward, Kind, Line, Losses, Part, Targets, shorten
 from litebert.tasks.kinds.texts import TEXT_PAIRS, TEXTS
 from litebert.tasks.metrics import Floats, Measure, pearson, share, spearman
 from litebert.tasks.own import Cells, Column, Columns, Reader, find_columns, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, number_cell, text_cell
 from litebert.tasks.task import Example, Form, SimilarityExample, Task, TaskData
 from litebert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 METRICS: dict[Form, tuple[str, ...]] = {
     "scored": ("spearman", "pearson"),
@@ -156,9 +153,7 @@ class Similarity(Kind[SimilarityExample]):
         made = {"scores": places.per_row(scores, 0.0, np.float32), "texts": places.per_row(same, -1)}
         return made, len({sequence.example for sequence in sequences})
 
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         raise AssertionError("its losses compare the vectors of a whole batch: finetuning/contrast.py")
 
     # -- predictions and scores ----------------------------------------------------------------------------------------
@@ -205,7 +200,7 @@ class Similarity(Kind[SimilarityExample]):
 
     def constant(
         self, task: Task, train: Sequence[SimilarityExample], examples: Sequence[SimilarityExample]
-    ) -> tuple[str, list[Any]]:
+    ) -> Constant:
         if examples[0].form == "pairs":
             middle = (len({example.texts[1] for example in examples}) + 1) / 2
             return "a random order", [middle] * len(examples)

@@ -6,9 +6,9 @@ find_entities(["B-PER", "I-PER", "O", "B-LOC"])  -> {("PER", 0, 2), ("LOC", 3, 4
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,23 @@ from litebert.tasks.decode import Outputs, Prediction, softmax
 from litebert.tasks.features import IGNORE, Arrays, Places, best_windows, cut_windows, pad_offsets, wrap
 from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.classification import at_least, cross_entropy, mean_probabilities
-from litebert.tasks.kinds.kind import Kind, Line, Part, are_numbers, minus_log, most_common
+from litebert.tasks.kinds.kind import (
+    Constant,
+    Forward,
+    Kind,
+    Line,
+    Losses,
+    Part,
+    Targets,
+    are_numbers,
+    minus_log,
+    most_common,
+)
 from litebert.tasks.metrics import Measure, ratio
 from litebert.tasks.own import Cells, Column, Reader
 from litebert.tasks.tables import Table, label_id, order_tags, read_text, words_cell
 from litebert.tasks.task import TagExample, Task
 from litebert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Entity = tuple[str, int, int]  # type, first word, word after the last
 CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".txt")
@@ -110,9 +118,7 @@ class TokenClassification(Kind[TagExample]):
         tags = places.per_token(sequences, lambda sequence: np.asarray(sequence.target)).reshape(-1)
         return {"labels": tags}, int((tags != IGNORE).sum())
 
-    def loss(
-        self, head: str, forward: Callable[..., Any], targets: Mapping[str, Tensor], num_rows: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, head: str, forward: Forward, targets: Targets, num_rows: int) -> Losses:
         return cross_entropy(forward().float(), targets["labels"])
 
     def predict(
@@ -139,9 +145,7 @@ class TokenClassification(Kind[TagExample]):
             measures["accuracy"] = ratio(right, np.array([float(len(gold)) for gold, _ in pairs]))
         return {name: measures[name] for name in task.metrics}
 
-    def constant(
-        self, task: Task, train: Sequence[TagExample], examples: Sequence[TagExample]
-    ) -> tuple[str, list[Any]]:
+    def constant(self, task: Task, train: Sequence[TagExample], examples: Sequence[TagExample]) -> Constant:
         usual = most_common(Counter(tag for example in train for tag in example.tags or ()))
         return f"always {task.labels[usual]!r}", [(usual,) * len(example.words) for example in examples]
 
