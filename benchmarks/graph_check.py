@@ -37,7 +37,7 @@ from litebert.predict.fused import FusedEncoder
 from litebert.predict.graphs import GraphedEncoder, sample_table
 from litebert.predict.runtime import ENCODER_OUTPUTS, HEAD_OUTPUTS, Outputs, Request
 from litebert.predict.torch_runtime import TorchRuntime
-from litebert.tasks.features import Sequence
+from litebert.tasks.features import Feature
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device, DeviceConfig, open_device, seed_everything, speed_up
 from litebert.train.steps import GraphStep, Loss, PlainStep
@@ -130,7 +130,7 @@ def draw(task: Task, layout: Layout, seed: int) -> Batch:
             "question-answering": (2, 5, bool(number % 2)),
         }
         sequences.append(
-            Sequence(
+            Feature(
                 ids=rng.integers(5, 1000, size).astype(np.int32),
                 segments=(np.arange(size) > size // 2).astype(np.int8),
                 example=number // 2,

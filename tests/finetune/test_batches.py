@@ -17,7 +17,7 @@ from litebert.finetuning.batches import (
     pad_shapes,
     plan_shapes,
 )
-from litebert.tasks.features import Sequence
+from litebert.tasks.features import Feature
 from litebert.tasks.task import Task
 
 
@@ -76,16 +76,16 @@ def test_padded_sizes_hold_what_is_cut_for_them(lengths, budget):
 def test_options_of_a_question_stay_together():
     task = Task("toy", "multiple-choice", metrics=("accuracy",), max_length=16)
     ids, segments = np.arange(4, dtype=np.int32), np.zeros(4, np.int8)
-    features = [Sequence(ids, segments, example, option=option) for example, option in ((0, 0), (0, 1), (1, 0), (1, 1))]
-    assert group_units(task, [*features, Sequence(ids, segments, 1, option=2)]) == [[0, 1], [2, 3, 4]]
+    features = [Feature(ids, segments, example, option=option) for example, option in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert group_units(task, [*features, Feature(ids, segments, 1, option=2)]) == [[0, 1], [2, 3, 4]]
 
 
 TEXT = Task("toy", "classification", labels=("a", "b"), metrics=("accuracy",), max_length=16)
 
 
-def sequence(length: int, example: int = 0, target=0, option: int = 0) -> Sequence:
+def sequence(length: int, example: int = 0, target=0, option: int = 0) -> Feature:
     ids = np.arange(10 * (example + 1), 10 * (example + 1) + length, dtype=np.int32)
-    return Sequence(ids, (np.arange(length) >= length // 2).astype(np.int8), example, target, option=option)
+    return Feature(ids, (np.arange(length) >= length // 2).astype(np.int8), example, target, option=option)
 
 
 def test_a_packed_batch_is_its_sequences_one_after_the_other():
@@ -140,7 +140,7 @@ def test_every_question_has_its_options_and_its_gold_one_in_any_order(drawn, lay
 
 
 def test_unlabelled_sequences_make_batches_for_prediction():
-    batch = make_batch(TEXT, [Sequence(np.arange(3, dtype=np.int32), np.zeros(3, np.int8))], "padded")
+    batch = make_batch(TEXT, [Feature(np.arange(3, dtype=np.int32), np.zeros(3, np.int8))], "padded")
     assert set(batch.targets) == {"rows"}
     assert batch.inputs["attention_mask"].tolist() == [[1, 1, 1]]
 

@@ -25,8 +25,7 @@ from litebert.model.hub import load_model
 from litebert.predict.runtime import HEAD_OUTPUTS, Outputs, Request, Runtime, outputs_of
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.decode import decode, log_softmax
-from litebert.tasks.features import Sequence as Feature
-from litebert.tasks.features import make_features, text_sequence
+from litebert.tasks.features import Feature, make_features, text_sequence
 from litebert.tasks.metrics import score
 from litebert.tasks.read import data_form, read_task
 from litebert.tasks.task import Example, Task, check_outputs, load_task

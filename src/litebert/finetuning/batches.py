@@ -8,8 +8,7 @@ both layouts: `rows` maps each place to its sequence, N for filler.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from collections.abc import Sequence as Many
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from litebert.finetuning.config import FinetuneConfig
 from litebert.finetuning.data import Data
-from litebert.tasks.features import Arrays, Places, Sequence
+from litebert.tasks.features import Arrays, Feature, Places
 from litebert.tasks.task import Task, kind_of
 
 SIZE_STEP = 64  # planned sizes are multiples of this
@@ -59,7 +58,7 @@ class TrainingBatches:
         multiple = SIZE_STEP if self.shapes else 1
         return list(cut_micro_batches([self.lengths[unit] for unit in units], self.max_tokens, self.layout, multiple))
 
-    def _shape_of(self, sequences: list[Sequence]) -> Shape | None:
+    def _shape_of(self, sequences: list[Feature]) -> Shape | None:
         if not self.shapes:
             return None
         lengths = [len(sequence.ids) for sequence in sequences]
@@ -88,7 +87,7 @@ class Order:
         return self._shuffled
 
 
-def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
+def group_units(task: Task, features: Sequence[Feature]) -> list[list[int]]:
     """Units that are drawn together: all options of a question, otherwise single sequences."""
     if not kind_of(task).whole_examples:
         return [[number] for number in range(len(features))]
@@ -98,7 +97,9 @@ def group_units(task: Task, features: Many[Sequence]) -> list[list[int]]:
     return list(units.values())
 
 
-def cut_micro_batches(lengths: Many[Many[int]], max_tokens: int, layout: Layout, multiple: int = 1) -> Iterator[slice]:
+def cut_micro_batches(
+    lengths: Sequence[Sequence[int]], max_tokens: int, layout: Layout, multiple: int = 1
+) -> Iterator[slice]:
     """Runs of units of at most `max_tokens` each; one unit always fits.
 
     If padded, every sequence counts as long as the longest, rounded up to a `multiple`.
@@ -132,7 +133,7 @@ def plan_shapes(totals: NDArray[np.int64], num_rows: int, max_length: int) -> li
     return [Shape(size, num_rows + size // max_length + 1) for size in sizes]
 
 
-def fitting_shape(shapes: Many[Shape], num_tokens: int) -> Shape:
+def fitting_shape(shapes: Sequence[Shape], num_tokens: int) -> Shape:
     """The smallest shape that holds this many tokens."""
     return next(shape for shape in shapes if shape.tokens >= num_tokens)
 
@@ -166,7 +167,7 @@ class Batch:
 
 
 def make_batch(
-    task: Task, sequences: Many[Sequence], layout: Layout = "packed", pad_id: int = 0, shape: Shape | None = None
+    task: Task, sequences: Sequence[Feature], layout: Layout = "packed", pad_id: int = 0, shape: Shape | None = None
 ) -> Batch:
     """The arrays of some sequences; those without a target are for prediction only."""
     lengths = np.array([len(sequence.ids) for sequence in sequences])
@@ -186,7 +187,7 @@ def make_batch(
 
 
 def _pack(
-    sequences: Many[Sequence], lengths: NDArray[np.int64], pad_id: int, shape: Shape | None, limit: int
+    sequences: Sequence[Feature], lengths: NDArray[np.int64], pad_id: int, shape: Shape | None, limit: int
 ) -> tuple[Arrays, NDArray[np.int64], NDArray[np.int64], int]:
     real = int(lengths.sum())
     size = shape.tokens if shape else real
@@ -214,7 +215,7 @@ def _pack(
 
 
 def _pad(
-    sequences: Many[Sequence], lengths: NDArray[np.int64], pad_id: int, shape: Shape | None
+    sequences: Sequence[Feature], lengths: NDArray[np.int64], pad_id: int, shape: Shape | None
 ) -> tuple[Arrays, NDArray[np.int64], NDArray[np.int64], int]:
     size, num_rows = (shape.tokens, shape.rows) if shape else (int(lengths.max()), len(lengths))
     ids, segments = np.full((num_rows, size), pad_id, np.int64), np.zeros((num_rows, size), np.int64)

@@ -18,7 +18,7 @@ from litebert.errors import ConfigError, DataError, did_you_mean
 from litebert.finetuning.config import FinetuneConfig, is_comparison
 from litebert.machine import usable_cpus
 from litebert.model.config import ModelConfig
-from litebert.tasks.features import Sequence, make_features
+from litebert.tasks.features import Feature, make_features
 from litebert.tasks.read import read_task
 from litebert.tasks.tables import format_of
 from litebert.tasks.task import Example, Task, TaskData, kind_of
@@ -37,7 +37,7 @@ class Split:
 
     name: str
     examples: list[Example]
-    features: list[Sequence]
+    features: list[Feature]
 
     @property
     def is_labelled(self) -> bool:
@@ -120,7 +120,7 @@ class Data:
         return digest.hexdigest()
 
 
-def unknown_share(features: list[Sequence], tokenizer: Tokenizer) -> float:
+def unknown_share(features: list[Feature], tokenizer: Tokenizer) -> float:
     """The share of the text's tokens (specials aside) that are the unknown one, in a sample over all sequences."""
     step = -(-len(features) // UNKNOWN_SAMPLE)
     ids = np.concatenate([sequence.ids for sequence in features[::step]])

@@ -24,8 +24,7 @@ from litebert.errors import ConfigError
 from litebert.finetuning.data import Split
 from litebert.finetuning.model import run_sequences
 from litebert.model.heads import Model
-from litebert.tasks.features import IGNORE
-from litebert.tasks.features import Sequence as Features
+from litebert.tasks.features import IGNORE, Feature
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device
 
@@ -71,7 +70,7 @@ class HeadFit:
 class Kind:
     """How the head of a kind of task is fitted: its rows, its weights ([L, H] and [L]) at a strength, and its loss."""
 
-    rows: Callable[[Sequence[Features], list[NDArray[Any]]], Rows]
+    rows: Callable[[Sequence[Feature], list[NDArray[Any]]], Rows]
     fit: Callable[[Rows, float, int], tuple[Floats, Floats]]
     loss: Callable[[Floats, NDArray[Any]], float]  # logits [N, L], targets
 
@@ -122,7 +121,7 @@ def choose_strength(kind: Kind, rows: Rows, num_labels: int, seed: int = 0) -> t
     return best, losses[best]
 
 
-def read_features(model: Model, task: Task, sequences: Sequence[Features], device: Device) -> list[NDArray[Any]]:
+def read_features(model: Model, task: Task, sequences: Sequence[Feature], device: Device) -> list[NDArray[Any]]:
     """The features that a model's head reads for each sequence: [H], or [len, H] if it labels tokens."""
     return [output["logits"] for output in run_sequences(_HeadInput(model), task, sequences, device)]
 
@@ -152,13 +151,13 @@ def _sample(rows: Rows, most: int, seed: int) -> Rows:
 # -- rows of each kind -------------------------------------------------------------------------------------------------
 
 
-def _one_each(sequences: Sequence[Features], features: list[NDArray[Any]]) -> Rows:
+def _one_each(sequences: Sequence[Feature], features: list[NDArray[Any]]) -> Rows:
     targets = np.stack([np.asarray(sequence.target) for sequence in sequences])
     groups = np.array([sequence.example for sequence in sequences])
     return Rows(np.stack(features).astype(np.float64), targets, groups)
 
 
-def _words(sequences: Sequence[Features], features: list[NDArray[Any]]) -> Rows:
+def _words(sequences: Sequence[Feature], features: list[NDArray[Any]]) -> Rows:
     kept = [np.asarray(sequence.target) != IGNORE for sequence in sequences]
     found = [part[chosen] for part, chosen in zip(features, kept, strict=True)]
     targets = [np.asarray(s.target)[chosen] for s, chosen in zip(sequences, kept, strict=True)]
@@ -166,7 +165,7 @@ def _words(sequences: Sequence[Features], features: list[NDArray[Any]]) -> Rows:
     return Rows(np.concatenate(found).astype(np.float64), np.concatenate(targets), np.concatenate(groups))
 
 
-def _option_pairs(sequences: Sequence[Features], features: list[NDArray[Any]]) -> Rows:
+def _option_pairs(sequences: Sequence[Feature], features: list[NDArray[Any]]) -> Rows:
     """Differences between the right option and each other one of its question, and their negatives."""
     by_example: dict[int, list[int]] = {}
     for number, sequence in enumerate(sequences):

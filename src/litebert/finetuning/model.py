@@ -12,8 +12,7 @@ one; filler belongs to row N, which losses ignore.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from collections.abc import Sequence as Many
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from litebert.model.config import load_config, vary
 from litebert.model.encoder import pool_tokens
 from litebert.model.heads import Model, model_class, named_outputs
 from litebert.model.hub import load_model, load_model_and_report
-from litebert.tasks.features import Sequence
+from litebert.tasks.features import Feature
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device, fetch, send
 
@@ -142,7 +141,7 @@ def layout_for(device: Device, attention_dropout: float = 0.0) -> Layout:
 
 @torch.inference_mode()
 def run_sequences(
-    model: Model, task: Task, sequences: Many[Sequence], device: Device, fixed: bool = False
+    model: Model, task: Task, sequences: Sequence[Feature], device: Device, fixed: bool = False
 ) -> list[Outputs]:
     """The raw outputs of each sequence, in order; with `fixed` all batches have one shape (for a compiled model)."""
     model.eval()
@@ -171,12 +170,12 @@ def run_sequences(
     return results
 
 
-def _different(sequences: Many[Sequence]) -> dict[bytes, Sequence]:
+def _different(sequences: Sequence[Feature]) -> dict[bytes, Feature]:
     """The texts to embed, each once: a search asks many questions about one paragraph."""
     return {sequence.ids.tobytes(): sequence for sequence in sequences}
 
 
-def _cut(sequences: Many[Sequence], max_tokens: int, padded_length: int) -> Iterator[NDArray[np.int64]]:
+def _cut(sequences: Sequence[Feature], max_tokens: int, padded_length: int) -> Iterator[NDArray[np.int64]]:
     """Batches of sequences of like length; `padded_length` counts for each where a head pads them all."""
     order = np.argsort([-len(sequence.ids) for sequence in sequences], kind="stable")
     begin = total = padded = 0

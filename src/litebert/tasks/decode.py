@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from litebert.files import write_atomic
 from litebert.tasks import glue
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import Feature
 from litebert.tasks.task import Example, Task, kind_of
 
 if TYPE_CHECKING:

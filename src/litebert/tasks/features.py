@@ -8,8 +8,7 @@ for one sequence are cut into windows, and targets are laid out to match a batch
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Sequence as Many
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,7 @@ Window = tuple[int, int]  # first token, number of tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Feature:
     """One unpadded model input with [CLS] and [SEP]; `example` is the index of its example in the split.
 
     The target is a label id (of the correct option, on every option), a number, a 0/1 vector (multi-label), tag ids
@@ -56,7 +55,7 @@ class Sequence:
         return outside
 
 
-def make_features(task: Task, examples: Many[Example], tokenizer: Tokenizer, num_threads: int = 1) -> list[Sequence]:
+def make_features(task: Task, examples: Sequence[Example], tokenizer: Tokenizer, num_threads: int = 1) -> list[Feature]:
     """All sequences of a split, in the order of its examples."""
     return kind_of(task).features(task, examples, tokenizer, num_threads)
 
@@ -65,7 +64,7 @@ def make_features(task: Task, examples: Many[Example], tokenizer: Tokenizer, num
 # Joining texts
 
 
-def text_sequence(tokenizer: Tokenizer, a: str, b: str | None, max_length: int) -> Sequence:
+def text_sequence(tokenizer: Tokenizer, a: str, b: str | None, max_length: int) -> Feature:
     """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]; excess tokens are cut from the end of the longer text."""
     first, *second = tokenizer.encode_batch([a] if b is None else [a, b])
     return join(tokenizer, first, second[0] if second else None, max_length)
@@ -85,7 +84,7 @@ def cut_pair(a: int, b: int, room: int) -> tuple[int, int]:
 
 def join(
     tokenizer: Tokenizer, a: Ids, b: Ids | None, max_length: int, example: int = 0, target: Target | None = None
-) -> Sequence:
+) -> Feature:
     """The same from token ids; `cut` counts those that did not fit."""
     size_a, size_b = cut_pair(len(a), 0 if b is None else len(b), max_length - (2 if b is None else 3))
     length = size_a + 2 + (0 if b is None else size_b + 1)
@@ -100,7 +99,7 @@ def join(
         ids[-1] = tokenizer.sep_id
         segments[size_a + 2 :] = 1
         lost += len(b) - size_b
-    return Sequence(ids, segments, example, target, lost)
+    return Feature(ids, segments, example, target, lost)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ class Places:
         return filled
 
     def per_token(
-        self, sequences: Many[Sequence], values_of: Callable[[Sequence], Any], rest: int = IGNORE
+        self, sequences: Sequence[Feature], values_of: Callable[[Feature], Any], rest: int = IGNORE
     ) -> NDArray[np.int64]:
         """One value per token, `rest` for filler: in the shape of the ids."""
         flat = np.full(int(np.prod(self.shape)), rest, np.int64)

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from litebert.tasks.decode import softmax
-from litebert.tasks.features import Sequence as Window
+from litebert.tasks.features import Feature
 from litebert.tasks.squad import score_answer
 from litebert.tasks.task import QuestionExample
 
@@ -53,7 +53,7 @@ class Answers(NamedTuple):
 
 
 def best_spans(
-    windows: Sequence[Window], outputs: Sequence[Outputs], context: str, n_best: int = 20, max_answer: int = 30
+    windows: Sequence[Feature], outputs: Sequence[Outputs], context: str, n_best: int = 20, max_answer: int = 30
 ) -> Answers:
     """The n best answers over all windows of a context; spans with equal text count once, with their best score."""
     ranked = _distinct(context, windows, outputs, n_best, max_answer)
@@ -74,7 +74,7 @@ class Pairs(NamedTuple):
     last: NDArray[np.intp]
 
 
-def _all_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -> Pairs:
+def _all_pairs(window: Feature, output: Outputs, max_answer: int, limit: float) -> Pairs:
     """All (start, end) pairs of a window up to `max_answer` tokens with a score of at least `limit`."""
     assert window.inside is not None
     assert window.max_context is not None
@@ -88,7 +88,7 @@ def _all_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -
     return Pairs(scores[row, length], rows[row], rows[row] + length)
 
 
-def _searched_pairs(window: Window, output: Outputs, max_answer: int, limit: float) -> Pairs:
+def _searched_pairs(window: Feature, output: Outputs, max_answer: int, limit: float) -> Pairs:
     """The pairs found by the answer head with a score of at least `limit`."""
     assert window.inside is not None
     assert window.max_context is not None
@@ -104,7 +104,7 @@ def _searched_pairs(window: Window, output: Outputs, max_answer: int, limit: flo
 
 
 def _top_pairs(
-    windows: Sequence[Window], outputs: Sequence[Outputs], max_answer: int, take: int
+    windows: Sequence[Feature], outputs: Sequence[Outputs], max_answer: int, take: int
 ) -> tuple[Pairs, NDArray[np.intp], bool]:
     """The `take` best pairs of all windows with ties, the window of each, and whether these are all pairs.
 
@@ -130,7 +130,7 @@ def _top_pairs(
 
 
 def _distinct(
-    context: str, windows: Sequence[Window], outputs: Sequence[Outputs], n_best: int, max_answer: int
+    context: str, windows: Sequence[Feature], outputs: Sequence[Outputs], n_best: int, max_answer: int
 ) -> tuple[Span, ...]:
     """The best spans with distinct texts, best first (ties: the earlier and shorter first)."""
     take = 2 * n_best

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import DataError
 from litebert.tasks.decode import Prediction, softmax
-from litebert.tasks.features import IGNORE, Arrays, Places
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import IGNORE, Arrays, Feature, Places
 from litebert.tasks.kinds.kind import Constant, Forward, Losses, Targets, minus_log, most_common
 from litebert.tasks.kinds.texts import TextKind, TextReader
 from litebert.tasks.metrics import Measure, accuracy, binary_f1, macro_f1, matthews

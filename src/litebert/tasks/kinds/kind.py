@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, T
 import numpy as np
 
 from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.features import Arrays, Places
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import Arrays, Feature, Places
 from litebert.tasks.metrics import Measure
 from litebert.tasks.own import Column, Columns, Reader, data_from_tables
 from litebert.tasks.tables import Table, read_table

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.tasks.decode import Prediction, sigmoid
-from litebert.tasks.features import Arrays, Places, Target
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import Arrays, Feature, Places, Target
 from litebert.tasks.kinds.classification import at_least, mean_probabilities
 from litebert.tasks.kinds.kind import Constant, Forward, Line, Losses, Targets, minus_log, most_common
 from litebert.tasks.kinds.regression import value_targets

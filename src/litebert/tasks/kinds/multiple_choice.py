@@ -14,8 +14,7 @@ import numpy as np
 
 from litebert.errors import DataError
 from litebert.tasks.decode import Outputs, Prediction, softmax
-from litebert.tasks.features import Arrays, Ids, Places, join
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import Arrays, Feature, Ids, Places, join
 from litebert.tasks.kinds.classification import MEASURES, likeliest, mean_probabilities
 from litebert.tasks.kinds.kind import (
     Constant,

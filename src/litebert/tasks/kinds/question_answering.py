@@ -17,6 +17,7 @@ from litebert.tasks.decode import Outputs, Prediction
 from litebert.tasks.features import (
     IGNORE,
     Arrays,
+    Feature,
     Ids,
     Places,
     best_windows,
@@ -24,7 +25,6 @@ from litebert.tasks.features import (
     pad_offsets,
     stride_for,
 )
-from litebert.tasks.features import Sequence as Feature
 from litebert.tasks.kinds.kind import Constant, Forward, Kind, Line, Losses, Part, Targets, row_logsumexp, to_json
 from litebert.tasks.metrics import Measure, share
 from litebert.tasks.own import Cells, Column, Columns, Reader

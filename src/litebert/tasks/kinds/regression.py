@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.tasks.decode import Prediction
-from litebert.tasks.features import Arrays, Places
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import Arrays, Feature, Places
 from litebert.tasks.kinds.kind import Constant, Forward, Line, Losses, Targets
 from litebert.tasks.kinds.texts import LABELS, TextKind, TextReader, text_columns
 from litebert.tasks.metrics import Measure, pearson, rmse, spearman

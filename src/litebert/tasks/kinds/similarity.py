@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import DataError
 from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.features import Arrays, Places, join
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import Arrays, Feature, Places, join
 from litebert.tasks.kinds.kind import Constant, Forward, Kind, Line, Losses, Part, Targets, shorten
 from litebert.tasks.kinds.texts import TEXT_PAIRS, TEXTS
 from litebert.tasks.metrics import Floats, Measure, pearson, share, spearman

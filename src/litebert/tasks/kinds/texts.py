@@ -9,8 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from litebert.tasks.decode import Outputs, Prediction
-from litebert.tasks.features import Sequence as Feature
-from litebert.tasks.features import Target, join
+from litebert.tasks.features import Feature, Target, join
 from litebert.tasks.kinds.kind import Kind, Line, Part, shorten
 from litebert.tasks.own import Cells, Column, Columns, Reader, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, text_cell

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import DataError, InputError
 from litebert.tasks.decode import Outputs, Prediction, softmax
-from litebert.tasks.features import IGNORE, Arrays, Places, best_windows, cut_windows, pad_offsets, wrap
-from litebert.tasks.features import Sequence as Feature
+from litebert.tasks.features import IGNORE, Arrays, Feature, Places, best_windows, cut_windows, pad_offsets, wrap
 from litebert.tasks.kinds.classification import at_least, cross_entropy, mean_probabilities
 from litebert.tasks.kinds.kind import (
     Constant,
