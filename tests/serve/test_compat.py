@@ -1,4 +1,4 @@
-"""OpenAI's own client against our server, and the forms of text-embeddings-inference."""
+"""OpenAI's own client and LangChain's against our server, and the forms of text-embeddings-inference."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import openai
 import pytest
 from fake_predictor import FakePredictor
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_openai import OpenAIEmbeddings
 from running import running
 
 TEXTS = ["good morning anna", "the train leaves at noon", "anna lives in oslo"]
@@ -40,6 +42,20 @@ def test_one_text_and_fewer_dimensions(client, tiny_predictors):
     answer = client.embeddings.create(model="pretraining", input=TEXTS[0], dimensions=8, user="somebody")
     whole = tiny_predictors["pretraining"].embed(TEXTS[0])[:8]
     np.testing.assert_allclose(answer.data[0].embedding, whole / np.linalg.norm(whole), atol=1e-6)
+
+
+def test_langchain_embeds_documents_and_queries(tiny_server, tiny_predictors):
+    """Its class sends OpenAI's token ids unless told not to."""
+    settings = {"model": "pretraining", "base_url": f"{tiny_server.base_url}/v1", "api_key": "none", "max_retries": 0}
+    embeddings = OpenAIEmbeddings(**settings, check_embedding_ctx_length=False)
+    expected = tiny_predictors["pretraining"].embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(np.array(embeddings.embed_documents(TEXTS)), expected, atol=1e-6)
+    np.testing.assert_allclose(np.array(embeddings.embed_query(TEXTS[1])), expected[1], atol=1e-6)
+    store = InMemoryVectorStore.from_texts(TEXTS, embeddings)
+    best = tiny_predictors["pretraining"].search("good morning", TEXTS).hits
+    found = store.similarity_search_with_score("good morning", k=3)
+    assert [document.page_content for document, _ in found] == [hit.text for hit in best]
+    assert [score for _, score in found] == pytest.approx([hit.score for hit in best], abs=1e-5)
 
 
 def test_the_models_that_embed(client, tiny_predictors):
