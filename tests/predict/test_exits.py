@@ -12,6 +12,7 @@ from small_models import predictor_of, runtime_of, small_model
 from small_vocabularies import english
 
 from litebert.errors import CheckpointError, ConfigError, InputError
+from litebert.export.onnx_file import export_onnx
 from litebert.model.hub import save_model
 from litebert.predict.exits import (
     EXITS_FILE,
@@ -26,6 +27,7 @@ from litebert.predict.exits import (
     simulate,
 )
 from litebert.predict.lanes import group_numbers, trace_signs
+from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
 from litebert.predict.runtime import Request
 from litebert.predict.torch_runtime import TorchStages
@@ -341,3 +343,60 @@ def test_a_rule_is_kept_as_it_was_and_damage_is_noticed(tmp_path):
         (tmp_path / EXITS_FILE).write_text(text)
         with pytest.raises(CheckpointError, match=EXITS_FILE):
             load_rule(tmp_path)
+
+
+@pytest.mark.parametrize("name", [each for each in HEADS if each != "classes, own layers"])
+def test_an_exported_model_stops_where_torch_does(name, tmp_path):
+    """Graphs in parts against torch: at every exit, and by rules; alone and beside others."""
+    head, want, changes = HEADS[name]
+    model = small_model(head, **{**DEEP, **changes})
+    save_model(model, tmp_path / "model")
+    export_onnx(tmp_path / "model", tmp_path / "onnx", int8=True)
+    runtime = runtime_of(head, **{**DEEP, **changes})
+    onnx = OnnxRuntime(tmp_path / "onnx", threads=1, precision="fp32")
+    assert onnx.any_depth
+    ask = functools.partial(requests_of, 24, want=want, grouped=head == "multiple-choice")
+    for when in ({"depth": 1, "rule": None}, {"depth": 3, "rule": None}, {"rule": ExitRule("patience", 0.5, 1)}):
+        for mine, other in zip(onnx.run(ask(**when)), runtime.run(ask(**when)), strict=True):
+            if when["rule"] is not None:
+                assert mine["depth"] == other["depth"]
+            for key in other.keys() - {"start_index", "end_index"}:
+                begins = other["start_log_prob"] if key == "end_log_prob" else other[key]
+                real = np.asarray(np.minimum(other[key], begins)) > -1e20
+                np.testing.assert_allclose(np.asarray(mine[key])[real], np.asarray(other[key])[real], atol=2e-4)
+    gate = rules_of("gate")[9]
+    assert [int(each["depth"]) for each in onnx.run(ask(gate))] == [int(e["depth"]) for e in runtime.run(ask(gate))]
+    vectors = requests_of(6, None, 2, {"mean", "first", "hidden"})
+    for mine, other in zip(onnx.run(vectors), runtime.run(vectors), strict=True):
+        for key, value in other.items():
+            np.testing.assert_allclose(mine[key], value, atol=2e-4)
+    small = OnnxRuntime(tmp_path / "onnx", threads=1, precision="int8")
+    rule = ExitRule("patience", 0.5, 1)
+    together = small.run(ask(rule))
+    for request, output in zip(ask(rule)[::6], together[::6], strict=True):
+        if request.group is None:
+            (alone,) = small.run([request])
+            assert alone["depth"] == output["depth"]
+    with pytest.raises(InputError, match="between 1 and 4"):
+        onnx.run(requests_of(1, None, 9, want))
+
+
+def test_an_export_without_exits_says_so(tmp_path):
+    save_model(small_model("classification", **{**DEEP, "exits": ()}), tmp_path / "model")
+    english().save(tmp_path / "model")
+    save_task(TASK, tmp_path / "model")
+    export_onnx(tmp_path / "model", tmp_path / "onnx")
+    assert not list((tmp_path / "onnx").glob("model.layers*"))
+    predictor = Predictor(tmp_path / "onnx", threads=1)
+    with pytest.raises(InputError, match="has none"):
+        predictor.classify("the fox", depth="auto")
+    save_model(small_model("classification", **DEEP), tmp_path / "exits")
+    for save in (english().save, lambda folder: save_task(TASK, folder)):
+        save(tmp_path / "exits")
+    save_rule(ExitRule("patience", patience=1), tmp_path / "exits", {})
+    export_onnx(tmp_path / "exits", tmp_path / "early")
+    early, torch = Predictor(tmp_path / "early", threads=1), Predictor(tmp_path / "exits", device="cpu", threads=1)
+    for depth in (1, 3, "auto"):
+        assert early.classify("the fox", depth=depth).depth == torch.classify("the fox", depth=depth).depth
+    with pytest.raises(InputError, match="between 1 and 4"):
+        early.embed("the fox", depth=5)

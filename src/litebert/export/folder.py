@@ -17,7 +17,8 @@ from litebert.export.check import Check
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.page import page_files
-from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, TORCH_FILE
+from litebert.predict.exits import EXITS_FILE
+from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, STAGES, TORCH_FILE, stage_file
 from litebert.remote import CONFIG_FILE, find_folder, is_google
 from litebert.tasks.task import TASK_FILE
 from litebert.text.tokenizer import Tokenizer
@@ -92,17 +93,18 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
 
 
 def copy_companions(source: Path, target: Path) -> None:
-    """Copy config, tokenizer and task."""
-    for name in (CONFIG_FILE, TASK_FILE, *FILES, "special_tokens_map.json"):
+    """Copy config, tokenizer, task and the rule of early exit."""
+    for name in (CONFIG_FILE, TASK_FILE, EXITS_FILE, *FILES, "special_tokens_map.json"):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
 
 def is_foreign(name: str) -> bool:
     """Whether a file of the target folder is none of an export's: such files stay when an export is written there."""
-    ours = {CONFIG_FILE, TASK_FILE, MANIFEST_FILE, TORCH_FILE, *FILES, "special_tokens_map.json", "onnx"}
+    ours = {CONFIG_FILE, TASK_FILE, EXITS_FILE, MANIFEST_FILE, TORCH_FILE, *FILES, "special_tokens_map.json", "onnx"}
     page = {"page.json", "runtime", *(each.partition("/")[0] for each in page_files("browser"))}
-    return name not in ours | page and not name.startswith(tuple(ONNX_FILES.values()))
+    stages = {stage_file(stage, precision) for stage in STAGES for precision in ONNX_FILES}
+    return name not in ours | page and not name.startswith((*ONNX_FILES.values(), *stages))
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -62,9 +62,10 @@ class Graph:
     # -----------------------------------------------------------------------------------------------------------------
     # The parts of a graph
 
-    def input(self, name: str, *shape: int | str) -> str:
-        """An int64 input; a string is a dimension of any size."""
-        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, self._onnx.TensorProto.INT64, shape))
+    def input(self, name: str, *shape: int | str, index: bool = True) -> str:
+        """An input of int64, or of floats if not `index`; a string is a dimension of any size."""
+        kind = self._onnx.TensorProto.INT64 if index else self._onnx.TensorProto.FLOAT
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, shape))
         return name
 
     def output(self, name: str, value: str, *shape: int | str, index: bool = False) -> None:

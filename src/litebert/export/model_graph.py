@@ -6,6 +6,8 @@ V vocabulary, L applications, A heads, D = H / A.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from torch import nn
 
 from litebert.export.graph import Form, Graph, Rounded, to_numpy
 from litebert.export.quantize import Statistics
+from litebert.model.config import EXIT_HEADS, Application
 from litebert.model.encoder import Attention, Embeddings, Encoder, FeedForward
 from litebert.model.heads import (
     AnswerModel,
@@ -23,7 +26,9 @@ from litebert.model.heads import (
     PretrainingModel,
     SpanModel,
     TokenClassificationModel,
+    _Classifier,
 )
+from litebert.predict.exported import STAGES
 
 WORD = "encoder.embeddings.word"
 BEAM = 5  # starts, and ends of each start, as AnswerModel searches
@@ -52,10 +57,9 @@ def build_onnx(
     elif isinstance(model, (ClassificationModel, MultipleChoiceModel)):
         _pooled_classifier(graph, model, encoded)
     elif isinstance(model, TokenClassificationModel):
-        logits = _linear(graph, encoded.hidden, "classifier", model.classifier)
-        graph.output("logits", logits, "batch", "sequence", model.config.num_labels)
+        _name_outputs(graph, model, _linear(graph, encoded.hidden, "classifier", model.classifier))
     elif isinstance(model, SpanModel):
-        _span(graph, model, encoded)
+        _name_outputs(graph, model, _linear(graph, encoded.hidden, "span", model.span))
     elif isinstance(model, AnswerModel):
         _answer(graph, model, encoded)
     else:
@@ -92,14 +96,25 @@ def add_encoder(graph: Graph, encoder: Encoder) -> Encoded:
     """Inputs, embeddings, every application of the plan, and the pooler if there is one."""
     for name in ("input_ids", "attention_mask", "segment_ids"):
         graph.input(name, "batch", "sequence")
+    maps, states = _apply(graph, encoder, encoder.plan, _begin(graph, encoder))
+    return Encoded(states[-1], _pool(graph, encoder, states[-1]), maps, states)
+
+
+def _begin(graph: Graph, encoder: Encoder) -> str:
+    """The states before the first application [B, S, H]."""
     hidden = _embeddings(graph, encoder.embeddings)
-    if encoder.projection is not None:
-        hidden = graph.linear(hidden, "encoder.projection", encoder.projection.weight, encoder.projection.bias)
+    if encoder.projection is None:
+        return hidden
+    return graph.linear(hidden, "encoder.projection", encoder.projection.weight, encoder.projection.bias)
+
+
+def _apply(graph: Graph, encoder: Encoder, plan: Sequence[Application], hidden: str) -> tuple[list[str], list[str]]:
+    """Attention maps of some applications, and the states before and after each of them."""
     # As in attend_padded: -10000 is added to the logits of padding, so that nothing becomes NaN.
     padding = graph.op("Sub", graph.number(1.0), graph.cast_float("attention_mask"))
     bias = graph.op("Unsqueeze", graph.op("Mul", padding, graph.number(-10000.0)), graph.integers(1, 2))  # [B, 1, 1, S]
     maps, states = [], [hidden]
-    for step in encoder.plan:
+    for step in plan:
         attention, ffn = encoder.attention[step.attention], encoder.ffn[step.ffn]
         assert isinstance(attention, Attention)
         assert isinstance(ffn, FeedForward)
@@ -107,13 +122,86 @@ def add_encoder(graph: Graph, encoder: Encoder) -> Encoded:
         hidden = _feed_forward(graph, f"encoder.ffn.{step.ffn}", ffn, encoder.config.hidden_act, hidden)
         maps.append(probabilities)
         states.append(hidden)
-    pooled = None
-    if encoder.pooler is not None:
-        pooled = graph.op(
-            "Tanh",
-            graph.linear(first_token(graph, hidden), "encoder.pooler", encoder.pooler.weight, encoder.pooler.bias),
-        )
-    return Encoded(hidden, pooled, maps, states)
+    return maps, states
+
+
+def _pool(graph: Graph, encoder: Encoder, hidden: str) -> str | None:
+    if encoder.pooler is None:
+        return None
+    first = first_token(graph, hidden)
+    return graph.op("Tanh", graph.linear(first, "encoder.pooler", encoder.pooler.weight, encoder.pooler.bias))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A model with exits, in parts
+
+
+def layers_apart(model: Model) -> int | None:
+    """How many layers one part applies, so that all exits can be reached; None if a model cannot be taken apart.
+
+    Its layers must all be the same, and its heads know exits.
+    """
+    config, encoder = model.config, model.encoder
+    inner = config.inner_group_num
+    same = len({encoder.plan[begin : begin + inner] for begin in range(0, len(encoder.plan), inner)}) == 1
+    if len(config.exits) < 2 or not same or model.head not in (*EXIT_HEADS, "answer"):
+        return None
+    return math.gcd(*config.exits)
+
+
+def build_stages(model: Model, form: Form = "fp32", statistics: Statistics | None = None) -> dict[str, Any]:
+    """The ONNX models of each part: ids -> states, states -> states some layers on, states -> what each exit says.
+
+    The outputs of exit 3 end in `_3`; heads that are the same at every depth have their plain names.
+    """
+    width, count = model.config.hidden_size, layers_apart(model)
+    assert count is not None
+    begin, layers, heads = (Graph(form, statistics) for _ in range(3))
+    for name in ("input_ids", "segment_ids"):
+        begin.input(name, "batch", "sequence")
+    begin.output("states", _begin(begin, model.encoder), "batch", "sequence", width)
+    layers.input("before", "batch", "sequence", width, index=False)
+    layers.input("attention_mask", "batch", "sequence")
+    plan = model.encoder.plan[: count * model.config.inner_group_num]
+    layers.output("states", _apply(layers, model.encoder, plan, "before")[1][-1], "batch", "sequence", width)
+    heads.input("states", "batch", "sequence", width, index=False)
+    by_token = model.head in ("span", "token-classification")
+    if model.config.pooling == "mean" or model.head == "answer":
+        heads.input("attention_mask", "batch", "sequence")
+    pooled = _pool(heads, model.encoder, "states")
+    if pooled is not None:
+        heads.output("pooled", pooled, "batch", width)
+    if isinstance(model, AnswerModel):
+        _answer(heads, model, Encoded("states", pooled, [], []))
+    else:
+        assert isinstance(model, (_Classifier, SpanModel))
+        summary = _mean_tokens(heads, "states") if model.config.pooling == "mean" else pooled
+        full = model.span if isinstance(model, SpanModel) else model.classifier
+        for depth in model.config.exits:
+            own = None if model.exits is None or str(depth) not in model.exits else model.exits[str(depth)]
+            layer, name = (full, "full") if own is None else (own, f"exits.{depth}")
+            assert isinstance(layer, nn.Linear)
+            said = _linear(heads, "states" if by_token else summary or "", name, layer)
+            _name_outputs(heads, model, said, f"_{depth}")
+    return {
+        name: graph.model(f"{model.config.model_type}-{model.head}-{name}")
+        for name, graph in zip(STAGES, (begin, layers, heads), strict=True)
+    }
+
+
+def _name_outputs(graph: Graph, model: Model, said: str, ending: str = "") -> None:
+    """Give what a linear head says to the outside."""
+    labels = model.config.num_labels
+    if model.head == "span":
+        both = graph.ops("Split", 2, said, axis=-1, num_outputs=2)
+        for name, logits in zip(("start", "end"), both, strict=True):
+            graph.output(f"{name}{ending}", graph.op("Squeeze", logits, graph.integers(-1)), "batch", "sequence")
+    elif model.head == "token-classification":
+        graph.output(f"logits{ending}", said, "batch", "sequence", labels)
+    elif model.head == "multiple-choice":  # one number per option; which options belong together, the caller knows
+        graph.output(f"logits{ending}", graph.op("Squeeze", said, graph.integers(-1)), "batch")
+    else:
+        graph.output(f"logits{ending}", said, "batch", labels)
 
 
 def _stack(graph: Graph, values: list[str]) -> str:
@@ -232,11 +320,7 @@ def _words(graph: Graph, model: PretrainingModel, narrow: str) -> str:
 def _pooled_classifier(graph: Graph, model: ClassificationModel | MultipleChoiceModel, encoded: Encoded) -> None:
     summary = _mean_tokens(graph, encoded.hidden) if model.config.pooling == "mean" else encoded.pooled
     assert summary is not None
-    logits = _linear(graph, summary, "classifier", model.classifier)
-    if model.head == "multiple-choice":  # one number per option; which options belong together, the caller knows
-        graph.output("logits", graph.op("Squeeze", logits, graph.integers(-1)), "batch")
-    else:
-        graph.output("logits", logits, "batch", model.config.num_labels)
+    _name_outputs(graph, model, _linear(graph, summary, "classifier", model.classifier))
 
 
 def _mean_tokens(graph: Graph, hidden: str) -> str:
@@ -244,12 +328,6 @@ def _mean_tokens(graph: Graph, hidden: str) -> str:
     weights = graph.op("Unsqueeze", graph.cast_float("attention_mask"), graph.integers(-1))  # [B, S, 1]
     total = graph.op("ReduceSum", graph.op("Mul", hidden, weights), graph.integers(1), keepdims=0)
     return graph.op("Div", total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=0))
-
-
-def _span(graph: Graph, model: SpanModel, encoded: Encoded) -> None:
-    both = graph.ops("Split", 2, _linear(graph, encoded.hidden, "span", model.span), axis=-1, num_outputs=2)
-    for name, logits in zip(("start", "end"), both, strict=True):
-        graph.output(name, graph.op("Squeeze", logits, graph.integers(-1)), "batch", "sequence")
 
 
 def _answer(graph: Graph, model: AnswerModel, encoded: Encoded) -> None:
@@ -264,7 +342,7 @@ def _answer(graph: Graph, model: AnswerModel, encoded: Encoded) -> None:
     inner = graph.op("Tanh", _linear(graph, joined, "answerable_hidden", model.answerable_hidden))
     answerable = graph.op("Squeeze", _linear(graph, inner, "answerable", model.answerable), graph.integers(-1))
 
-    beam = graph.op("Min", graph.integers(BEAM), graph.size("input_ids", 1))
+    beam = graph.op("Min", graph.integers(BEAM), graph.size("attention_mask", 1))
     start_log_prob, start_index = graph.ops("TopK", 2, graph.op("LogSoftmax", start, axis=-1), beam, axis=-1)  # [B, K]
     columns = graph.op("Unsqueeze", start_index, graph.integers(-1))  # [B, K, 1]
     to_width = graph.op("Concat", graph.op("Shape", start_index), graph.integers(width), axis=0)

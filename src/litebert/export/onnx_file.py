@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +21,13 @@ from litebert.export.folder import (
     open_source,
     versions,
 )
-from litebert.export.model_graph import build_onnx
+from litebert.export.model_graph import build_onnx, build_stages, layers_apart
 from litebert.export.quantize import likely_requests, measure
 from litebert.extras import require
 from litebert.files import file_sha256, staged_folder
-from litebert.predict.exported import ONNX_FILES, Manifest, source_checksums
+from litebert.predict.exported import ONNX_FILES, Manifest, source_checksums, stage_file
 from litebert.predict.onnx_runtime import OnnxRuntime
+from litebert.predict.runtime import Outputs, Request
 
 # protobuf reads no file above 2 GiB; larger weights lie beside the graph.
 MOST_BYTES = 2**31 - 2**20
@@ -53,12 +56,17 @@ def export_onnx(
     files: list[ExportedFile] = []
     with staged_folder(target, keep=is_foreign) as staging:
         copy_companions(folder, staging)
+        statistics = None
         protos: dict[Literal["fp32", "int8"], Any] = {"fp32": build_onnx(model, attentions=attentions)}
         if int8:
             statistics = measure(reference, likely_requests(model.config, tokenizer, reference.outputs))
             protos["int8"] = build_onnx(model, "int8", statistics, attentions=attentions)
         for precision, proto in protos.items():
             save_onnx(proto, staging / ONNX_FILES[precision])
+            if layers_apart(model) is not None:
+                parts = build_stages(model, precision, statistics if precision == "int8" else None)
+                for stage, part in parts.items():
+                    save_onnx(part, staging / stage_file(stage, precision))
         graph = protos["fp32"].graph
         manifest = Manifest(
             head=model.head,
@@ -72,17 +80,35 @@ def export_onnx(
         for precision, proto in protos.items():
             exported = OnnxRuntime(staging, precision=precision)
             check, _ = compare(expected, exported, requests)
-            if precision == "fp32" and not check.within(TOLERANCE):
-                worst = check.worst
-                raise CheckpointError(
-                    f"{folder}: the exported {worst.output} differs from torch by {worst.difference:.1e} at a "
-                    f"magnitude of {worst.magnitude:.1e}, more than {TOLERANCE:g}; nothing was written"
-                )
+            if precision == "fp32":
+                refuse_others(folder, check)
+                for depth in exported.depths:
+                    here = [replace(each, want=exported.outputs & reference.outputs, depth=depth) for each in requests]
+                    refuse_others(folder, compare(reference_at(reference, here, depth), exported, here)[0], depth)
             data_check = None if data is None else data.check(exported)
             files.append(describe_file(proto, staging, ONNX_FILES[precision], check, data_check))
         checks = {file.name: file.as_dict() for file in files}
         Manifest(**{**manifest.__dict__, "checks": checks}).write(staging)
     return ExportReport(str(target), model.head, model.num_parameters, files)
+
+
+def refuse_others(folder: Path, check: Check, depth: int | None = None) -> None:
+    """Refuse a file that is not the same model as torch's."""
+    if not check.within(TOLERANCE):
+        worst, where = check.worst, "" if depth is None else f" at depth {depth}"
+        raise CheckpointError(
+            f"{folder}: the exported {worst.output}{where} differs from torch by {worst.difference:.1e} at a "
+            f"magnitude of {worst.magnitude:.1e}, more than {TOLERANCE:g}; nothing was written"
+        )
+
+
+def reference_at(reference: Reference, requests: Sequence[Request], depth: int) -> list[Outputs]:
+    """What torch says at a depth."""
+    reference.model.set_depth(depth)
+    try:
+        return reference.run(requests)
+    finally:
+        reference.model.set_depth(None)
 
 
 def save_onnx(proto: Any, path: Path) -> None:

@@ -20,7 +20,14 @@ FORMAT = "litebert export"
 VERSION = 1
 # The file of each kind and precision; a folder may hold several.
 ONNX_FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
+# A model with exits in parts: up to the first layer, some layers, and the heads of all exits.
+STAGES = ("begin", "layers", "heads")
 TORCH_FILE = "model.pt2"
+
+
+def stage_file(stage: str, precision: str) -> str:
+    """The file of a part: ("layers", "int8") -> "model.layers.int8.onnx"."""
+    return ONNX_FILES[precision].replace("model.", f"model.{stage}.")
 
 
 @dataclass(frozen=True)

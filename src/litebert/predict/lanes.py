@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 from litebert.predict.exits import ExitRule, Gate, Ints, Problem, Signs, compare, see, signs_of, stops
 from litebert.predict.runtime import More, Outputs, Request
 
-PER_TOKEN = frozenset({"start", "end"})  # outputs that are so for every head; the logits of tags are too
+PER_TOKEN = frozenset({"hidden", "start", "end"})  # outputs that are so for every head; the logits of tags are too
+
+
+BEAMS = ("start_index", "start_log_prob", "end_index", "end_log_prob")  # of which a short text has fewer
 
 
 class Answered(Protocol):
@@ -129,6 +132,8 @@ class _Lane:
     def _cut(self, named: Mapping[str, NDArray[Any]], row: int, ends: Ints, depth: int) -> Outputs:
         per_token = PER_TOKEN | ({"logits"} if self.stages.problem == "tags" else set())
         output = {name: v[ends[row] : ends[row + 1]] if name in per_token else v[row] for name, v in named.items()}
+        length = int(ends[row + 1] - ends[row])
+        output |= {name: output[name][(slice(length),) * output[name].ndim] for name in BEAMS if name in output}
         return {**output, "depth": np.array(depth)}
 
     def _decide(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,10 @@ from numpy.typing import NDArray
 from litebert.errors import CheckpointError, ConfigError, InputError, check_choice
 from litebert.extras import require
 from litebert.model.config import load_config
-from litebert.predict.exported import ONNX_FILES, Manifest, read_manifest
-from litebert.predict.runtime import Outputs, Request, check_request, fit_segments, plan_padded
+from litebert.predict.exits import ExitRule, Gate, Ints, problem_of
+from litebert.predict.exported import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
+from litebert.predict.lanes import BEAMS, PER_TOKEN, read_early
+from litebert.predict.runtime import HEAD_OUTPUTS, More, Outputs, Request, check_request, fit_segments, plan_padded
 from litebert.train.device import default_threads, name_cpu
 
 # Measured with benchmarks/onnx_passes.py: beyond some hundred tokens a pass leaves the caches of a core and each token
@@ -22,7 +26,7 @@ from litebert.train.device import default_threads, name_cpu
 MOST_TOKENS = 512
 PASS_COST = 12
 
-_BEAMS = ("start_index", "start_log_prob", "end_index", "end_log_prob")
+NEVER = ExitRule("patience", patience=1 << 30)  # of those that stop at one depth
 
 Precision = Literal["auto", "fp32", "int8"]
 
@@ -46,20 +50,46 @@ class OnnxRuntime:
         given = frozenset(entry.name for entry in self._session.get_outputs())
         self.outputs = given | {"first", "mean"}
         self._lock = threading.Lock()
-
-    any_depth = False  # a graph has one depth
+        parts = {stage: stage_file(stage, self.precision) for stage in STAGES}
+        there = all(name in manifest.files for name in parts.values())
+        self.any_depth = there  # a graph has one depth, parts reach all exits
+        self.depths = self.config.exits if there else ()
+        self._parts = {
+            stage: open_session(manifest.verify(folder, name), self.threads) for stage, name in parts.items() if there
+        }
 
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
         """The wanted outputs of each request, in order; safe to call from several threads."""
         for request in requests:
             self._check(request)
         results: list[Outputs] = [{} for _ in requests]
+        full = self.config.num_hidden_layers
+        asked = [(None if request.depth == full else request.depth, request.rule) for request in requests]
         with self._lock:  # one pass at a time already uses all threads
-            for batch in plan_padded([len(request) for request in requests], self.max_tokens, PASS_COST):
-                outputs = self._run_padded([requests[i] for i in batch])
-                for number, output in zip(batch, outputs, strict=True):
-                    results[number] = output
+            for depth, rule in dict.fromkeys(asked):
+                alike = [number for number, each in enumerate(asked) if each == (depth, rule)]
+                if (depth, rule) != (None, None):
+                    stages = OnnxStages(self, self.depths if depth is None else (depth,))
+                    early = read_early(stages, rule or NEVER, [requests[number] for number in alike])
+                    for place, output in early:
+                        results[alike[place]] = output
+                    continue
+                for batch in plan_padded([len(requests[i]) for i in alike], self.max_tokens, PASS_COST):
+                    outputs = self._run_padded([requests[alike[i]] for i in batch])
+                    for place, output in zip(batch, outputs, strict=True):
+                        results[alike[place]] = output
         return results
+
+    def run_open(self, requests: Sequence[Request], more: More, max_tokens: int) -> Iterator[tuple[int, Outputs]]:
+        """See OpenRuntime."""
+        for request in requests:
+            self._check(request)
+        (rule,) = {request.rule for request in requests}
+        assert rule is not None
+        stages = OnnxStages(self, self.depths)
+        stages.max_tokens = max_tokens
+        with self._lock:
+            yield from read_early(stages, rule, requests, more)
 
     def _run_padded(self, requests: Sequence[Request]) -> list[Outputs]:
         size = max(map(len, requests))
@@ -98,7 +128,7 @@ class OnnxRuntime:
                 value = value[:length].mean(0)
             elif name == "attentions":
                 value = value[:, :, :length, :length]
-            elif name in _BEAMS:
+            elif name in BEAMS:
                 # Beside longer ones a short text has more starts than tokens.
                 value = value[(slice(length),) * value.ndim]
             elif name in ("hidden", "start", "end") or (name == "logits" and self.head == "token-classification"):
@@ -108,12 +138,128 @@ class OnnxRuntime:
 
     def _check(self, request: Request) -> None:
         check_request(self.config, request)
+        if request.rule is not None and not self.any_depth:
+            raise InputError(f"depth: {self.name} has no exits; export the model again, with its exits")
+        if request.depth not in (None, self.config.num_hidden_layers, *self.depths):
+            exits = ", ".join(map(str, self.depths)) or "none"
+            raise InputError(f"depth: {self.name} has no exit at {request.depth}; its exits: {exits}")
         missing = request.want - self.outputs
         if "attentions" in missing:
             raise InputError("the exported file has no attention maps; export the model again with attentions")
         if missing:
             article = "an" if self.head[0] in "ae" else "a"
             raise InputError(f"{article} {self.head} model has no output {', '.join(sorted(missing))}")
+
+
+class OnnxStages:
+    """An OnnxRuntime's model in parts, for sequences that stop when they are done: states [t, H] are numpy's."""
+
+    num_lanes, joins = 1, True  # only models of one shared layer are exported in parts
+
+    def __init__(self, runtime: OnnxRuntime, exits: tuple[int, ...]):
+        self._runtime, self._parts, self.exits = runtime, runtime._parts, exits
+        self.problem = problem_of(runtime.head, runtime.config)
+        self.max_tokens = runtime.max_tokens
+        self._layers = math.gcd(*runtime.depths)  # that a run of the graph applies
+        self._head_inputs = {entry.name for entry in self._parts["heads"].get_inputs()}
+        self._head_outputs = {entry.name for entry in self._parts["heads"].get_outputs()}
+
+    def embed(self, requests: Sequence[Request]) -> NDArray[np.float32]:
+        """[t, H] before the first layer."""
+        lengths = np.array([len(request) for request in requests])
+        ids = np.concatenate([request.ids for request in requests]).astype(np.int64)
+        segments = np.concatenate([fit_segments(self._runtime.config, each) for each in requests]).astype(np.int64)
+
+        def begin(tokens: Ints, kinds: Ints, mask: Ints) -> NDArray[np.float32]:
+            (states,) = self._parts["begin"].run(["states"], {"input_ids": tokens, "segment_ids": kinds})
+            return states
+
+        return self._padded(lengths, begin, ids, segments)
+
+    def select(self, states: Sequence[NDArray[Any]], rows: Ints | None) -> NDArray[Any]:
+        """Some rows of states; None: all."""
+        whole = states[0] if len(states) == 1 else np.concatenate(states)
+        return whole if rows is None else whole[rows]
+
+    def apply(self, states: NDArray[Any], lengths: Ints, begin: int, end: int) -> NDArray[Any]:
+        """The states after some layers."""
+
+        def layers(before: NDArray[np.float32], mask: Ints) -> NDArray[np.float32]:
+            for _ in range((end - begin) // self._layers):
+                (before,) = self._parts["layers"].run(["states"], {"before": before, "attention_mask": mask})
+            return before
+
+        return self._padded(lengths, layers, states)
+
+    def _padded(
+        self, lengths: Ints, run: Callable[..., NDArray[np.float32]], *packed: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        """Run packed arrays [t, ...] as padded batches of like lengths [B, S, ...], with their mask."""
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        result = np.empty((int(starts[-1]), self._runtime.config.hidden_size), np.float32)
+        for batch in plan_padded(lengths.tolist(), self._runtime.max_tokens, PASS_COST):
+            size = int(lengths[batch].max())
+            rows = np.concatenate([np.arange(starts[each], starts[each + 1]) for each in batch])
+            if len(batch) * size == len(rows):  # nothing to fill up
+                padded = [array[rows].reshape(len(batch), size, *array.shape[1:]) for array in packed]
+                mask = np.ones((len(batch), size), np.int64)
+                result[rows] = run(*padded, mask).reshape(len(rows), -1)
+                continue
+            mask = (np.arange(size) < lengths[batch][:, None]).astype(np.int64)
+            real, padded = mask.astype(bool), []
+            for array in packed:
+                padded.append(np.zeros((len(batch), size, *array.shape[1:]), array.dtype))
+                padded[-1][real] = array[rows]
+            result[rows] = run(*padded, mask)[real]
+        return result
+
+    def answer(self, states: NDArray[Any], requests: Sequence[Request], depth: int, gate: Gate | None) -> Said:
+        """What the head of an exit makes of the states."""
+        lengths = np.array([len(request) for request in requests])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        wanted = set().union(*(request.want for request in requests))
+        named: dict[str, NDArray[Any]] = {"first": states[starts[:-1]], "hidden": states}
+        if "mean" in wanted:
+            named["mean"] = np.stack([states[a:b].mean(0) for a, b in itertools.pairwise(starts)])
+        heads = {name: f"{name}_{depth}" for name in HEAD_OUTPUTS[self._runtime.head]}
+        heads = {name: each if each in self._head_outputs else name for name, each in heads.items()}
+        if gate is None and "pooled" not in wanted:
+            heads.pop("pooled", None)
+        if self._head_inputs == {"states"} and self.problem in ("classes", "number", "labels", "choice"):
+            feeds = {"states": named["first"][:, None]}  # they read [CLS] alone
+        else:
+            feeds = self._head_feeds(states, lengths, requests)
+        found = self._parts["heads"].run(list(heads.values()), feeds)
+        by_token = PER_TOKEN | ({"logits"} if self.problem == "tags" else set())
+        real = np.arange(int(lengths.max())) < lengths[:, None]
+        for name, value in zip(heads, found, strict=True):
+            named[name] = value[real] if name in by_token else value
+        product = None
+        if gate is not None:
+            product = named.get("pooled", named["first"]) @ gate.state[self.exits.index(depth)]
+        return Said(named, product)
+
+    def _head_feeds(self, states: NDArray[Any], lengths: Ints, requests: Sequence[Request]) -> dict[str, NDArray[Any]]:
+        size = int(lengths.max())
+        real = np.arange(size) < lengths[:, None]
+        padded = np.zeros((len(lengths), size, states.shape[1]), np.float32)
+        padded[real] = states
+        outside = np.ones((len(lengths), size), np.int64)
+        marks = [np.zeros(len(each), np.bool_) if each.outside is None else each.outside for each in requests]
+        outside[real] = np.concatenate(marks)
+        feeds: dict[str, NDArray[Any]] = {"states": padded, "attention_mask": real.astype(np.int64), "outside": outside}
+        return {name: feeds[name] for name in self._head_inputs}
+
+
+class Said(NamedTuple):
+    """What is there already; a GPU would still be at it."""
+
+    named: Mapping[str, NDArray[Any]]
+    product: NDArray[Any] | None
+
+    def fetch(self) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any] | None]:
+        """The outputs of the head, and that of the gate."""
+        return self.named, self.product
 
 
 def open_session(path: Path, threads: int) -> Any:

@@ -151,6 +151,9 @@ class Predictor(AbilityMethods):
             check_exit(self.runtime.config, int(depth))
         if not self.runtime.any_depth and depth != self.runtime.config.num_hidden_layers:
             raise InputError(f"depth: {self.runtime.name} answers only at full depth; use the torch runtime")
+        depths = getattr(self.runtime, "depths", None)  # those of an exported model
+        if depths and depth not in (*depths, self.runtime.config.num_hidden_layers):
+            raise InputError(f"depth: {self.runtime.name} has exits at {', '.join(map(str, depths))}, not at {depth}")
 
     def __repr__(self) -> str:
         return f"Predictor({self.name!r}, {self.runtime.head}: {', '.join(self.abilities)})"
