@@ -400,7 +400,7 @@ def test_the_command(model, tmp_path, cli):
     ]
     first = cli(*command)
     assert first.code == 0, first
-    assert f"{tmp_path / 'out'}: 13 rows in 3 parts of 1 files" in first.out
+    assert f"{tmp_path / 'out'}: 13 rows in 3 parts from 1 file" in first.out
     assert "1 rows have an error" in first.out
     assert "row 13: text: is empty" in first.out
     assert set(read(tmp_path / "out")["pooling"].to_pylist()) == {"cls", None}

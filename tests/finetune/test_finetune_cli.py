@@ -67,7 +67,7 @@ def test_scores_at_the_fixed_and_at_the_saved_threshold_are_told_apart(cli, toy_
     task_file = tmp_path / "run" / "best" / "task.json"
     task, written = json.loads(task_file.read_text()), json.loads((tmp_path / "run" / "scores.json").read_text())
     assert written["threshold"] == task["null_threshold"] != 0
-    assert f"above a score of {written['threshold']:.4g} (tuned_)" in done.out
+    assert f"tuned_ scores use the no-answer threshold {written['threshold']:.4g}" in done.out
     for split, names in written["splits"].items():
         assert {"f1", "tuned_f1", "best_f1", "exact_match", "tuned_exact_match"} <= names.keys(), split
         assert names["f1"]["value"] <= names["best_f1"]["value"]
@@ -226,7 +226,7 @@ def test_korean_files_and_named_columns(cli, tmp_path):
     assert done.code == 0, done
     line = json.loads((tmp_path / "run" / "predictions" / "dev.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert line["gold"] == "긍정"
-    assert done.out.count("100 % of the tokens of the training texts are unknown to the model's vocabulary") == 1
+    assert done.out.count("100 % of the training tokens are unknown to the model's vocabulary") == 1
     assert "litebert tokenizer train" in done.out
     assert "긍정" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 

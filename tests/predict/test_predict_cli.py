@@ -169,7 +169,7 @@ def test_a_model_of_pairs_asks_for_pairs(cli, scored, tmp_path):
 
 
 MISTAKES = {
-    "no text": (["fill-mask"], "", "stdin: holds no text"),
+    "no text": (["fill-mask"], "", "stdin: no text; give it as an argument"),
     "no mask": (["fill-mask", "anna"], None, "text: contains no [MASK]"),
     "empty": (["embed", ""], None, "text: is empty"),
     "half a pair": (["sentence-order", "Anna slept."], "", "b: missing; give a, b, in this order"),
@@ -231,7 +231,7 @@ def test_lines_of_a_pipe_are_texts_or_objects(pipe):
     assert read("a\nb\n\n\n") == [{"text": "a"}, {"text": "b"}]
     with pytest.raises(InputError, match="stdin, line 2: empty"):
         read("a\n\nb\n")
-    with pytest.raises(InputError, match="stdin: holds no text"):
+    with pytest.raises(InputError, match="stdin: no text; give it as an argument"):
         read("\n\n")
 
 

@@ -102,9 +102,9 @@ def check_kinds(kinds: Sequence[str], task_kind: str) -> tuple[list[str], list[s
     """["all"] -> all applicable and installed methods, the simplest first, and notes about those left out."""
     possible = methods_of(task_kind).kinds
     for kind in kinds:
-        check_choice("kinds", kind, (*KINDS, "all"))
+        check_choice("method", kind, (*KINDS, "all"))
         if kind != "all" and kind not in possible:
-            raise ConfigError(f"kinds: {kind} does not apply to {task_kind}; choose from {', '.join(possible)}")
+            raise ConfigError(f"method: {kind} does not apply to {task_kind}; choose from {', '.join(possible)}")
     wanted = [kind for kind in possible if kind in kinds or "all" in kinds]
     notes = []
     if any(kind not in WORDS for kind in wanted):

@@ -107,7 +107,7 @@ def verify(
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
     if any(found.values()):
-        raise DataError("\n  ".join(["damaged:", *(message for damage in found.values() for message in damage)]))
+        raise DataError("\n  ".join(message for damage in found.values() for message in damage))
 
 
 @corpus_app.command()

@@ -111,7 +111,7 @@ def _print(model: str, report: ExportReport) -> None:
             if check.agreement is not None:
                 line += f", {check.agreement:.1%} of decisions equal"
             if check.divergence is not None and check.agreement is not None:
-                line += f", KL divergence {check.divergence:.1e}"
+                line += f", KL divergence {max(check.divergence, 0.0):.1e}"
             console.print(line)
             for name, (torch, exported) in check.scores.items():
                 console.print(f"      {name}: {torch:.4f} in torch, {exported:.4f} in the file")

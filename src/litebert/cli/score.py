@@ -103,7 +103,9 @@ def score(
         return
     before = summary.rows - summary.scored_rows
     resumed = f" ({before:,} of them in earlier runs)" if before else ""
-    print(f"{summary.out}: {summary.rows:,} rows in {summary.parts:,} parts of {summary.inputs:,} files{resumed}")
+    parts = "1 part" if summary.parts == 1 else f"{summary.parts:,} parts"
+    files = "1 file" if summary.inputs == 1 else f"{summary.inputs:,} files"
+    print(f"{summary.out}: {summary.rows:,} rows in {parts} from {files}{resumed}")
     if summary.scored_rows:
         rates = f"{short_count(summary.scored_rows / summary.seconds)} rows/s"
         tokens = f"{short_count(summary.scored_tokens / summary.seconds)} tokens/s"

@@ -24,7 +24,7 @@ from litebert.model.config import load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.predict.load import is_adapter, load_adapted
-from litebert.remote import find_folder
+from litebert.remote import DEFAULT, DEFAULT_FOLDER, find_folder
 from litebert.tasks.decode import Prediction, average, write_submission
 from litebert.tasks.read import data_form, find_task, named_tasks, read_task
 from litebert.tasks.task import TASK_FILE, Task, TaskData, kind_of, load_task
@@ -105,7 +105,8 @@ def read_labelled(
     known = load_task(model)
     if name is None and known is None:
         hint = folder_hint(model) or "; fine-tune it first, or give the task of the data (task)"
-        raise ConfigError(f"{model}: not fine-tuned for a task (no {TASK_FILE}){hint}")
+        called = DEFAULT if model == DEFAULT_FOLDER else model
+        raise ConfigError(f"{called}: not fine-tuned for a task (no {TASK_FILE}){hint}")
     name = find_task(name or (data_form(known) if known is not None else ""))
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():

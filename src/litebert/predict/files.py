@@ -256,7 +256,7 @@ def _line_rows(ability: Ability, source: Source, named: dict[str, str]) -> Itera
         fields = {each: columns[named.get(each, each)] for each in names if named.get(each, each) in columns}
         yield Row(fields, where, columns)
     if not found:
-        raise InputError(f"{name}: holds no text")
+        raise InputError(f"{name}: no text; give it as an argument, in a file or through a pipe")
 
 
 def _lines(source: Source) -> Iterator[str]:

@@ -83,7 +83,7 @@ def pretrain(
     # Check before the folder is made and locked, so that a mistake leaves no folder behind.
     vocabulary = load_tokenizer(config)
     config = settle(config, vocabulary)
-    advice = f" (init_from: {out / 'model'} begins from its weights once it is complete)"
+    advice = f" (init_from={out / 'model'} starts from this run's final weights)"
     resuming = check_folder(out, config, resume, FREE_ON_RESUME, advice)
     data = Data(config, vocabulary)
     with alone_in(out, world, hardware) as stop:

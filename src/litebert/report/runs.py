@@ -210,7 +210,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
 
 def _check_is_run(folder: Path) -> None:
     if not folder.exists():
-        raise DataError(f"{folder}: no such folder; name the folder that `litebert pretrain --out` wrote")
+        raise DataError(f"{folder}: no such folder; name a run folder (from `litebert pretrain` or `finetune`)")
     if not folder.is_dir():
         raise DataError(f"{folder}: is a file; name its run folder, {folder.parent}")
     if not _is_run(folder):
@@ -220,7 +220,7 @@ def _check_is_run(folder: Path) -> None:
             raise DataError(f"{folder}: not a run folder, but it holds {len(inside)}; compare them with: {command}")
         raise DataError(
             f"{folder}: not a run folder (no metrics.jsonl, no run.json); "
-            "name the folder that `litebert pretrain --out` wrote"
+            "name one (from `litebert pretrain` or `finetune`)"
         )
 
 

@@ -206,5 +206,8 @@ def _need(table: Table, names: Iterable[str]) -> int:
     place = _find(table, names)
     if place is None:
         shown = ", ".join(map(repr, table.columns))
-        raise DataError(f"{table.path}: no column {' or '.join(map(repr, names))}; it has {shown}")
+        raise DataError(
+            f"{table.path}: no column {' or '.join(map(repr, names))}; it has {shown}. "
+            "For files with other columns, name the kind of task instead: classification or regression"
+        )
     return place

@@ -247,6 +247,7 @@ def _from_rows(path: str, rows: list[list[Any]], lines: list[int], header: bool)
         if len(row) != width:
             what = "the header has" if header else "the first row has"
             hint = '; a quote (") may be open' if any("\n" in str(field) for field in row) else ""
+            hint = hint or ("; is it a table?" if width == 1 else "")
             raise DataError(f"{path}:{line}: {len(row)} columns, but {what} {width}{hint}")
     return _checked(Table(path, columns, [tuple(row) for row in rows], lines))
 

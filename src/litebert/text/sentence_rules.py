@@ -101,7 +101,7 @@ class Rules(NamedTuple):
 @lru_cache
 def find_rules(language: str) -> Rules:
     """The rules of a language; "auto" combines the abbreviations of all."""
-    check_choice('language ("auto" for all others)', language, _LANGUAGES, InputError)
+    check_choice("language", language, _LANGUAGES, InputError)
     # English abbreviations and sentence starters apply to every language: names and titles travel.
     names = list(_ABBREVIATIONS) if language == "auto" else ["en", *({language} & _ABBREVIATIONS.keys())]
 

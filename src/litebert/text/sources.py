@@ -103,6 +103,10 @@ def open_file(path: str) -> BinaryIO:
         return cast(BinaryIO, _ask(path, lambda: system.open(name, "rb")))
     try:
         return open(path, "rb")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder; name a file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot read: {error.strerror or error}") from None
 

@@ -173,7 +173,7 @@ def _find_vocabulary(folder: Path) -> Path:
             raise DataError(f"{folder}: contains {', '.join(file.name for file in found)}; name the file to use")
         if found:
             return found[0]
-    raise DataError(f"{folder}: contains no tokenizer; expected {SPIECE}, {VOCAB} or {TOKENIZER}{folder_hint(folder)}")
+    raise DataError(f"{folder}: no tokenizer here ({SPIECE}, {VOCAB} or {TOKENIZER}){folder_hint(folder)}")
 
 
 def _find_specials(pieces: list[str], settings: Mapping[str, Any], where: str) -> Specials:

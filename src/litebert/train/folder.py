@@ -67,8 +67,8 @@ def check_config(
     if changes:
         listed = "\n  ".join(f"{key}: {text}" for key, text in changes.items())
         raise ConfigError(
-            f"{folder}: the run there has another config:\n  {listed}\n"
-            f"Resume with its own config, or start a new run in another folder{advice}."
+            f"{folder}: already holds a run with another config:\n  {listed}\n"
+            f"To resume it, use its own config; for a new run, choose another folder{advice}."
         )
 
 
