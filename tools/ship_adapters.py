@@ -31,40 +31,39 @@ from litebert.tasks.task import Task, kind_of, load_task, save_task
 # What each is for, how to ask for it, what it learned from (with licences), and what to expect of it.
 ABOUT: dict[str, dict[str, Any]] = {
     "sentiment": {
-        "does": "Says whether an English sentence is meant well: `positive` or `negative`.",
-        "use": ("litebert.Predictor().classify('a warm and funny film.').label", "litebert predict classify TEXT"),
+        "does": "Says whether an English sentence is `positive` or `negative`.",
+        "use": ('litebert.Predictor().classify("a warm and funny film.").label', "litebert predict classify TEXT"),
         "data": [("Stanford Sentiment Treebank, as SST-2 of GLUE: sentences of film reviews", "no licence is named")],
-        "limits": "It knows film reviews. It has no neutral label, so of plain facts it says one of the two all the "
-        "same; irony and mixed opinions are often misread.",
+        "limits": "It knows film reviews. It has no neutral label, so plain facts get one of the two anyway; it often "
+        "misreads irony and mixed opinions.",
     },
     "questions": {
         "does": "Finds the answer to a question as a span of a given text.",
         "use": (
-            "litebert.Predictor().answer('who lives in oslo?', 'anna lives in oslo.').text",
+            'litebert.Predictor().answer("who lives in oslo?", "anna lives in oslo.").text',
             "litebert predict answer QUESTION CONTEXT",
         ),
         "data": [("SQuAD 1.1: questions about paragraphs of Wikipedia", "CC BY-SA 4.0")],
-        "limits": "Every question of its training has an answer in the text, so it always gives one, also where "
-        "there is none.",
+        "limits": "Every training question has an answer in its text, so it always gives one, even if there is none.",
     },
     "entailment": {
         "does": "Says whether a second text follows from the first: `entailment`, `neutral` or `contradiction`.",
         "use": (
-            "litebert.Predictor('default:entailment').classify('a man sleeps.', 'nobody is awake.').label",
+            'litebert.Predictor("default:entailment").classify("a man sleeps.", "nobody is awake.").label',
             "litebert predict classify TEXT --pair TEXT",
         ),
         "data": [
             ("a sample of MultiNLI", "OANC; parts CC BY 3.0 and CC BY-SA 3.0"),
             ("a sample of SNLI", "CC BY-SA 4.0"),
-            ("RTE of GLUE, with `neutral` for what is not entailed", "no licence is named"),
+            ("RTE of GLUE, with `neutral` for pairs that are not entailed", "no licence is named"),
         ],
         "limits": "Trained on about 30,000 pairs. Word overlap still sways it; RTE is scored by whether it says "
         "`entailment` or not.",
     },
     "similarity": {
-        "does": "Turns texts into vectors whose cosine says how near they are in meaning; for search and comparison.",
+        "does": "Turns texts into vectors whose cosine measures similarity of meaning, for search and comparison.",
         "use": (
-            "litebert.Predictor().search('how do plants grow?', ['a seed needs water.', 'the train leaves.'])",
+            'litebert.Predictor().search("how do plants grow?", ["a seed needs water.", "the train leaves."])',
             *("litebert predict similarity A B", "litebert predict search QUERY TEXTS", "litebert predict embed TEXT"),
         ),
         "data": [
@@ -142,7 +141,7 @@ def card(name: str, task: Task, scores: Scores, trained: list[dict[str, Any]], b
         "```python",
         "import litebert",
         "",
-        about["use"][0].replace("'", '"'),
+        about["use"][0],
         "```",
         "",
         f"On the command line: {', '.join(f'`{words}`' for words in about['use'][1:])}.",
@@ -176,8 +175,8 @@ def card(name: str, task: Task, scores: Scores, trained: list[dict[str, Any]], b
         "## Limits",
         "",
         f"- {about['limits']}",
-        "- It belongs to the weights of the default model and to no others: their fingerprint stands in the header of "
-        f"`adapter_model.safetensors` ({base[:16]}…), and on another model it is refused.",
+        "- It only works with the weights of the default model: `adapter_model.safetensors` stores their fingerprint "
+        f"({base[:16]}…), and any other model is refused.",
         "",
     ]
     return "\n".join(lines)

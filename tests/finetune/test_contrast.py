@@ -256,7 +256,7 @@ def test_an_adapter_learns_and_is_the_same_model(toy_model, tmp_path):
     vectors = [Predictor(tmp_path / "run" / folder, device="cpu").embed(texts) for folder in ("best", "adapter")]
     np.testing.assert_allclose(*vectors, atol=1e-6)
     other = make_model(tmp_path / "other", hidden_size=32)
-    with pytest.raises(CheckpointError, match="an adapter for another base model"):
+    with pytest.raises(CheckpointError, match="an adapter of another base model"):
         load_adapted(tmp_path / "run" / "adapter", base=str(other))
 
 
