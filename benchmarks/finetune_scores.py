@@ -21,12 +21,13 @@ import torch
 
 from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
-from litebert.finetuning.results import Scores, show_interval, show_spread, show_value
+from litebert.finetuning.results import Scores
 from litebert.finetuning.study import Setting, run_study
 from litebert.model.config import load_config
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.remote import find_folder
+from litebert.tasks.metrics import show_interval, show_spread, show_value
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device, seed_everything
 

@@ -36,9 +36,8 @@ from litebert.baselines.labels import LinearModel, guess_labels
 from litebert.files import write_atomic
 from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.evaluate import evaluate_task
-from litebert.finetuning.results import show_interval, show_value
 from litebert.finetuning.run import FinetuneResult, finetune
-from litebert.tasks.metrics import score
+from litebert.tasks.metrics import score, show_interval, show_value
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Example, Task, TaskData, TextExample, kind_of
 from litebert.train.device import open_device

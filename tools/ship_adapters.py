@@ -22,10 +22,11 @@ import torch
 import yaml
 
 from litebert.files import write_atomic
-from litebert.finetuning.results import Scores, read_scores, show_interval, show_value
+from litebert.finetuning.results import Scores, read_scores
 from litebert.model.adapter import load_adapter, read_adapter_config, save_adapter, trained_on
 from litebert.model.hub import load_model
 from litebert.remote import ADAPTERS, DEFAULT, DEFAULT_FOLDER
+from litebert.tasks.metrics import show_interval, show_value
 from litebert.tasks.task import Task, kind_of, load_task, save_task
 
 # What each is for, how to ask for it, what it learned from (with licences), and what to expect of it.

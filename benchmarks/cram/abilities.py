@@ -42,9 +42,9 @@ from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.data import make_pairs
 from litebert.finetuning.evaluate import evaluate_task
-from litebert.finetuning.results import read_scores, show_interval, show_value, write_scores
+from litebert.finetuning.results import read_scores, write_scores
 from litebert.finetuning.run import finetune
-from litebert.tasks.metrics import Metric, score
+from litebert.tasks.metrics import Metric, score, show_interval, show_value
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Task, TaskData, TextExample
 

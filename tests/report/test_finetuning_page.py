@@ -11,7 +11,7 @@ import pytest
 from toy_tasks import KINDS, make_files, tiny_config, write_rows
 
 from litebert.errors import DataError
-from litebert.finetuning.results import read_predictions, show_value, worst
+from litebert.finetuning.results import read_predictions, worst
 from litebert.finetuning.run import finetune
 from litebert.report.finetuning_page import (
     count_confusions,
@@ -21,6 +21,7 @@ from litebert.report.finetuning_page import (
     write_finetuning_page,
     write_run_page,
 )
+from litebert.tasks.metrics import show_value
 from litebert.tasks.task import Task, load_task
 
 VOID = {"meta", "br", "hr", "wbr"}

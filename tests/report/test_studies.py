@@ -8,12 +8,12 @@ import re
 import pytest
 from toy_tasks import make_files, tiny_config
 
-from litebert.finetuning.results import Scores, show_interval, show_value, write_scores
+from litebert.finetuning.results import Scores, write_scores
 from litebert.finetuning.run import finetune
 from litebert.finetuning.study import run_study
 from litebert.report.runs import read_runs
 from litebert.report.studies import draw_groups, group_runs
-from litebert.tasks.metrics import Metric
+from litebert.tasks.metrics import Metric, show_interval, show_value
 
 
 def write_run(folder, task="sst-2", scores=None, lr=1e-5, data=None, **facts):

@@ -18,7 +18,7 @@ from litebert.baselines.labels import guess_labels, guess_tags, guess_tags_by_ve
 from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers, guess_similarity
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
-from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, score
+from litebert.tasks.metrics import RESAMPLES, Metric, score, show_interval, show_value
 from litebert.tasks.task import Example, QuestionExample, Task, TaskData, kind_of
 
 MAJORITY = "majority"
@@ -230,13 +230,6 @@ def rows_of(table: BaselineTable) -> tuple[list[str], list[list[str]]]:
 
 
 def show_score(metric: Metric | None, name: str = "") -> str:
-    """In per cent, unless it is an error; "–" if there is no such score."""
-    if metric is None:
-        return "–"
-
-    def number(value: float) -> str:
-        return f"{value:.3f}" if name in ERRORS else f"{100 * value:.1f}"
-
-    if metric.low is None or metric.high is None:
-        return number(metric.value)
-    return f"{number(metric.value)} ({number(metric.low)} – {number(metric.high)})"
+    """A score with its interval; "–" if there is no such score."""
+    interval = show_interval(metric, name)
+    return show_value(metric.value if metric else None, name) + (f" ({interval})" if interval else "")

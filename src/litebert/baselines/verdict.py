@@ -7,7 +7,7 @@ strongest(comparisons, "accuracy").verdict            -> "ahead", "level" or "be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from litebert.baselines.features import choose_analysis
 from litebert.baselines.table import guess, methods_of
 from litebert.errors import DataError
 from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, goodness, score, score_difference
+from litebert.tasks.own import texts_of
 from litebert.tasks.task import Example, Task, kind_of
 
 # Fitting on this much text takes a few seconds on one core; larger training files are sampled.
@@ -94,7 +95,7 @@ def cheap_baselines(task: Task, train: Sequence[Example], examples: Sequence[Exa
 
 def limit_examples(task: Task, train: Sequence[Example], seed: int = 0) -> list[Example]:
     """The training examples, or a random sample small enough to fit in a few seconds, in order."""
-    texts = [texts_of(example) for example in train]
+    texts = [" ".join(texts_of(example.asked)) for example in train]
     cost = CHARACTERS_COST if choose_analysis(texts).characters else 1
     budget = MAX_CHARACTERS / cost / max(1.0, len(task.labels) / LABELS_AT_ONCE)
     sizes = np.array([len(text) for text in texts])
@@ -103,19 +104,6 @@ def limit_examples(task: Task, train: Sequence[Example], seed: int = 0) -> list[
     order = np.random.default_rng(seed).permutation(len(train))
     fits = max(1, int(np.searchsorted(np.cumsum(sizes[order]), budget, side="right")))
     return [train[i] for i in sorted(order[:fits].tolist())]
-
-
-def texts_of(example: Example) -> str:
-    """All texts of an example as one, without its label."""
-
-    def flatten(part: Any) -> Iterator[str]:
-        if isinstance(part, str):
-            yield part
-        elif isinstance(part, tuple):
-            for each in part:
-                yield from flatten(each)
-
-    return " ".join(flatten(example.asked))
 
 
 def compare(

@@ -170,7 +170,7 @@ def _print_scores(scored: list[Scored]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from litebert.finetuning.results import show_interval, show_value
+    from litebert.tasks.metrics import show_interval, show_value
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     timed = any(one.depth is not None for one in scored)

@@ -21,20 +21,18 @@ from litebert.errors import ConfigError, DataError
 from litebert.files import write_atomic
 from litebert.finetuning.results import (
     SCORES_FILE,
+    Evaluation,
     Scores,
     is_study,
+    read_predictions,
     read_scores,
     read_summary,
-    show_interval,
-    show_spread,
-    show_value,
 )
-from litebert.tasks.metrics import ERRORS, Metric, score
+from litebert.tasks.metrics import ERRORS, Metric, score, show_interval, show_spread, show_value
 from litebert.tasks.task import TaskData, kind_of, load_task
 
 if TYPE_CHECKING:  # torch is not needed to read what runs wrote
     from litebert.finetuning.data import Data
-    from litebert.finetuning.results import Evaluation
 
 BASELINES_FILE = "baselines.json"
 FEW_LABELS = 5_000
@@ -210,8 +208,6 @@ def _medians(runs: Sequence[Mapping[str, Mapping[str, Metric]]]) -> dict[str, di
 
 def _check_examples(run: Path, data: TaskData) -> None:
     """Refuse scores on other examples: they do not belong in the same table."""
-    from litebert.finetuning.results import read_predictions
-
     for split, examples in {**data.dev, **data.test}.items():
         path = run / "predictions" / f"{split}.jsonl"
         if path.is_file() and [line["id"] for line in read_predictions(path)] != [example.id for example in examples]:

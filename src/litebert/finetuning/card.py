@@ -8,9 +8,10 @@ from typing import Any
 
 from litebert.finetuning.baselines import describe_verdicts, show_lead
 from litebert.finetuning.config import FinetuneConfig
-from litebert.finetuning.results import Scores, explain_threshold, show_interval, show_value
+from litebert.finetuning.results import Scores, explain_threshold
 from litebert.model.heads import Model
 from litebert.model.names import hub_class
+from litebert.tasks.metrics import show_interval, show_value
 from litebert.tasks.task import Task, kind_of
 from litebert.train.folder import save_card
 

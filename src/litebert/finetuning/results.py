@@ -18,7 +18,7 @@ from litebert.errors import DataError
 from litebert.files import write_atomic
 from litebert.parse import parse_json, read_object
 from litebert.tasks.decode import Prediction, decode
-from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, goodness, score
+from litebert.tasks.metrics import RESAMPLES, Metric, goodness, score
 from litebert.tasks.task import Example, Task, kind_of
 
 if TYPE_CHECKING:  # torch takes seconds, and a report only reads what is written here
@@ -220,25 +220,6 @@ def read_summary(folder: Path) -> dict[str, Any]:
     if missing or not data["runs"]:
         raise DataError(f"{path}: not the summary of a study: missing {', '.join(sorted(missing)) or 'runs'}")
     return data
-
-
-def show_value(value: float | None, metric: str = "") -> str:
-    """A score as people write it: 0.9234 -> "92.3"; an error (rmse) as it is."""
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if metric in ERRORS else f"{100 * value:.1f}"
-
-
-def show_spread(spread: float, metric: str = "") -> str:
-    """A standard deviation in the unit of the score, with one more digit: 0.0123 -> "1.23"."""
-    return f"{spread:.3f}" if metric in ERRORS else f"{100 * spread:.2f}"
-
-
-def show_interval(metric: Metric | None, name: str = "") -> str:
-    """The bootstrap interval of a score: "90.1 – 93.4"."""
-    if metric is None or metric.low is None or metric.high is None:
-        return ""
-    return f"{show_value(metric.low, name)} – {show_value(metric.high, name)}"
 
 
 def explain_threshold(threshold: float) -> str:

@@ -22,19 +22,11 @@ from litebert.files import staged_folder, sweep, write_atomic
 from litebert.finetuning.baselines import print_baselines
 from litebert.finetuning.config import FROM_MNLI, FinetuneConfig, describe, with_seed
 from litebert.finetuning.data import open_tokenizer, read_data
-from litebert.finetuning.results import (
-    SUMMARY_FILE,
-    Scores,
-    explain_threshold,
-    num_train_examples,
-    show_interval,
-    show_spread,
-    show_value,
-)
+from litebert.finetuning.results import SUMMARY_FILE, Scores, explain_threshold, num_train_examples
 from litebert.finetuning.run import FinetuneResult, train_model
 from litebert.model.config import load_config
 from litebert.remote import find_folder
-from litebert.tasks.metrics import goodness
+from litebert.tasks.metrics import goodness, show_interval, show_spread, show_value
 from litebert.tasks.task import load_task
 from litebert.train.folder import Resume
 from litebert.train.processes import world_from_environment

@@ -18,8 +18,6 @@ from litebert.finetuning.results import (
     read_predictions,
     read_scores,
     read_summary,
-    show_interval,
-    show_value,
     worst,
 )
 from litebert.parse import read_object
@@ -46,7 +44,7 @@ from litebert.report.studies import draw_groups, draw_seeds, draw_study_table, e
 from litebert.report.summary import state_of
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.kinds.kind import Part
-from litebert.tasks.metrics import Metric, goodness
+from litebert.tasks.metrics import Metric, goodness, show_interval, show_value
 from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task, kind_of, load_task
 

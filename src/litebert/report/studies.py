@@ -7,23 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from litebert.finetuning.results import (
-    Scores,
-    capital,
-    is_detail,
-    is_study,
-    name_of,
-    read_scores,
-    read_summary,
-    show_interval,
-    show_spread,
-    show_value,
-)
+from litebert.finetuning.results import Scores, capital, is_detail, is_study, name_of, read_scores, read_summary
 from litebert.report.html import Markup, draw_table, element, number_heads
 from litebert.report.numbers import duration, linear_axis, percent
 from litebert.report.runs import TrainingRun, distinct_names
 from litebert.report.summary import Column, draw_runs, print_runs
-from litebert.tasks.metrics import ERRORS, Metric, goodness
+from litebert.tasks.metrics import ERRORS, Metric, goodness, show_interval, show_spread, show_value
 from litebert.tasks.read import named_tasks
 
 LEFT, RIGHT, ROW, WIDTH = 110, 24, 34, 1040

@@ -51,6 +51,25 @@ def goodness(metric: str, value: float) -> float:
     return -value if metric in ERRORS else value
 
 
+def show_value(value: float | None, metric: str = "") -> str:
+    """A score as people write it: 0.9234 -> "92.3"; an error (rmse) as it is."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if metric in ERRORS else f"{100 * value:.1f}"
+
+
+def show_spread(spread: float, metric: str = "") -> str:
+    """A standard deviation in the unit of the score, with one more digit: 0.0123 -> "1.23"."""
+    return f"{spread:.3f}" if metric in ERRORS else f"{100 * spread:.2f}"
+
+
+def show_interval(metric: Metric | None, name: str = "") -> str:
+    """The bootstrap interval of a score: "90.1 – 93.4"."""
+    if metric is None or metric.low is None or metric.high is None:
+        return ""
+    return f"{show_value(metric.low, name)} – {show_value(metric.high, name)}"
+
+
 def score(
     task: Task,
     examples: Sequence[Example],

@@ -92,7 +92,7 @@ def odd_texts(examples: Sequence[Example]) -> list[str]:
     """Notes about the texts themselves: how many are empty or contain NUL characters, and where."""
     empty, damaged = [], []
     for example in examples:
-        texts = _strings(example.asked)
+        texts = texts_of(example.asked)
         if not any(text.strip() for text in texts):
             empty.append(example.where)
         if any("\0" in text for text in texts):
@@ -105,9 +105,10 @@ def odd_texts(examples: Sequence[Example]) -> list[str]:
     ]
 
 
-def _strings(asked: object) -> list[str]:
+def texts_of(asked: object) -> list[str]:
+    """All texts of what an example asks (`Example.asked`)."""
     if isinstance(asked, tuple):
-        return [text for part in asked for text in _strings(part)]
+        return [text for part in asked for text in texts_of(part)]
     return [asked] if isinstance(asked, str) else []
 
 
