@@ -261,7 +261,7 @@ def test_attention_maps_need_an_export_that_has_them(tmp_path):
     save_model(small_model("encoder"), tmp_path / "model")
     export_onnx(tmp_path / "model", tmp_path / "onnx")
     runtime = OnnxRuntime(tmp_path / "onnx", threads=1)
-    with pytest.raises(InputError, match="--attentions"):
+    with pytest.raises(InputError, match="export the model again with attentions"):
         runtime.run(requests_for({"attentions"}, lengths=[4]))
 
 

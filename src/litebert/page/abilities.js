@@ -43,7 +43,7 @@ async function fill_mask(model, { text, top }) {
   const ids = tokens.encode(text, "text", { masks: true });
   const maskId = tokens.maskId;
   const places = ids.flatMap((id, i) => (id === maskId ? [i] : []));
-  if (!places.length) refuse(`text: holds no ${tokens.mask}; write ${tokens.mask} where a word is to be found.`);
+  if (!places.length) refuse(`text: contains no ${tokens.mask}; put ${tokens.mask} where you want a word.`);
   const { logits } = await model.run(request(model, ids), ["logits"]);
   const characters = [...text];
   const size = [...tokens.mask].length;
@@ -62,7 +62,7 @@ async function fill_mask(model, { text, top }) {
 function meeting(model, before, after) {
   const room = model.about.max_length - 3;
   const sides = [[...before].reverse(), [...after]];
-  sides.forEach((side, i) => { if (!side.length) refuse(`the ${["first", "second"][i]} text holds nothing that the vocabulary can read.`); });
+  sides.forEach((side, i) => { if (!side.length) refuse(`the ${["first", "second"][i]} text has nothing that the vocabulary covers.`); });
   const [first, second] = sides.map((side) => side.shift());
   const [keepA, keepB] = cutPair(first.length, second.length, room);
   if (keepA < first.length || keepB < second.length) return request(model, first.slice(-keepA), second.slice(0, keepB));
@@ -98,7 +98,7 @@ async function sentence_order(model, { a, b, symmetric }) {
 async function coherence(model, { text, group = 2 }) {
   checkText(text, "text");
   const read = sentenceSpans(text, model.about.language).map((span) => [span, model.tokens.ids(span.text)]).filter(([, ids]) => ids.length);
-  if (read.length < 2) refuse(`text: holds ${read.length} sentence(s); coherence is about how two or more follow each other.`);
+  if (read.length < 2) refuse(`text: has ${read.length} sentence(s); coherence needs two or more.`);
   const [sentences, ids] = [0, 1].map((i) => read.map((entry) => entry[i]));
   const boundaries = [];
   for (let at = 1; at < ids.length; at += 1) {
@@ -208,7 +208,7 @@ async function tag(model, { text }) {
   const spans = wordSpans(text);
   const pieces = spans.map((span) => model.tokens.tokenizer.encode(span.text, { add_special_tokens: false }));
   const ids = pieces.flatMap((each) => each.ids);
-  if (!ids.length) refuse("text: holds no word that the vocabulary can read.");
+  if (!ids.length) refuse("text: has no word that the vocabulary covers.");
   const { logits } = await model.run(request(model, ids), ["logits"]);
   const words = [];
   let at = 1; // after [CLS]
@@ -255,7 +255,7 @@ async function answer(model, { question, context, top }) {
   checkText(context, "context");
   const asked = model.tokens.encode(question, "question").slice(0, Math.min(task.max_question, (max_length - 3) >> 1));
   const places = model.tokens.places(context);
-  if (!places.length) refuse("context: holds nothing that the vocabulary can read.");
+  if (!places.length) refuse("context: has no text that the vocabulary covers.");
   const output = await model.run(request(model, asked, places.map(({ id }) => id)), ["start_logits", "end_logits"]);
   const [starts, ends] = [output.start_logits.data, output.end_logits.data].map((logits) => logits.subarray(asked.length + 2, asked.length + 2 + places.length));
   const pairs = [];

@@ -62,7 +62,7 @@ export class Tokens {
   encode(text, name = "text", { masks = false } = {}) {
     checkText(text, name);
     const ids = this.ids(text, masks);
-    if (!ids.length) throw new Trouble(422, "invalid_input", `${name}: holds nothing that the vocabulary can read.`);
+    if (!ids.length) throw new Trouble(422, "invalid_input", `${name}: has no text that the vocabulary covers.`);
     return ids;
   }
 
@@ -102,5 +102,5 @@ export class Tokens {
 
 export function checkText(text, name) {
   if (!text.trim()) throw new Trouble(422, "invalid_input", `${name}: is empty.`);
-  if (!text.isWellFormed()) throw new Trouble(422, "invalid_input", `${name}: holds half of a surrogate pair.`);
+  if (!text.isWellFormed()) throw new Trouble(422, "invalid_input", `${name}: contains half of a surrogate pair.`);
 }

@@ -17,7 +17,7 @@ const ADVICE = {
   too_large: "Too much text.",
   too_many_tokens: "Too much text.",
   too_many_inputs: "Too many sentences.",
-  invalid_input: "This input does not work.",
+  invalid_input: "Invalid input.",
   failed: "The server failed on this input.",
   unreachable: "No connection.",
   no_file: "A file is missing.",

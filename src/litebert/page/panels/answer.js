@@ -18,7 +18,7 @@ export const answer = {
       context,
       h("div", {}, h("h3", {}, found ? "Candidates" : "Candidates, none of them likely enough"),
         choices("Candidates", result.candidates.map((c) => [c.text, c.probability]), 0, (i) => show(result.candidates[i]), lang, { none: !found, look: "long" })),
-      result.no_answer === null ? null : h("div", {}, h("h3", {}, "That the text does not say"), bar("no answer", result.no_answer, { hue: 1 })),
+      result.no_answer === null ? null : h("div", {}, h("h3", {}, "Probability of no answer"), bar("no answer", result.no_answer, { hue: 1 })),
     ];
   },
   spoken: ([result]) => (result.start === null ? "The text does not say" : result.text),

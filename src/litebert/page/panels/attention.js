@@ -35,7 +35,7 @@ export const attention = {
     };
     const stop = () => { clearInterval(timer); timer = null; play.textContent = "Play"; };
 
-    // Lines from each token (left) to those it looks at (right).
+    // Lines from each token (left) to the tokens it attends to (right).
     const row = pieces.length > 32 ? 18 : 25;
     const [width, height] = [420, pieces.length * row + 24];
     const [from, to] = [150, width - 150];
@@ -45,7 +45,7 @@ export const attention = {
     const choosers = names.map((name, i) => h("g", { role: "button", tabindex: 0, "aria-pressed": "false", "aria-label": `What ${name} looks at`, onmouseenter: () => pick(i), onmouseleave: () => pick(null), onfocus: () => pick(i), onblur: () => pick(null), onclick: () => pick(i) },
       h("rect", { x: 0, y: y(i) - row / 2, width: from, height: row, fill: "transparent" }), label(name, i, 0)));
     const targets = names.map((name, i) => h("g", {}, label(name, i, 1)));
-    const svg = h("svg", { class: "lines", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "From each token to those it looks at" },
+    const svg = h("svg", { class: "lines", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "From each token to the tokens it attends to" },
       h("text", { x: from - 10, y: 10, "text-anchor": "end" }, "from"), h("text", { x: to + 10, y: 10 }, "to"), lines, choosers, targets);
     const pick = (i) => { token = i; drawLines(); };
     const drawLines = () => {

@@ -16,7 +16,7 @@ export const sentenceOrder = {
         h("div", { class: "ends" }, h("span", {}, "the other order"), h("span", {}, "this order"))),
       h("p", {}, h("strong", {}, verdict)),
       result.backward === null ? null : h("p", { class: "hint" },
-        `Reading the sentences as they stand, the model gives this order ${percent(result.forward)}; reading them the other way round, ${percent(1 - result.backward)}. The figure above combines both.`),
+        `Reading the sentences in this order, the model gives it ${percent(result.forward)}; in the other order, ${percent(1 - result.backward)}. The figure above combines both.`),
     ];
   },
   spoken: ([result]) => `${percent(result.probability)} for this order`,
