@@ -39,6 +39,21 @@ def test_what_the_map_names_is_there():
 
 
 def test_paths_in_the_text_are_there():
-    for path in re.findall(r"`((?:tasks|model|predict|cli|pretraining|tests)/\w+\.py)`", TEXT):
-        base = ROOT.parents[1] if path.startswith("tests/") else ROOT
+    for path in re.findall(r"`((?:tasks|model|predict|cli|pretraining|train|tests|tools)/[\w/]+\.py)`", TEXT):
+        base = ROOT.parents[1] if path.startswith(("tests/", "tools/")) else ROOT
         assert "mine" in path or (base / path).is_file(), path
+
+
+def test_files_stay_small_enough_to_be_read():
+    assert "no file has more than 600 lines" in TEXT
+    long = {path.name: count for path in ROOT.rglob("*.py") if (count := len(path.read_text().splitlines())) > 600}
+    assert not long
+
+
+def test_every_row_to_add_names_its_test():
+    table = TEXT.split("| to add |")[1].split("\n\n")[0]
+    rows = [line for line in table.splitlines()[2:] if line]
+    assert len(rows) == 6
+    for row in rows:
+        (path,) = re.findall(r"`(tests/[\w/]+\.py)`", row.split("|")[-2])
+        assert "outside" in (ROOT.parents[1] / path).read_text(encoding="utf-8"), path
