@@ -46,12 +46,12 @@ tags: [albert, masked-language-modeling, sop]
 pipeline_tag: fill-mask
 ---
 
-# The model in the box: an English ALBERT-base after half an hour of training
+# The default model: an English ALBERT-base after half an hour of training
 
 Trained from random weights by litebert on one {hardware}: {minutes:.1f} minutes, {tokens:,.0f} million tokens,
-masked LM with n-grams and sentence order. It is here so that every command works offline at once, and to show that the
-recipe learns. It is **not** the released albert-base-v2, which was trained for ten million steps and is better at
-everything; `--model albert/albert-base-v2` takes that one.
+masked LM with n-grams and sentence order. It lets every command work offline, and shows that the recipe learns. It is
+**not** the released albert-base-v2, which was trained for ten million steps and is better at everything;
+`--model albert/albert-base-v2` uses that one.
 
 Text: English Wikipedia and Simple English Wikipedia (CC BY-SA), Project Gutenberg books (public domain in the US).
 Vocabulary: 30,000 SentencePiece pieces, lower case, trained by us on the same text.
@@ -66,8 +66,8 @@ Configs, logs and curves are in the repository (docs/results/default-model.md), 
 
 ## Scores
 
-On text that no run has seen (n-gram masking at 15 %, pairs cut at sentence ends), with what was scored;
-`litebert evaluate default --text FILE` gives them for any text.
+On text that no run has seen (n-gram masking at 15 %, pairs cut at sentence ends), with the number of predictions;
+`litebert evaluate default --text FILE` scores any text.
 
 | sequences up to | masked LM | sentence order | next sentence, by the same head |
 |---|---|---|---|
@@ -75,16 +75,16 @@ On text that no run has seen (n-gram masking at 15 %, pairs cut at sentence ends
 
 ## A dozen sentences, good and bad
 
-| text | one would say | it says |
+| text | expected | predicted |
 |---|---|---|
 {filled}
 
 ## Limits
 
-- It knows little of the world and takes what it says from the texts above, with their biases.
-- English, lower case. Other languages fall to pieces of single letters.
-{notes}- Good for trying things out and as a start for fine-tuning on a small machine; for a product, take a released
-  model or pretrain longer.
+- It knows little of the world, and reflects the texts above with their biases.
+- English, lower case. Other languages break into single letters.
+{notes}- Good for trying things out and as a start for fine-tuning on a small machine. For a product, use a released model or
+  pretrain longer.
 """
 
 
