@@ -83,8 +83,8 @@ On text that no run has seen (n-gram masking at 15 %, pairs cut at sentence ends
 
 - It knows little of the world, and reflects the texts above with their biases.
 - English, lower case. Other languages break into single letters.
-{notes}- Good for trying things out and as a start for fine-tuning on a small machine. For a product, use a released model or
-  pretrain longer.
+{notes}- Good for trying things out and as a start for fine-tuning on a small machine. For a product, use a released
+  model or pretrain longer.
 """
 
 
