@@ -117,8 +117,8 @@ def test_editions_link_to_each_other():
     [
         (section_difference, "\n### ", "\n## ", "'### Train on your labels'"),
         (command_difference, "--vocab-size 30000", "--vocab-size 32000", "--vocab-size 32000"),
-        (command_difference, "<!-- not run: ", "<!-- run with: ", "a block of console, not run"),
-        (command_difference, "$ litebert predict embed", "$ litebert embed", "$ litebert embed"),
+        (command_difference, "<!-- not run: ", "<!-- run with: ", "a block of bash, not run"),
+        (command_difference, "$ litebert predict search", "$ litebert search", "$ litebert search"),
         (command_difference, "litebert.Predictor()", "litebert.Predictor('x')", "litebert.Predictor('x')"),
         (command_difference, "make test", "make tests", "make tests"),
         (link_difference, "](docs/server.md)", "](docs/serving.md)", "['docs/server.md']"),
