@@ -154,7 +154,7 @@ class Ranges:
         ({"share": 1.5}, "share: must be > 0 and <= 1, got 1.5"),
         ({"share": math.nan}, "share: must be > 0 and <= 1, got nan"),
         ({"count": 0}, "count: must be between 1 and 1,000, got 0"),
-        ({"count": 1001}, "count: must be between 1 and 1,000, got 1001"),
+        ({"count": 1001}, "count: must be between 1 and 1,000, got 1,001"),
     ],
 )
 def test_a_rule_is_its_own_message(values, message):

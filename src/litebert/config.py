@@ -81,7 +81,7 @@ def check_numbers(config: object, rule: str, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if value is not None and not all(holds(value, bound) for holds, bound in bounds):
-            raise ConfigError(f"{name}: must be {rule}, got {value}")
+            raise ConfigError(f"{name}: must be {rule}, got {value:,}")
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:

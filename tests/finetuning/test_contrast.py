@@ -279,7 +279,7 @@ def test_mistakes_are_named(cli, toy_model, tmp_path):
     )
     refused("loss: ranking takes pairs that belong together", scored_rows(4), similarity={"loss": "ranking"})
     refused("sizes: must be <= 16, the model's vectors; got 32", pair_rows(4), similarity={"sizes": [32]})
-    with pytest.raises(ConfigError, match="temperature: must be > 0, got 0"):
+    with pytest.raises(ConfigError, match="temperature: must be > 0 and < inf, got 0"):
         similarity_config(toy_model, tmp_path / "files", pair_rows(4), similarity={"temperature": 0})
     texts = [{"text": row["passage"]} for row in pair_rows(4)]
     with pytest.raises(DataError, match="single texts cannot be scored"):

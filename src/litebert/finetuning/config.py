@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from litebert.config import build, given, merge, override, read_yaml
+from litebert.config import build, check_numbers, given, merge, override, read_yaml
 from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import AdapterConfig, load_config
 from litebert.tasks.kinds import KINDS
@@ -46,8 +46,7 @@ class DataConfig:
     limit: int = 0
 
     def __post_init__(self) -> None:
-        if self.limit < 0:
-            raise ConfigError(f"limit: must be >= 0, got {self.limit}")
+        check_numbers(self, ">= 0", "limit")
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,8 @@ class SimilarityConfig:
     num_pairs: int = 100_000
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise ConfigError(f"temperature: must be > 0, got {self.temperature:g}")
-        if self.num_pairs < 2:
-            raise ConfigError(f"num_pairs: must be >= 2, got {self.num_pairs}")
+        check_numbers(self, "> 0 and < inf", "temperature")
+        check_numbers(self, ">= 2", "num_pairs")
         if any(size < 1 for size in self.sizes):
             raise ConfigError(f"sizes: must be >= 1, got {min(self.sizes)}")
         if self.pairs != "none" and self.loss in ("cosent", "cosine"):
@@ -167,22 +164,12 @@ class FinetuneConfig:
     log: FinetuneLog = field(default_factory=FinetuneLog)
 
     def __post_init__(self) -> None:
-        for name, most in (("batch", 1 << 20), ("micro_batch_tokens", 1 << 31)):
-            if not 1 <= getattr(self, name) <= most:
-                raise ConfigError(f"{name}: must be between 1 and {most:,}, got {getattr(self, name):,}")
-        for name in ("seed", "patience"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name}: must be >= 0, got {getattr(self, name)}")
-        if self.steps is not None and self.steps < 1:
-            raise ConfigError(f"steps: must be >= 1, got {self.steps}")
-        if self.stride is not None and self.stride < 1:
-            raise ConfigError(f"stride: must be >= 1, got {self.stride}")
-        if not 0 < self.epochs < math.inf:
-            raise ConfigError(f"epochs: must be > 0, got {self.epochs}")
-        for name in ("dropout", "classifier_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ConfigError(f"{name}: must be >= 0 and < 1, got {value}")
+        check_numbers(self, f"between 1 and {1 << 20:,}", "batch")
+        check_numbers(self, f"between 1 and {1 << 31:,}", "micro_batch_tokens")
+        check_numbers(self, ">= 0", "seed", "patience")
+        check_numbers(self, ">= 1", "steps", "stride")
+        check_numbers(self, "> 0 and < inf", "epochs")
+        check_numbers(self, ">= 0 and < 1", "dropout", "classifier_dropout")
         if self.adapter is not None and (self.optim.freeze != "none" or self.optim.block_decay != 1):
             raise ConfigError("adapter: freezes the encoder itself; leave out optim.freeze and optim.block_decay")
         self.learning_rate(self.steps or max(1, self.optim.warmup_steps or 1))

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from litebert.config import build
+from litebert.config import build, check_numbers
 from litebert.errors import CheckpointError, ConfigError, InputError, did_you_mean, show_value
 from litebert.folders import folder_hint
 from litebert.parse import read_object
@@ -95,20 +94,16 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name, largest in _LARGEST.items():
-            if not 1 <= getattr(self, name) <= largest:
-                raise ConfigError(f"{name}: must be between 1 and {largest:,}, got {getattr(self, name):,}")
+            check_numbers(self, f"between 1 and {largest:,}", name)
         blocks = self.num_hidden_layers * self.inner_group_num
         if blocks > MAX_LAYERS:
             raise ConfigError(
                 f"inner_group_num: {self.num_hidden_layers} layers of {self.inner_group_num} blocks are {blocks:,}; "
                 f"at most {MAX_LAYERS:,} are supported"
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name}: must be >= 0 and < 1, got {getattr(self, name)}")
-        for name in ("initializer_range", "layer_norm_eps"):
-            if not 0 < getattr(self, name) <= 100:
-                raise ConfigError(f"{name}: must be > 0 and <= 100, got {getattr(self, name)}")
+        dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
+        check_numbers(self, ">= 0 and < 1", *dropouts)
+        check_numbers(self, "> 0 and <= 100", "initializer_range", "layer_norm_eps")
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"num_attention_heads: must divide hidden_size {self.hidden_size}, got {self.num_attention_heads}"
@@ -446,12 +441,9 @@ class AdapterConfig:
     start: str | None = None
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ConfigError(f"rank: must be >= 1, got {self.rank}")
-        if self.alpha is not None and not (math.isfinite(self.alpha) and self.alpha > 0):
-            raise ConfigError(f"alpha: must be > 0, got {self.alpha}")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout: must be in [0, 1), got {self.dropout}")
+        check_numbers(self, ">= 1", "rank")
+        check_numbers(self, "> 0 and < inf", "alpha")
+        check_numbers(self, ">= 0 and < 1", "dropout")
         unknown = [name for name in self.targets if name not in ADAPTER_TARGETS]
         if unknown or not self.targets:
             raise ConfigError(
