@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -221,3 +222,21 @@ def test_in_another_thread_nothing_is_touched():
     thread.start()
     thread.join()
     assert seen == [(False, True)]
+
+
+def test_a_process_alone_can_open_a_group(monkeypatch):
+    """To try a backend where there is one GPU; without being asked for, one process has none."""
+    place = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    assert not world_from_environment(place).has_group
+    world = world_from_environment({**place, "LITEBERT_PROCESS_GROUP": "1"})
+    assert world.has_group
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place["MASTER_PORT"] = str(free.getsockname()[1])
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with connect(world, "cpu", timeout=30):
+        assert torch.distributed.get_backend() == "gloo"
+        assert sum_totals(torch.tensor([1.0, 2.0]), world).tolist() == [1.0, 2.0]
+        assert gather([3, 4], world) == [3, 4]
+    assert not torch.distributed.is_initialized()

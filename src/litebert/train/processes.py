@@ -47,6 +47,12 @@ class World:
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
+    grouped: bool = False  # whether it opens a process group even if it is alone, to try one: LITEBERT_PROCESS_GROUP=1
+
+    @property
+    def has_group(self) -> bool:
+        """Whether the processes talk to each other through torch.distributed."""
+        return self.size > 1 or self.grouped
 
     @property
     def is_main(self) -> bool:
@@ -68,6 +74,7 @@ def world_from_environment(environment: Mapping[str, str] = os.environ) -> World
             size=int(environment["WORLD_SIZE"]),
             local_rank=int(environment["LOCAL_RANK"]),
             local_size=int(environment.get("LOCAL_WORLD_SIZE", environment["WORLD_SIZE"])),
+            grouped=environment.get("LITEBERT_PROCESS_GROUP") == "1",
         )
     except ValueError as error:
         raise ConfigError(f"RANK, WORLD_SIZE, LOCAL_RANK: {error}") from None
@@ -79,7 +86,7 @@ def world_from_environment(environment: Mapping[str, str] = os.environ) -> World
 @contextlib.contextmanager
 def connect(world: World, device: torch.device | str, timeout: float = 600.0) -> Iterator[World]:
     """Join the other processes and leave them cleanly; a lost one is waited for `timeout` seconds at most."""
-    if world.size == 1:
+    if not world.has_group:
         yield world
         return
     device = torch.device(device)
@@ -153,7 +160,7 @@ def sum_gradients(params: Iterable[Tensor], totals: Tensor, world: World) -> Ten
     Returns the sum of the totals. A parameter that has a gradient in some process gets one in
     all; where none has, it stays None.
     """
-    if world.size == 1:
+    if not world.has_group:
         return totals
     params = list(params)
     present = torch.tensor([float(param.grad is not None) for param in params], device=totals.device)
@@ -175,7 +182,7 @@ def sum_gradients(params: Iterable[Tensor], totals: Tensor, world: World) -> Ten
 @torch.no_grad()
 def sum_totals(totals: Tensor, world: World) -> Tensor:
     """The sum of all processes' `totals` (counts, loss sums) in their own precision: [1, 2] and [3, 4] -> [4, 6]."""
-    if world.size == 1:
+    if not world.has_group:
         return totals
     summed = totals.clone()
     with _lost(world):
@@ -186,7 +193,7 @@ def sum_totals(totals: Tensor, world: World) -> Tensor:
 @torch.no_grad()
 def copy_from_main(tensors: Iterable[Tensor], world: World) -> None:
     """Overwrite the tensors by those of the main process."""
-    if world.size > 1:
+    if world.has_group:
         with _lost(world):
             for tensor in tensors:
                 dist.broadcast(tensor, src=0)
@@ -194,7 +201,7 @@ def copy_from_main(tensors: Iterable[Tensor], world: World) -> None:
 
 def gather(items: Sequence[T], world: World) -> list[T]:
     """All processes' items (anything that can be pickled), dealt out in turn: [0, 2] and [1, 3] -> [0, 1, 2, 3]."""
-    if world.size == 1:
+    if not world.has_group:
         return list(items)
     found: list[Any] = [None] * world.size
     with _lost(world):
@@ -205,7 +212,7 @@ def gather(items: Sequence[T], world: World) -> list[T]:
 @torch.no_grad()
 def gather_rows(rows: Tensor, world: World) -> tuple[Tensor, int]:
     """All processes' rows [B, ...] after each other, and where this one's begin; each may have another number."""
-    if world.size == 1:
+    if not world.has_group:
         return rows.detach(), 0
     with _lost(world):
         mine = torch.tensor([len(rows)], device=rows.device)
@@ -221,7 +228,7 @@ def gather_rows(rows: Tensor, world: World) -> tuple[Tensor, int]:
 
 def wait_for_all(world: World) -> None:
     """Wait until every process has reached this point."""
-    if world.size > 1:
+    if world.has_group:
         with _lost(world):
             dist.barrier()
 

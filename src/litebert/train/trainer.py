@@ -73,7 +73,7 @@ def open_machine(config: DeviceConfig) -> tuple[World, Device]:
     """The processes of a run, as `torchrun` says, and the hardware of this one."""
     world = world_from_environment()
     device = open_device(config, world.local_rank, world.local_size)
-    if device.graphs == "on" and world.size > 1:
+    if device.graphs == "on" and world.has_group:
         raise ConfigError(f"device.graphs: on works with one process, not {world.size}; use auto")
     return world, device
 
@@ -359,7 +359,7 @@ class Trainer:
 
     def _make_step(self) -> PlainStep:
         learner = self.learner
-        if learner.graphs == "off" or self.world.size > 1:
+        if learner.graphs == "off" or self.world.has_group:
             return PlainStep(learner.model, self.device, learner.loss)
         choose = learner.graphs == "auto"
         return GraphStep(learner.model, self.device, learner.loss, choose, learner.check_graphs)
