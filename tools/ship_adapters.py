@@ -113,7 +113,7 @@ def stages(run: Path) -> list[dict[str, Any]]:
     """The config and the facts of a run, after those of the runs that it went on from."""
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    before = Path(config["adapter"].get("start") or "/").parent.name
+    before = facts["mean_of"][-1] if "mean_of" in facts else Path(config["adapter"].get("start") or "/").parent.name
     earlier = run.parent / before if before else None
     found = stages(earlier) if earlier is not None and (earlier / "run.json").is_file() else []
     return [*found, {"name": run.name, "config": config, "facts": facts}]
@@ -186,6 +186,8 @@ def card(name: str, task: Task, scores: Scores, trained: list[dict[str, Any]], b
 def stage_row(stage: dict[str, Any]) -> str:
     """One run as a row of the card's table."""
     config, facts = stage["config"], stage["facts"]
+    if "mean_of" in facts:
+        return f"| {stage['name']}: the mean of {' and '.join(facts['mean_of'])} | | | | |"
     numbers = f"{facts['train_examples']:,} | {facts['num_steps']:,} | {config['batch']} | {config['optim']['lr']:g}"
     return f"| {stage['name']} | {numbers} |"
 

@@ -14,7 +14,8 @@ before: nothing is chosen on dev, which is scored once, with the weights of the 
     neighbours  no labels: a sentence of the corpus with the next one
     pairs       from neighbours: what follows from what (SNLI, MNLI), the same question (QQP), a question with its
                 sentence (QNLI) and its paragraph (SQuAD), each against a hard negative where the data have one
-    similarity  from pairs: STS-B's scores
+    scored      from pairs: STS-B's scores, which helps similarity and hurts search
+    similarity  the mean of pairs and scored, which keeps most of both; this is the one to ship
 
 Beside them stand BM25 and TF-IDF, and the model as it is. SCORES.json and SCORES.md are written on the way.
 """
@@ -28,6 +29,7 @@ import json
 import lzma
 import platform
 import random
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -35,6 +37,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from litebert.baselines.table import score_baselines
 from litebert.config import merge
@@ -44,6 +48,7 @@ from litebert.finetuning.data import make_pairs
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.results import read_scores, write_scores
 from litebert.finetuning.run import finetune
+from litebert.model.adapter import WEIGHTS_FILE
 from litebert.tasks.metrics import Metric, score, show_interval, show_value
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Task, TaskData, TextExample
@@ -60,10 +65,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "simcse": {"batch": 128, "optim": {"lr": 2e-4}},
     "neighbours": {"batch": 256, "similarity": {"symmetric": True}},
     "pairs": {"batch": 256},
-    "similarity": {"batch": 32, "epochs": 2.0, "optim": {"lr": 2e-4}},
+    "scored": {"batch": 32, "epochs": 2.0, "optim": {"lr": 2e-4}},
 }
 DEV = {"sentiment": "SST-2 dev", "questions": "SQuAD 1.1 dev"}
-STAGES = {"simcse": None, "neighbours": None, "pairs": "neighbours", "similarity": "pairs"}  # and where each goes on
+STAGES = {"simcse": None, "neighbours": None, "pairs": "neighbours", "scored": "pairs"}  # and where each goes on
 CORPUS_BYTES = 24_000_000  # of the corpus are enough for the sentences that are drawn
 PARAGRAPH_QUESTIONS = 2  # of each of SQuAD's paragraphs
 
@@ -209,11 +214,31 @@ def similarity(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, 
         else:
             yield stage, done.splits
         scored.add(stage)
+    yield name, mean(arguments.out / name, [arguments.out / "pairs", arguments.out / "scored"], dev, arguments.device)
+
+
+def mean(out: Path, runs: list[Path], dev: TaskData, device: str) -> Row:
+    """A run folder like the last of `runs`, with the mean of their adapters, and its dev scores."""
+    if (done := read_scores(out)) is not None:
+        return done.splits
+    shutil.copytree(runs[-1], out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("best", "scores.json"))
+    weights = [load_file(run / "adapter" / WEIGHTS_FILE) for run in runs]
+    averaged = {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
+    with safe_open(runs[-1] / "adapter" / WEIGHTS_FILE, "pt") as file:
+        save_file(averaged, out / "adapter" / WEIGHTS_FILE, file.metadata())
+    facts = {**json.loads((out / "run.json").read_text(encoding="utf-8")), "mean_of": [run.name for run in runs]}
+    write_atomic(out / "run.json", json.dumps(facts, indent=1))
+    found = evaluate_task([str(out / "adapter")], task="similarity", data=dev, device=device)[0]
+    splits = {each.split.name: each.scores for each in found.evaluations}
+    done = read_scores(runs[-1])
+    assert done is not None
+    write_scores(out, dataclasses.replace(done, splits=splits, baselines=()))
+    return splits
 
 
 def examples(stage: str, arguments: argparse.Namespace) -> Any:
     """The training rows of a stage."""
-    if stage == "similarity":
+    if stage == "scored":
         read = read_task("similarity", train=arguments.data / "glue" / "STS-B" / "train.tsv").train
         return [{"text": each.texts[0], "pair": each.texts[1], "score": each.score} for each in read]  # type: ignore[attr-defined]
     if stage == "pairs":

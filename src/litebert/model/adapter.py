@@ -276,6 +276,7 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
     with staged_folder(folder) as staging:
         plain = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
         save_file(plain, staging / WEIGHTS_FILE, metadata={"format": "pt", BASE: base_fingerprint(model)})
+        (staging / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner alone
         (staging / CONFIG_FILE).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return Path(folder)
 
