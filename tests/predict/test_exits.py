@@ -80,7 +80,7 @@ def test_a_gate_stops_where_it_expects_full_depth_to_agree():
     assert simulate(ExitRule("gate", 0.2, gate=gate), trace).tolist() == [0, 1]
     seen = Gate(np.zeros((2, 1), np.float32), np.array([[0, 0, 0], [0, 0, 3]], np.float32), np.zeros(2, np.float32))
     assert simulate(ExitRule("gate", 0.9, gate=seen), trace).tolist() == [1, 1]  # one exit has agreed
-    with pytest.raises(ConfigError, match="a rule by a gate needs one"):
+    with pytest.raises(ConfigError, match="gate: required for a rule by gate"):
         ExitRule("gate", 0.5)
 
 

@@ -66,4 +66,4 @@ def calibrate(
         f"{found.metric} {100 * chosen.score:.2f} (full depth {100 * found.full_score:.2f}) on {found.examples:,} "
         f"examples, {chosen.mean_depth:.2f} of {found.full_depth} layers on average ({found.speed_up:.2f}x fewer)"
     )
-    print(f"on as many other examples the loss is within {found.margin:.2f} points of this one, in 19 of 20 cases")
+    print(f"on as many other examples, expect the loss within {found.margin:.2f} points of this (19 of 20 cases)")

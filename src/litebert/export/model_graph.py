@@ -190,7 +190,7 @@ def build_stages(model: Model, form: Form = "fp32", statistics: Statistics | Non
 
 
 def _name_outputs(graph: Graph, model: Model, said: str, ending: str = "") -> None:
-    """Give what a linear head says to the outside."""
+    """Add the outputs of a linear head to the graph."""
     labels = model.config.num_labels
     if model.head == "span":
         both = graph.ops("Split", 2, said, axis=-1, num_outputs=2)

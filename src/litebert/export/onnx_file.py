@@ -93,7 +93,7 @@ def export_onnx(
 
 
 def refuse_others(folder: Path, check: Check, depth: int | None = None) -> None:
-    """Refuse a file that is not the same model as torch's."""
+    """Refuse a file that differs from the torch model."""
     if not check.within(TOLERANCE):
         worst, where = check.worst, "" if depth is None else f" at depth {depth}"
         raise CheckpointError(
@@ -103,7 +103,7 @@ def refuse_others(folder: Path, check: Check, depth: int | None = None) -> None:
 
 
 def reference_at(reference: Reference, requests: Sequence[Request], depth: int) -> list[Outputs]:
-    """What torch says at a depth."""
+    """The torch model's outputs at a depth."""
     reference.model.set_depth(depth)
     try:
         return reference.run(requests)

@@ -51,7 +51,7 @@ RULES = ("any", "confidence", "patience", "gate")
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was chosen, beside full depth; scores are the task's first metric, better if higher."""
+    """The chosen rule, compared with full depth; scores are the task's first metric, higher is better."""
 
     metric: str
     chosen: Choice
@@ -68,7 +68,7 @@ class Calibration:
 
     @property
     def margin(self) -> float:
-        """How far the loss on as many other examples may lie from this one, in 19 of 20 cases: points."""
+        """How far, in points, the loss on the same number of other examples is from this one, in 19 of 20 cases."""
         unseen = 100 * 3 / self.examples  # what never happened here may happen to so many
         if self.loss.low is None or self.loss.high is None:
             return 100.0
@@ -131,7 +131,7 @@ def calibrate(
 
 
 def check_promise(max_loss: float | None, speed_up: float | None, rule: str) -> None:
-    """Refuse a promise that says too little, too much or nothing."""
+    """Check that exactly one valid limit is given."""
     if (max_loss is None) == (speed_up is None):
         raise ConfigError("give one of max_loss (points) and speed_up")
     if max_loss is not None and not max_loss >= 0:
@@ -147,7 +147,7 @@ def check_promise(max_loss: float | None, speed_up: float | None, rule: str) -> 
 
 @dataclass(frozen=True)
 class Paper:
-    """A split as every exit sees it, to try rules on."""
+    """The outputs of every exit for a split, to try rules on."""
 
     task: Task
     split: Split
@@ -167,7 +167,7 @@ class Paper:
         return np.searchsorted(self.owners, np.arange(len(self.split.examples) + 1))
 
     def part(self, examples: Ints) -> Paper:
-        """The same of some examples."""
+        """The same for some of the examples."""
         rows = np.concatenate([np.arange(self.begins[each], self.begins[each + 1]) for each in examples])
         place = np.repeat(np.arange(len(examples)), self.begins[examples + 1] - self.begins[examples])
         features = [
@@ -179,7 +179,7 @@ class Paper:
         return Paper(self.task, split, outputs, self.trace.part(rows), self.numbers[examples], self.decoded)
 
     def predictions(self, chosen: Ints) -> list[Prediction]:
-        """What is said where exit `chosen` [N] answers for each sequence; each answer is decoded once."""
+        """The predictions if exit `chosen` [N] answers for each sequence; each answer is decoded once."""
         kind, said = kind_of(self.task), []
         for number, example in enumerate(self.split.examples):
             begin, end = self.begins[number], self.begins[number + 1]
@@ -217,7 +217,7 @@ class Paper:
         return [goodness(name, float(value)) for value in found]
 
     def mean_depth(self, chosen: Ints) -> float:
-        """Layers per token: what the work is in proportion to."""
+        """Layers per token, which the cost is proportional to."""
         lengths = np.array([len(feature.ids) for feature in self.split.features])
         return float(np.average(np.take(self.trace.depths, chosen), weights=lengths))
 
@@ -254,7 +254,7 @@ def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> Paper:
 
 
 def choose(paper: Paper, max_loss: float | None, speed_up: float | None, by: By = "any") -> Calibration:
-    """The best rule for a promise: the fewest layers within a loss, or the best score within a number of layers."""
+    """The best rule: the fewest layers within a loss, or the best score within a number of layers."""
     depths = paper.trace.depths
     full = np.full(len(paper.split.features), len(depths) - 1)
     never = ExitRule("patience", 0.0, len(depths))
@@ -340,7 +340,7 @@ def candidates(paper: Paper, by: By = "any") -> Iterator[tuple[ExitRule, Ints]]:
 
 
 def train_gate(trace: Trace, owners: Ints) -> tuple[Gate, NDArray[np.float64]]:
-    """A gate, and what gates that have not seen an example say of it: [D - 1, N]."""
+    """A gate, and its cross-validated probabilities: [D - 1, N]."""
     full = trace.exits[-1].answer
     near = NEAR * full.std() if trace.problem == "number" else 0.0
     agree = np.stack([np.abs(signs.answer - full).max(-1) <= near for signs in trace.exits[:-1]])  # [D - 1, N]

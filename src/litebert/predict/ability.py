@@ -240,7 +240,7 @@ class Ability:
         return given
 
     def begin(self, inputs: Inputs, task: Task | None, arguments: Mapping[str, Any]) -> Steps[Any]:
-        """The steps for these arguments, which are checked first; a depth is no matter of theirs."""
+        """The steps for these arguments, which are checked first; the depth is not one of them."""
         for name, value in self.bind((), arguments).items():
             self.parameters[name].check(value)
         if self.takes_task or self.reads_task:

@@ -54,7 +54,7 @@ class Adapter:
 
     @property
     def head(self) -> str:
-        """What it answers with."""
+        """The type of its result."""
         return self.model.head
 
 

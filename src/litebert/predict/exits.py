@@ -71,7 +71,7 @@ class ExitRule:
         if not self.threshold >= 0:
             raise ConfigError(f"threshold: must be >= 0, got {self.threshold}")
         if (self.by == "gate") != (self.gate is not None):
-            raise ConfigError("a rule by a gate needs one, and others have none")
+            raise ConfigError("gate: required for a rule by gate, and only for that")
 
     def describe(self) -> str:
         """In words."""
@@ -89,7 +89,7 @@ class ExitRule:
 
 
 def problem_of(head: str, config: ModelConfig) -> Problem:
-    """What the outputs of a head mean."""
+    """The meaning of a head's outputs."""
     others: dict[str, Problem] = {
         "token-classification": "tags",
         "multiple-choice": "choice",
@@ -108,7 +108,7 @@ def problem_of(head: str, config: ModelConfig) -> Problem:
 
 
 class Signs(NamedTuple):
-    """What one exit says of N sequences: equal answers are equal numbers (only of a number they are the answer)."""
+    """The answers of one exit for N sequences: equal answers are equal numbers (for regression, the answer itself)."""
 
     sure: NDArray[np.float64]  # [N] probability of the answer; of a number 0
     answer: NDArray[np.float64]  # [N, K]
@@ -183,7 +183,7 @@ def _best_token(
 
 
 def _searched_signs(named: Mapping[str, NDArray[Any]]) -> Signs:
-    """Of the answer head, which has searched already: the best pair, or none."""
+    """For the answer head, which has already searched: the best pair, or none."""
     scores = named["start_log_prob"][:, None, :].astype(np.float64) + named["end_log_prob"]  # [N, K_end, K]
     flat = scores.reshape(len(scores), -1)
     best, rows = flat.argmax(-1), np.arange(len(flat))
@@ -203,7 +203,7 @@ def _searched_signs(named: Mapping[str, NDArray[Any]]) -> Signs:
 def compare(
     rule: ExitRule, problem: Problem, signs: Signs, before: NDArray[np.float64] | None, agreed: Ints
 ) -> tuple[NDArray[np.float64], Ints]:
-    """How much each answer changed since the exit before, [N] (None: this is the first), and how many exits agreed."""
+    """How much each answer changed since the previous exit, [N] (None at the first), and how many exits agreed."""
     if before is None:
         return np.zeros(len(signs.sure)), agreed
     change = np.abs(signs.answer - before).max(-1)
@@ -214,7 +214,7 @@ def compare(
 
 
 def see(signs: Signs, change: NDArray[np.float64], agreed: Ints) -> NDArray[np.float64]:
-    """What a gate sees beside the state: [N, 3]."""
+    """A gate's inputs besides the state: [N, 3]."""
     sure = np.clip(signs.sure, 1e-6, 1 - 1e-6)
     return np.stack([np.log(sure / (1 - sure)), change, agreed.astype(np.float64)], -1)
 
@@ -244,14 +244,14 @@ def stops(
 
 
 def check_rule(rule: ExitRule, problem: Problem) -> None:
-    """Refuse a rule that says nothing about such answers."""
+    """Refuse a rule that does not apply to such answers."""
     if rule.by == "confidence" and problem == "number":
         raise ConfigError("exits: a number has no confidence; use patience or a gate")
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What every exit says of N sequences."""
+    """The answers of every exit for N sequences."""
 
     problem: Problem
     depths: tuple[int, ...]  # D
@@ -260,7 +260,7 @@ class Trace:
     groups: Ints | None = None  # [N]
 
     def part(self, rows: NDArray[Any]) -> Trace:
-        """The same of some sequences; groups must stay whole."""
+        """The same for some sequences; groups must stay whole."""
         return replace(
             self,
             exits=[Signs(signs.sure[rows], signs.answer[rows]) for signs in self.exits],
@@ -269,7 +269,7 @@ class Trace:
         )
 
     def seen(self) -> NDArray[np.float64]:
-        """What a gate sees of the signs at each exit but the last: [D - 1, N, 3]."""
+        """A gate's inputs at each exit except the last: [D - 1, N, 3]."""
         agreed, found, before = np.zeros(len(self.exits[0].sure), np.int64), [], None
         for signs in self.exits[:-1]:
             change, agreed = compare(ExitRule("confidence"), self.problem, signs, before, agreed)
@@ -307,7 +307,7 @@ def simulate(rule: ExitRule, trace: Trace, probabilities: NDArray[np.float64] | 
 
 
 class Choice(NamedTuple):
-    """A rule that a model folder offers, and what it came to where it was calibrated."""
+    """A rule stored in a model folder, with its calibration results."""
 
     rule: ExitRule
     score: float  # higher is better
@@ -341,7 +341,7 @@ def load_rule(folder: Path | str, speed_up: float | None = None) -> ExitRule | N
         return None
     data = read_object(path, CheckpointError)
     if data.get("format") != 1:
-        raise CheckpointError(f"{path}: not a file of exits that this litebert reads; run litebert calibrate again")
+        raise CheckpointError(f"{path}: not readable by this version of litebert; run litebert calibrate again")
     try:
         gate = _gate_of(data.get("gate"))
         if speed_up is None:

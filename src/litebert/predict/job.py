@@ -77,7 +77,7 @@ class Job:
         return sum(_output_size(self._config, request) for request in self._requests)
 
     def _settled(self, requests: list[Request]) -> list[list[Request]]:
-        """Requests with what they are answered with, in units."""
+        """Requests and their outputs, in units."""
         given = {name: value for name, value in self._with.items() if value is not None}
         if given:
             requests = [replace(request, **given) for request in requests]

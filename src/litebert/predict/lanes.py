@@ -29,7 +29,7 @@ BEAMS = ("start_index", "start_log_prob", "end_index", "end_log_prob")  # of whi
 
 
 class Answered(Protocol):
-    """What a head said of some sequences; a GPU may still be at it."""
+    """The outputs of a head for some sequences; a GPU may still be computing them."""
 
     def fetch(self) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any] | None]:
         """The outputs by name, [n, ...] or [t, ...], and the states times the gate's [n]; waits for them."""
@@ -37,7 +37,7 @@ class Answered(Protocol):
 
 
 class Stages(Protocol):
-    """A model in parts: states [t, H] of sequences that lie end to end, of any type."""
+    """A model in parts: packed states [t, H] of any type."""
 
     problem: Problem
     exits: tuple[int, ...]
@@ -88,7 +88,7 @@ def read_early(
 
 
 def _units(numbers: Sequence[int], requests: Sequence[Request]) -> Iterator[list[int]]:
-    """What joins together, the longest first: a sequence, or all options of a question."""
+    """Units that join together, the longest first: a sequence, or all options of a question."""
     units: dict[object, list[int]] = {}
     for number, request in zip(numbers, requests, strict=True):
         units.setdefault(number if request.group is None else request.group, []).append(number)
@@ -111,7 +111,7 @@ class _Lane:
         self.tokens = 0
 
     def settle(self) -> list[tuple[int, Outputs]]:
-        """Wait for what was asked, and let those go that are done."""
+        """Wait for the outputs, and release finished sequences."""
         done = np.zeros(len(self.requests), np.bool_)
         results: list[tuple[int, Outputs]] = []
         for depth, places, answered in self.asked:
@@ -164,7 +164,7 @@ class _Lane:
         return stops(rule, problem, depth, signs, agreed, says, groups)
 
     def _keep(self, places: Ints) -> None:
-        """Go on with some sequences alone, in this order."""
+        """Continue with only these sequences, in this order."""
         ends = np.cumsum([len(request) for request in self.requests])
         rows = [np.arange(ends[place] - len(self.requests[place]), ends[place]) for place in places]
         self.states = self.stages.select([self.states], np.concatenate(rows)) if rows else None
@@ -174,7 +174,7 @@ class _Lane:
         self.tokens = sum(map(len, self.requests))
 
     def advance(self, joining: Sequence[tuple[int, Request]]) -> None:
-        """Let sequences join, apply layers up to the next exit, and ask the heads there; nobody waits for it."""
+        """Let sequences join, apply layers up to the next exit, and run the heads there, without waiting."""
         if joining:
             requests = [request for _, request in joining]
             states = self.stages.embed(requests)
