@@ -54,7 +54,7 @@ class Part:
     position: int = 0  # about how many bytes of the file end here
 
     def without_rows(self) -> Part:
-        """The same part, for who only needs to know which it is."""
+        """The same part without its rows, only to identify it."""
         return replace(self, table=self.table.slice(0, 0), problems={})
 
 

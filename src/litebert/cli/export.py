@@ -27,7 +27,7 @@ def export(
         str, typer.Option(help="onnx (model.onnx), torch-export (model.pt2) or web (a folder for transformers.js).")
     ] = "onnx",
     int8: Annotated[bool, typer.Option("--int8", help="ONNX: also a file with int8 weights, for CPUs.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder to write; by default MODEL-onnx, beside the model.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; by default MODEL-onnx, next to the model.")] = None,
     attentions: Annotated[
         bool, typer.Option("--attentions", help="ONNX: also output attention maps (uses more memory).")
     ] = False,

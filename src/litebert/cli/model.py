@@ -47,7 +47,7 @@ def convert(
     head: Annotated[str | None, typer.Option(help="The head to keep; by default that of the source.")] = None,
     dtype: Annotated[str, typer.Option(help="Type of the weights: float32, float16 or bfloat16.")] = "float32",
     model_config: Annotated[
-        Path | None, typer.Option(help="The model's config file; by default the one beside the weights.")
+        Path | None, typer.Option(help="The model's config file; by default the one next to the weights.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value in the model's config, such as num_attention_heads=32.")

@@ -122,7 +122,7 @@ def save_onnx(proto: Any, path: Path) -> None:
 
 
 def describe_file(proto: Any, folder: Path, name: str, check: Check, data_check: Check | None = None) -> ExportedFile:
-    """What the report says of a file."""
+    """A file's entry in the report."""
     kinds = require("onnx", "ONNX export").TensorProto
     arrays = {tensor.name: (tensor.data_type, int(np.prod(tensor.dims))) for tensor in proto.graph.initializer}
     int8 = [size for kind, size in arrays.values() if kind == kinds.INT8]

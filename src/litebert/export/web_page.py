@@ -134,7 +134,7 @@ def _copy_runtime(source: Path, target: Path) -> None:
 
 
 def _licence(package: Path) -> str:
-    """What a package says of its licence."""
+    """The licence that a package declares."""
     about = json.loads((package / "package.json").read_text(encoding="utf-8"))
     line = f"{about['name']} {about['version']}, {about.get('license')} licence"
     text = package / "LICENSE"

@@ -193,7 +193,7 @@ class Paper:
     def scores(self, chosen: Sequence[Ints]) -> list[float]:
         """The first metric, better if higher, for each of R choices of exits.
 
-        All different answers stand in one table, and each choice counts some of them: a metric is computed once.
+        One table holds all distinct answers, and each choice counts some of them, so a metric is computed once.
         """
         table: dict[tuple[int, int], int] = {}  # example, identity of the answer -> row
         examples: list[Example] = []

@@ -468,12 +468,12 @@ def find_google_config(folder: Path) -> Path:
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
             raise CheckpointError(
-                f"{place}: several configs beside the checkpoint: {names}; pass one of them as `config`"
+                f"{place}: several configs next to the checkpoint: {names}; pass one of them as `config`"
             )
         if found:
             return found[0]
     raise CheckpointError(
-        f"{folder}: no {' or '.join(GOOGLE_CONFIGS)} beside the checkpoint, and no other *config*.json; it has the "
+        f"{folder}: no {' or '.join(GOOGLE_CONFIGS)} next to the checkpoint, and no other *config*.json; it has the "
         "number of heads, so pass the file as `config`"
     )
 

@@ -159,7 +159,7 @@ class TfCheckpoint:
                 if not path.is_file():
                     raise CheckpointError(
                         f"{path}: missing; it holds {name!r}. "
-                        f"Put all {self._num_shards} data file(s) of the checkpoint beside its index"
+                        f"Put all {self._num_shards} data file(s) of the checkpoint next to its index"
                     )
                 size = sizes.setdefault(entry.shard, path.stat().st_size)
                 if entry.offset + entry.size > size:

@@ -1,4 +1,4 @@
-"""What `export.json` says of an exported folder: its head, its inputs and outputs, its files' checksums."""
+"""The manifest of an exported folder (`export.json`): its head, inputs, outputs and checksums."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def serve_device(predictor: Predictor, connection: Connection) -> None:
 
 
 def send_arrays(connection: Connection, value: Any) -> None:
-    """Send what holds large arrays: their bytes as they lie in memory, since threads wait while one copies them."""
+    """Send a value with large arrays as raw bytes: a copy would make other threads wait."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     connection.send_bytes(pickle.dumps((head, len(buffers))))

@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 def draw_depths(lines: Sequence[Line], cost: str, form: Format = "percent", alone: bool = False) -> Markup:
-    """A chart of scores over costs; `alone`: as a file of its own."""
+    """A chart of scores over costs; `alone`: as a separate file."""
     costs = [point.cost for line in lines for point in line.points]
     scores = [point.score for line in lines for point in line.points]
     room = max(max(scores) - min(scores), 0.005)

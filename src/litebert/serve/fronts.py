@@ -62,7 +62,7 @@ class Front:
         multiprocessing.reduction.send_handle(self._control, client.fileno(), self.process.pid)
 
     def end(self, seconds: float) -> None:
-        """Wait until it has drained, and kill it after so many seconds."""
+        """Wait until it has drained; kill it after a number of seconds."""
         with contextlib.suppress(Exception):
             self.process.wait(max(seconds, 0.0))
         self.process.kill()

@@ -23,7 +23,7 @@ def describe(name: str) -> str:
 
 
 def guess_encoding(data: bytes) -> str | None:
-    """The likely encoding, as Python and iconv name it, judged by the letters that the bytes would stand for."""
+    """The likely encoding, as Python and iconv name it, judged by the letters that the bytes would decode to."""
     data = data[:SAMPLE]
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # utf-32le begins like utf-16le
         return "utf-32"
