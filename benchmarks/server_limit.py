@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[4e5, 8e5, 1.2e6, 1.6e6, 2e6], help="tokens/s")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each rate")
     parser.add_argument("--limit-ms", type=float, default=250.0)
+    parser.add_argument("--zeros", action="store_true", help="the model answers zeros at once: what the rest allows")
     parser.add_argument("--only", nargs="+", default=[], help="such as embed:50 classify:20; by default all six")
     parser.add_argument("--set", dest="settings", action="append", default=["queue_tokens=262144"])
     parser.add_argument("--out", type=Path, help="write JSON here")
@@ -203,6 +204,7 @@ def server(folder: Path, options: argparse.Namespace) -> Iterator[tuple[subproce
     task = {
         "models": {name: str(folder / name) for name in ("embed", "classify")},
         "device": options.device,
+        "zeros": options.zeros,
         "settings": {**{key: json.loads(value) for key, value in pairs.items()}, "processes": options.processes},
     }
     command = [sys.executable, __file__, "--serve", json.dumps(task)]
@@ -233,6 +235,16 @@ def serve(task: dict[str, Any]) -> None:
     from litebert.predict.predictor import Predictor
     from litebert.serve.config import ServeConfig
     from litebert.serve.server import serve as run
+
+    if task["zeros"]:
+        from litebert.predict import remote
+
+        def zeros(runtime: Any, sequences: Any) -> dict[str, Any]:
+            (name,) = sequences.wants[0]
+            width = runtime.config.num_labels if name == "logits" else 768
+            return {name: (None, [(width,)], np.zeros((len(sequences.lengths), width), np.float32))}
+
+        remote.run_rows = zeros
 
     def load() -> dict[str, Any]:
         return {name: Predictor(path, device=task["device"]) for name, path in task["models"].items()}

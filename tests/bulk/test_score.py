@@ -364,7 +364,20 @@ def test_mistakes(model, tmp_path):
         embed(model, tmp_path / "cut.csv.gz", tmp_path / "cut", part_rows=1000)
 
 
-def test_a_full_disk_keeps_what_is_written(model, tmp_path, monkeypatch):
+def test_a_finished_part_that_cannot_be_read_is_named(model, tmp_path):
+    source = write(tmp_path / "a.parquet", texts(35))
+    embed(model, source, tmp_path / "out")
+    before = parts(tmp_path / "out")
+    part = tmp_path / "out" / "part-00000-000001.parquet"
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"part-00000-000001\.parquet: damaged .*; delete it, and the same command"):
+        embed(model, source, tmp_path / "out")
+    part.unlink()
+    assert embed(model, source, tmp_path / "out").scored_rows == 10
+    assert parts(tmp_path / "out") == before
+
+
+def test_a_full_disk_keeps_what_is_written(model, tmp_path, monkeypatch, cli):
     from litebert.bulk.folder import Folder
 
     source = write(tmp_path / "a.parquet", texts(35))
@@ -379,6 +392,10 @@ def test_a_full_disk_keeps_what_is_written(model, tmp_path, monkeypatch):
         patch.setattr(Folder, "write", full)
         with pytest.raises(OSError, match="No space left"):
             embed(model, source, tmp_path / "out")
+        command = ("score", model("pretraining"), source, "--out", tmp_path / "out", "--ability", "embed")
+        told = cli(*command, "--text", "body", "--part-rows", "10", "--device", "cpu", "--workers", "1")
+        assert (told.code, len(told.err.strip().splitlines())) == (2, 1), told
+        assert "No space left on device" in told.err
     assert len(parts(tmp_path / "out")) == 2
     assert embed(model, source, tmp_path / "out").scored_rows == 15
 
