@@ -38,12 +38,11 @@ from litebert.files import write_atomic
 from litebert.finetuning.calibrate import Paper, choose, loss_of, read_exits
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.data import Data
-from litebert.finetuning.evaluate import open_member, read_labelled
+from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
 from litebert.finetuning.run import finetune
 from litebert.machine import cpu_name
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, simulate
-from litebert.predict.runtime import HEAD_OUTPUTS, Request
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.report.depths import Line, Point, draw_depths
 from litebert.train.device import Device, DeviceConfig, open_device
@@ -106,7 +105,7 @@ def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
     before = open_member(plain, found.task, None)[0]
     alone = TorchRuntime(before, device, given.max_tokens)
     plain_paper = read_exits(alone, own, split) if before.config.exits else full_paper(alone, paper)
-    clock = Clock(runtime, paper, given, device)
+    clock = Clock(runtime, given, device)
     halves = [np.random.default_rng(each).permutation(len(split.examples)) for each in range(given.splits)]
     half = len(split.examples) // 2
     rows: dict[str, list[dict[str, float]]] = {}
@@ -177,36 +176,22 @@ def train(given: argparse.Namespace, task: str, seed: int, exits: bool) -> Path:
 
 def full_paper(runtime: TorchRuntime, paper: Paper) -> Paper:
     """A model without exits on the same examples: one column, of full depth."""
-    want = HEAD_OUTPUTS[runtime.head] - {"pooled"}
-    outputs = runtime.run([Request(f.ids, f.segments, want, outside=f.outside) for f in paper.split.features])
+    outputs = runtime.run(as_requests(runtime, paper.task, paper.split))
     return Paper(paper.task, paper.split, [outputs], replace(paper.trace, depths=(12,)), paper.numbers)
 
 
 class Clock:
     """Times one call of the runtime for all texts of a part."""
 
-    def __init__(self, runtime: TorchRuntime, paper: Paper, given: argparse.Namespace, device: Device):
+    def __init__(self, runtime: TorchRuntime, given: argparse.Namespace, device: Device):
         self.runtime, self.rounds = runtime, given.rounds
-        self.want = HEAD_OUTPUTS[runtime.head] - {"pooled"}
-        self.grouped = paper.trace.problem == "choice"
         self.rate: dict[str, float] = {}  # texts per second at full depth, of the last part
         # With one thread, processor time: other work on the machine matters little then.
         self.now = time.process_time if given.threads == 1 and not device.is_cuda else time.perf_counter
 
     def seconds(self, part: Paper, when: dict[str, Any]) -> float:
         """The median of some rounds."""
-        groups = [object() for _ in part.split.examples]
-        requests = [
-            Request(
-                f.ids,
-                f.segments,
-                self.want,
-                outside=f.outside if f.words is None else f.words < 0,
-                group=groups[f.example] if self.grouped else None,
-                **when,
-            )
-            for f in part.split.features
-        ]
+        requests = as_requests(self.runtime, part.task, part.split, **when)
         taken = []
         for _ in range(self.rounds + 1):  # the first is to get warm
             begin = self.now()

@@ -63,7 +63,7 @@ def evaluate(
     predictions: Place | None = None,
     device: str | None = None,
     threads: int | None = None,
-    depth: int | Literal["all"] | None = None,
+    depth: int | Literal["all", "auto"] | None = None,
 ) -> list[Scored]: ...
 
 
@@ -108,7 +108,7 @@ def evaluate(
     limit: int | None = None,
     device: str | None = None,
     threads: int | None = None,
-    depth: int | Literal["all"] | None = None,
+    depth: int | Literal["all", "auto"] | None = None,
 ) -> list[Scored] | Intrinsic | PairScores:
     """Score a fine-tuned model on labelled `data`, or a pretrained one on raw `text`, a `store` or `blimp`.
 

@@ -6,16 +6,19 @@ import json
 
 import pytest
 import torch
-from toy_tasks import make_files, make_model, tiny_config
+from toy_tasks import make_files, make_model, tiny_config, write_rows
 
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, DataError
 from litebert.finetuning import run
+from litebert.finetuning.calibrate import calibrate
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.model import batch_loss
 from litebert.finetuning.model import make_model as build_model
+from litebert.finetuning.results import show_value
 from litebert.finetuning.run import Finetuning, finetune
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
+from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
 from litebert.train.trainer import Trainer
@@ -171,10 +174,57 @@ def test_every_exit_is_scored_and_timed(deep_model, tmp_path, cli):
     (row,) = json.loads(cli(*arguments, "--depth", 2, "--json").out)
     assert row["depth"] == 2
     assert row["scores"]["accuracy"]["value"] == scored[1].evaluations[0].scores["accuracy"].value
-    for wrong, message in (("4", "exits at 1, 2, 3"), ("x", "a number of layers or all")):
+    for wrong, message in (("4", "must be between 1 and 3"), ("x", "a number of layers, auto or all")):
         refused = cli(*arguments, "--depth", wrong)
         assert refused.code == 2
         assert message in refused.err
+
+
+def test_the_curve_is_in_the_report(deep_model, tmp_path, cli):
+    """Every exit and the rule, with scores, layers and time."""
+    files = make_files(tmp_path / "files", "classification", train=40, dev=20)
+    result = finetune(tiny_config(deep_model, files, exits=[1, 2, 3], steps=20), tmp_path / "run", quiet=True)
+    asked = {"data": files["dev"], "device": "cpu", "threads": 1}
+    with pytest.raises(ConfigError, match="has no rule for auto yet"):
+        evaluate_task([result.model], depth="auto", **asked)
+    found = calibrate(result.model, files["dev"], speed_up=1.2, rule="confidence", device="cpu", threads=1)
+    *exits, auto = evaluate_task([result.model], depth="all", **asked)
+    assert [(one.depth, one.mean_depth) for one in exits] == [(1, 1), (2, 2), (3, 3)]
+    assert auto.depth == "auto"
+    assert auto.mean_depth == pytest.approx(found.chosen.mean_depth)
+    assert auto.evaluations[0].scores["accuracy"].value == pytest.approx(found.chosen.score)
+    page = write_run_page(tmp_path / "run").read_text(encoding="utf-8")
+    assert 'class="chart depths"' in page
+    for one in (*exits, auto):
+        shown = show_value(one.evaluations[0].scores["accuracy"].value, "accuracy")
+        row = f'<td>{one.depth}</td><td class="number">{one.mean_depth:.2f}</td><td class="number">{shown}</td>'
+        assert row in page
+    table = cli("evaluate", result.model, "--data", files["dev"], "--device", "cpu", "--depth", "all")
+    assert f"auto, {auto.mean_depth:.2f}" in table.out
+    (result.model / "depths.json").write_text("{}")
+    with pytest.raises(DataError, match="not a curve of depths"):
+        write_run_page(tmp_path / "run")
+
+
+def test_similarity_has_a_curve_over_all_layers(deep_model, tmp_path):
+    """Vectors can be had at every depth of any model."""
+    rows = [
+        {"text": a, "pair": b, "score": s} for a, b, s in (("good film", "fine story", 4), ("a", "bad plot", 1))
+    ] * 4
+    rows[3]["score"] = 2
+    file = write_rows(tmp_path / "pairs.jsonl", rows)
+    config = tiny_config(deep_model, {"train": str(file), "dev": str(file)}, "similarity", steps=2)
+    model = finetune(config, tmp_path / "run", quiet=True).model
+    scored = evaluate_task([model], data=file, device="cpu", threads=1, depth="all")
+    assert [one.depth for one in scored] == [1, 2, 3]
+    predictor = Predictor(model, device="cpu", threads=1)
+    for one in scored:
+        said = predictor.similarity([row["text"] for row in rows], [row["pair"] for row in rows], depth=one.depth)
+        assert [p.value for p in one.evaluations[0].predictions] == pytest.approx([s.score for s in said], abs=1e-5)
+    plain = evaluate_task([model], data=file, device="cpu", threads=1)[0].evaluations[0]
+    assert plain.scores["spearman"].value == pytest.approx(scored[-1].evaluations[0].scores["spearman"].value)
+    with pytest.raises(ConfigError, match="no confidence to stop by"):
+        calibrate(model, file, max_loss=1, device="cpu", threads=1)
 
 
 def test_a_model_without_exits_has_one_depth(toy_model, tmp_path):

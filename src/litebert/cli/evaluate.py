@@ -138,10 +138,10 @@ def evaluate(
 
 
 def _depth(depth: str | None) -> int | str | None:
-    if depth is None or depth == "all":
+    if depth in (None, "all", "auto"):
         return depth
     if not depth.isdigit():
-        raise ConfigError(f"--depth: must be a number of layers or all, not {depth!r}")
+        raise ConfigError(f"--depth: must be a number of layers, auto or all, not {depth!r}")
     return int(depth)
 
 
@@ -152,7 +152,11 @@ def _print_task(scored: list[Scored], predictions: Path | None, as_json: bool) -
                 "model": one.name,
                 "split": e.split.name,
                 "examples": len(e.predictions),
-                **({"depth": one.depth, "seconds": one.seconds} if one.depth is not None else {}),
+                **(
+                    {}
+                    if one.depth is None
+                    else {name: getattr(one, name) for name in ("depth", "mean_depth", "seconds")}
+                ),
                 "scores": {name: metric.as_dict() for name, metric in e.scores.items()},
                 **({"thresholds": dict(e.thresholds)} if e.thresholds else {}),
             }
@@ -184,7 +188,8 @@ def _print_scores(scored: list[Scored]) -> None:
             more = ["", ""] if timed else []
             if one.seconds is not None:
                 total = sum(len(each.predictions) for each in one.evaluations)
-                more = [str(one.depth), f"{1000 * one.seconds / total:.2f}"]
+                layers = f"auto, {one.mean_depth:.2f}" if one.depth == "auto" else str(one.depth)
+                more = [layers, f"{1000 * one.seconds / total:.2f}"]
             if not e.scores:
                 table.add_row(model, split, "no labels", "", "", count, *more)
             for name, metric in e.scores.items():

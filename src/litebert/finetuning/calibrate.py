@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from litebert.errors import ConfigError, check_choice
 from litebert.finetuning.data import Data, Split
-from litebert.finetuning.evaluate import open_member, read_labelled
+from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
 from litebert.predict.exits import SIGNS, Choice, ExitRule, Gate, Ints, Trace, problem_of, save_rule, simulate
 from litebert.predict.lanes import group_numbers, trace_signs
-from litebert.predict.runtime import HEAD_OUTPUTS, Outputs, Request
+from litebert.predict.runtime import Outputs
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import find_folder
 from litebert.tasks.decode import Prediction
@@ -226,18 +226,7 @@ def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> Paper:
     """Read every example at every exit."""
     exits, problem = runtime.config.exits, problem_of(runtime.head, runtime.config)
     state = "pooled" if "pooled" in runtime.outputs else "first"
-    wanted = HEAD_OUTPUTS[runtime.head] - {"pooled"}
-    groups = [object() for _ in split.examples]
-    requests = [
-        Request(
-            each.ids,
-            each.segments,
-            wanted | {state},
-            outside=each.outside if each.words is None else each.words < 0,
-            group=groups[each.example] if problem == "choice" else None,
-        )
-        for each in split.features
-    ]
+    requests = as_requests(runtime, task, split, (state,))
     outputs, signs, states = [], [], []
     for depth in exits:
         found = runtime.run([dataclasses.replace(request, depth=depth) for request in requests])

@@ -11,22 +11,26 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetuning.data import Data, Split
-from litebert.finetuning.model import run_sequences
-from litebert.finetuning.results import Evaluation, predict_split, score_split, write_predictions
+from litebert.finetuning.results import Evaluation, predict_split, score_split, write_depths, write_predictions
 from litebert.folders import folder_hint
 from litebert.model.config import load_config
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
+from litebert.predict.ability import Depth
+from litebert.predict.exits import ExitRule, load_rule
 from litebert.predict.load import is_adapter, load_adapted
+from litebert.predict.runtime import HEAD_OUTPUTS, Request, Runtime
+from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import DEFAULT, DEFAULT_FOLDER, find_folder
-from litebert.tasks.decode import Prediction, average, write_submission
+from litebert.tasks.decode import Prediction, average, decode, write_submission
 from litebert.tasks.read import data_form, find_task, named_tasks, read_task
+from litebert.tasks.sentence_folder import transformer_folder
 from litebert.tasks.task import TASK_FILE, Task, TaskData, kind_of, load_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, DeviceConfig, open_device, speed_up
@@ -40,8 +44,9 @@ class Scored:
 
     name: str
     evaluations: list[Evaluation]
-    depth: int | None = None  # layers applied, where that was asked for
-    seconds: float | None = None  # that the predictions took then
+    depth: Depth | None = None  # layers applied, where that was asked for
+    seconds: float | None = None  # that the model took for all examples then
+    mean_depth: float | None = None  # layers per token: under "auto" a mean
 
 
 def evaluate_task(
@@ -55,13 +60,13 @@ def evaluate_task(
     predictions: Path | str | None = None,
     device: str = "auto",
     threads: int = 0,
-    depth: int | Literal["all"] | None = None,
+    depth: Depth | Literal["all"] | None = None,
 ) -> list[Scored]:
     """Score models on a folder, a file or examples; more than one also as an ensemble (mean of their probabilities).
 
     The task is that of the first model unless named. `predictions` is a folder for per-example predictions, also for
     splits without labels, and for submission files for GLUE and SQuAD. With `depth`, one model is scored and timed at
-    one of its exits or at all of them.
+    one of its exits, by its rule of early exit (auto), or at all of these (all), which `litebert report` shows then.
     """
     if not models:
         raise ConfigError("name at least one model folder")
@@ -87,7 +92,12 @@ def evaluate_task(
             members.append((str(source), own, [(split, predict_split(model, own, split, hardware)) for split in cut]))
         scored = [Scored(name, [score_split(own, split, said) for split, said in made]) for name, own, made in members]
     else:
-        scored = _at_depths(str(models[0]), *opened(models[0]), hardware, depth)
+        model, own, tokenizer = open_member(models[0], found.task, max_length)
+        cut = Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer).dev
+        runtime, folder = TorchRuntime(model, hardware), find_folder(models[0])
+        scored = _at_depths(str(models[0]), runtime, own, cut, depth, load_rule(transformer_folder(folder)))
+        if depth == "all" and Path(models[0]).is_dir():
+            write_depths(folder, [_curve_row(one) for one in scored], runtime.name)
     if len(members) > 1:
         scored.append(Scored(ENSEMBLE, _ensemble(members)))
     if predictions is not None:
@@ -148,25 +158,77 @@ def _ready(model: Model, device: Device) -> Model:
 
 
 def _at_depths(
-    name: str, model: Model, task: Task, splits: Sequence[Split], device: Device, depth: int | Literal["all"]
+    name: str,
+    runtime: TorchRuntime,
+    task: Task,
+    splits: Sequence[Split],
+    depth: Depth | Literal["all"],
+    rule: ExitRule | None,
 ) -> list[Scored]:
-    """A model at one exit, or at each of them and at full depth."""
-    full = model.config.num_hidden_layers
-    depths = (model.config.exits or (full,)) if depth == "all" else (depth,)
-    if depth == "all" and len(depths) == 1:
+    """A model at one exit, by its rule, or at each exit and by its rule if it has one."""
+    config = runtime.config
+    depths: tuple[Depth, ...] = (depth,) if depth != "all" else config.exits
+    if depth == "all" and kind_of(task).compares and not depths:  # vectors can be had at any depth
+        depths = tuple(range(1, config.num_hidden_layers + 1))
+    if depth == "all" and len(depths) < 2:
         raise ConfigError(f"depth: {name} has no exits; fine-tune it with some, such as exits: [3, 6, 9, 12]")
+    if depth == "auto" and rule is None:
+        raise ConfigError(f"depth: {name} has no rule for auto yet; make one with litebert calibrate")
+    if depth == "all" and rule is not None and config.exits:
+        depths = (*depths, "auto")
     scored = []
     for each in depths:
-        model.set_depth(each)
-        for split in splits:
-            run_sequences(model, task, split.features[:64], device)  # the first pass at a depth is slower
+        when: dict[str, Any] = {"rule": rule} if each == "auto" else {"depth": each}
+        requests = [as_requests(runtime, task, split, **when) for split in splits]
+        runtime.run([request for own in requests for request in own[:64]])  # the first pass at a depth is slower
         begin = time.perf_counter()
-        said = [predict_split(model, task, split, device) for split in splits]
+        outputs = [runtime.run(own) for own in requests]
         seconds = time.perf_counter() - begin
-        evaluations = [score_split(task, *both) for both in zip(splits, said, strict=True)]
-        scored.append(Scored(name, evaluations, each, seconds))
-    model.set_depth(None)
+        layers = [[int(output.pop("depth", each)) for output in own] for own in outputs]
+        lengths = [len(request) for own in requests for request in own]
+        if runtime.head == "encoder":
+            outputs = [[{"vector": next(iter(output.values()))} for output in own] for own in outputs]
+        evaluations = [
+            score_split(task, split, decode(task, split.examples, split.features, own))
+            for split, own in zip(splits, outputs, strict=True)
+        ]
+        mean = float(np.average(np.concatenate(layers), weights=lengths))
+        scored.append(Scored(name, evaluations, each, seconds, mean))
     return scored
+
+
+def as_requests(runtime: Runtime, task: Task, split: Split, more: Sequence[str] = (), **when: Any) -> list[Request]:
+    """The sequences of a split for a runtime; what its head says is wanted, and `more`."""
+    vectors = frozenset({"first" if task.pooling == "first" else "mean"})
+    want = (vectors if runtime.head == "encoder" else HEAD_OUTPUTS[runtime.head] - {"pooled"}) | frozenset(more)
+    groups: list[object | None] = [object() if runtime.head == "multiple-choice" else None for _ in split.examples]
+    return [
+        Request(
+            each.ids,
+            each.segments,
+            want,
+            outside=each.outside if each.words is None else each.words < 0,
+            group=groups[each.example],
+            **when,
+        )
+        for each in split.features
+    ]
+
+
+def _curve_row(scored: Scored) -> dict[str, Any]:
+    """What `litebert report` shows of one depth."""
+    assert scored.seconds is not None
+    examples = sum(len(each.predictions) for each in scored.evaluations)
+    return {
+        "depth": scored.depth,
+        "mean_depth": scored.mean_depth,
+        "ms": 1000 * scored.seconds / examples,
+        "splits": {
+            each.split.name: {name: metric.as_dict() for name, metric in each.scores.items()}
+            for each in scored.evaluations
+            if each.scores
+        },
+    }
 
 
 def _ensemble(members: Sequence[tuple[str, Task, list[tuple[Split, list[Prediction]]]]]) -> list[Evaluation]:

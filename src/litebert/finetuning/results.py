@@ -6,6 +6,7 @@ predictions/*.jsonl  {"id": "17", "text": "a dull film", "gold": "negative", "pr
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -119,6 +120,7 @@ def worst(task: Task, lines: Iterable[dict[str, Any]], most: int = 20) -> list[d
 
 
 SCORES_FILE = "scores.json"
+DEPTHS_FILE = "depths.json"  # in a model folder: what each depth scores and costs
 SUMMARY_FILE = "summary.json"  # of a study of several runs
 
 
@@ -194,6 +196,23 @@ def read_scores(folder: Path) -> Scores | None:
         raise DataError(
             f"{path}: damaged ({error}); restore it, or delete it to train this run again (its model stays until then)"
         ) from None
+
+
+def write_depths(folder: Path, rows: list[dict[str, Any]], machine: str) -> None:
+    """Write what `evaluate` found at each depth into a model folder, for the report of its run."""
+    facts = {"format": 1, "machine": machine, "date": datetime.date.today().isoformat(), "rows": rows}
+    write_atomic(folder / DEPTHS_FILE, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_depths(folder: Path) -> dict[str, Any] | None:
+    """What `write_depths` wrote; None if there is nothing."""
+    path = folder / DEPTHS_FILE
+    if not path.is_file():
+        return None
+    data = read_object(path, DataError)
+    if data.get("format") != 1 or not isinstance(data.get("rows"), list):
+        raise DataError(f"{path}: not a curve of depths; run litebert evaluate --depth all again")
+    return data
 
 
 def num_train_examples(run: Path) -> int:

@@ -15,6 +15,7 @@ from litebert.finetuning.results import (
     is_detail,
     is_study,
     name_of,
+    read_depths,
     read_predictions,
     read_scores,
     read_summary,
@@ -22,6 +23,7 @@ from litebert.finetuning.results import (
 )
 from litebert.parse import read_object
 from litebert.report.charts import ChartSpec, held_out, make_charts
+from litebert.report.depths import Line, Point, draw_depths
 from litebert.report.figures import chart_data, draw_figures, make_axes
 from litebert.report.history import draw_differences, draw_events, draw_provenance, draw_settings
 from litebert.report.html import (
@@ -38,7 +40,7 @@ from litebert.report.html import (
     scrolling,
     write_html,
 )
-from litebert.report.numbers import count, duration
+from litebert.report.numbers import Format, count, duration
 from litebert.report.runs import TrainingRun, read_runs
 from litebert.report.studies import draw_groups, draw_seeds, draw_study_table, expand, group_runs, print_groups
 from litebert.report.summary import state_of
@@ -82,6 +84,7 @@ def write_run_page(folder: Path | str, out: Path | None = None) -> Path:
     sections = [
         draw_section("Numbers", _headline(run, scores), hide_title=True),
         _baselines(scores, run),
+        draw_section("Depth", _depths(folder / "best", task)),
         *_curves([run]),
         *_mistakes(folder, task, scores),
         *_history([run]),
@@ -274,6 +277,52 @@ def _near(comparison: Comparison) -> Markup:
 
 def _percent(value: float) -> str:
     return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
+
+
+# -- depth ---------------------------------------------------------------------------------------------------------
+
+
+def _depths(model: Path, task: Task | None) -> Child:
+    """What each exit scores and costs, as picture and table, if `litebert evaluate --depth all` has measured it."""
+    data = read_depths(model)
+    if data is None or task is None:
+        return None
+    metric = task.metrics[0]
+    splits = list(dict.fromkeys(split for row in data["rows"] for split in row["splits"]))
+    fixed = [row for row in data["rows"] if row["depth"] != "auto"]
+    lines = [Line(split, [_depth_point(row, split, metric) for row in fixed]) for split in splits]
+    for row in data["rows"]:
+        if row["depth"] == "auto":
+            lines += [Line(f"{split}, auto", [_depth_point(row, split, metric)]) for split in splits]
+    form: Format = "number" if goodness(metric, 1.0) < 0 else "percent"
+    names = ("Split", "Depth", "Layers on average", capital(name_of(metric)), "ms per example", "Times faster")
+    slowest = max(row["ms"] for row in fixed)
+    rows = []
+    for split in splits:
+        for row in data["rows"]:
+            found = Metric(**row["splits"][split][metric])
+            cells = (f"{row['mean_depth']:.2f}", show_value(found.value, metric), f"{row['ms']:.2f}")
+            faster = f"{slowest / row['ms']:.2f}" if row["ms"] else ""
+            rows.append(
+                element(
+                    "tr",
+                    element("th", split, scope="row"),
+                    element("td", str(row["depth"])),
+                    [element("td", cell, class_="number") for cell in (*cells, faster)],
+                )
+            )
+    note = element("p", f"Measured on {data['machine']}, {data['date']}.", class_="note")
+    return [
+        draw_depths(lines, "layers on average", form),
+        draw_table("Depths", [*names[:2], *number_heads(names[2:])], rows, "comparison"),
+        note,
+    ]
+
+
+def _depth_point(row: Mapping[str, Any], split: str, metric: str) -> Point:
+    value = row["splits"][split][metric]["value"]
+    label = f"{split}, depth {row['depth']}: {show_value(value, metric)}, {row['ms']:.2f} ms per example"
+    return Point(row["mean_depth"], value, label)
 
 
 # -- curves, history and mistakes --------------------------------------------------------------------------------------
