@@ -14,11 +14,11 @@ from litebert.finetuning.calibrate import calibrate
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.model import batch_loss
 from litebert.finetuning.model import make_model as build_model
-from litebert.finetuning.results import show_value
 from litebert.finetuning.run import Finetuning, finetune
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
 from litebert.report.finetuning_page import write_run_page
+from litebert.tasks.metrics import show_value
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
 from litebert.train.trainer import Trainer
