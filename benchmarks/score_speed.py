@@ -94,8 +94,7 @@ def run_bare(predictor, texts: list[str]) -> float:
     from litebert.bulk.part import GROUP_ROWS
 
     whole, texts = len(texts), texts[:65_536]
-    jobs = [predictor.job("embed", text=text) for text in texts]
-    requests = [request for job in jobs for request in job._requests]
+    requests = predictor.many_job("embed", predictor.encode_texts("embed", texts))._requests
     begin = time.perf_counter()
     for start in range(0, len(requests), GROUP_ROWS):
         predictor.runtime.run(requests[start : start + GROUP_ROWS])

@@ -61,7 +61,9 @@ def main() -> None:
     parser.add_argument("--limit-ms", type=float, default=250.0)
     parser.add_argument("--zeros", action="store_true", help="the model answers zeros at once: what the rest allows")
     parser.add_argument("--only", nargs="+", default=[], help="such as embed:50 classify:20; by default all six")
-    parser.add_argument("--set", dest="settings", action="append", default=["queue_tokens=262144"])
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=["queue_tokens=262144", "queue_requests=2048"]
+    )
     parser.add_argument("--out", type=Path, help="write JSON here")
     parser.add_argument("--serve", help=argparse.SUPPRESS)  # be the server
     parser.add_argument("--load", help=argparse.SUPPRESS)  # be a client
