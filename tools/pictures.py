@@ -2,6 +2,7 @@
 
 python tools/pictures.py                (needs the serve extra, playwright and a Chromium)
 python tools/pictures.py --curves       only the curves: those of the Korean run, and Figure 1
+python tools/pictures.py --server       only the page of litebert serve, and the report of the default model's run
 python tools/pictures.py --browser      only the page without a server (needs npm, or tests/export/web/node_modules)
 """
 
@@ -36,17 +37,21 @@ ADDRESS = "http://127.0.0.1:8765"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--curves", action="store_true", help="only the curves")
+    parser.add_argument("--server", action="store_true", help="only the page of litebert serve, and a report")
     parser.add_argument("--browser", action="store_true", help="only the page without a server")
     options = parser.parse_args()
-    only_curves = options.curves
     IMAGES.mkdir(exist_ok=True)
-    if options.browser or not only_curves:
+    every = not (options.curves or options.server or options.browser)
+    if every or options.browser:
         take_browser()
-    if options.browser:
-        return
-    take_curves()
-    if only_curves:
-        return
+    if every or options.curves:
+        take_curves()
+    if every or options.server:
+        take_server()
+
+
+def take_server() -> None:
+    """The page with the package's model and its adapters, and the report of the last run that made it."""
     server = subprocess.Popen([sys.executable, "-m", "litebert", "serve", "default", "--port", "8765"])
     try:
         with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
@@ -65,6 +70,10 @@ def main() -> None:
             page.set_viewport_size({"width": 1100, "height": 900})
             ask(page, "coherence")
             page.screenshot(path=IMAGES / "page-coherence.png")
+            page.set_viewport_size({"width": 1100, "height": 1170})
+            ask(page, "embed")
+            page.evaluate("scrollTo(0, 0)")
+            page.screenshot(path=IMAGES / "page-similarity.png")
             browser.close()
     finally:
         server.terminate()
