@@ -10,6 +10,8 @@ most --max-loss points and scored on the other half, --splits times: by confiden
 gate, and by the best of the three ("any"). On the first --timed of these halves, all texts of the other half are timed,
 in one call of the runtime: at full depth, by each rule, and at each exit. Rows give medians over splits and seeds.
 "patience k" is PABEE as published, and "any at its speed" is what our rules score where they may apply as many layers.
+With --int8 N, the model is also exported, and N texts of the first half are timed one by one in int8 on the CPU, at
+full depth and by the best rule, with the loss against int8 at full depth.
 --max-tokens is what a pass holds (of each of two lanes on a GPU). DEPTH.json, DEPTH.md and DEPTH.svg are written on the
 way, after each task.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import math
 import os
@@ -34,6 +37,7 @@ import yaml
 
 from litebert import __version__
 from litebert.errors import ConfigError
+from litebert.export.onnx_file import export_onnx
 from litebert.files import write_atomic
 from litebert.finetuning.calibrate import Paper, choose, loss_of, read_exits
 from litebert.finetuning.config import finetune_config
@@ -43,8 +47,11 @@ from litebert.finetuning.run import finetune
 from litebert.machine import cpu_name
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, simulate
+from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.report.depths import Line, Point, draw_depths
+from litebert.tasks.decode import decode
+from litebert.tasks.metrics import goodness, score_difference
 from litebert.train.device import Device, DeviceConfig, open_device
 
 TASKS = {"sst-2": "glue/SST-2", "qnli": "glue/QNLI", "sts-b": "glue/STS-B", "squad-1.1": "squad"}
@@ -70,6 +77,7 @@ def main() -> None:
     parser.add_argument("--timed", type=int, default=3, help="of these, whose other half is timed")
     parser.add_argument("--rounds", type=int, default=5, help="of each timing; the median counts")
     parser.add_argument("--max-tokens", type=int, default=8192)
+    parser.add_argument("--int8", type=int, default=0, metavar="N", help="time N texts one by one in int8 on the CPU")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--steps", type=int, help="for a smoke run")
@@ -109,6 +117,7 @@ def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
     halves = [np.random.default_rng(each).permutation(len(split.examples)) for each in range(given.splits)]
     half = len(split.examples) // 2
     rows: dict[str, list[dict[str, float]]] = {}
+    int8: dict[str, float] = {}
     for number, order in enumerate(halves):
         seen, unseen = paper.part(np.sort(order[:half])), paper.part(np.sort(order[half:]))
         timed = number < given.timed
@@ -118,6 +127,9 @@ def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
             rows.setdefault(by, []).append(
                 trial(kept.chosen.rule, unseen, clock if timed else None, full, margin=kept.margin)
             )
+        if number == 0 and given.int8:
+            part = unseen.part(np.arange(min(given.int8, len(unseen.split.examples))))
+            int8 = one_by_one(given, model, kept.chosen.rule, part)
         for patience in range(1, len(depths)):
             changes = [0.0]
             if paper.trace.problem == "number":
@@ -147,6 +159,7 @@ def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
         "rows": {name: summary(each) for name, each in rows.items()},
         "kept": {by: [each["loss"] - given.max_loss - each["margin"] for each in rows[by]] for by in RULES},
         "texts_per_second": clock.rate,
+        **({"int8": int8} if int8 else {}),
     }
 
 
@@ -216,6 +229,40 @@ def trial(rule: ExitRule, unseen: Paper, clock: Clock | None, full: float, **mor
     if clock is not None:
         row["faster"] = full / clock.seconds(unseen, {"rule": rule})
     return row
+
+
+def one_by_one(given: argparse.Namespace, model: Path, rule: ExitRule, part: Paper) -> dict[str, float]:
+    """Mean milliseconds of a text by itself, in int8 on the CPU: at full depth and by a rule, texts taking turns."""
+    folder = model.parent / "onnx"
+    if not (folder / "export.json").is_file():
+        export_onnx(model, folder, int8=True)
+    runtime = OnnxRuntime(folder, threads=given.threads, precision="int8")
+    asked = {"full": as_requests(runtime, part.task, part.split)}
+    asked["auto"] = as_requests(runtime, part.task, part.split, rule=rule)
+    begins = part.begins
+    outputs: dict[str, list[Any]] = {"full": [], "auto": []}
+    taken = {"full": 0.0, "auto": 0.0}
+    for name in asked:  # the first runs are slower
+        runtime.run(asked[name][:2])
+    for begin, end in itertools.pairwise(begins.tolist()):
+        for name in asked:
+            started = time.perf_counter()
+            outputs[name] += runtime.run(asked[name][begin:end])
+            taken[name] += time.perf_counter() - started
+    said = {name: decode(part.task, part.split.examples, part.split.features, own) for name, own in outputs.items()}
+    metric = part.task.metrics[0]
+    loss = score_difference(part.task, part.split.examples, said["full"], said["auto"], 0)[metric].value
+    count = len(part.split.examples)
+    return {
+        "texts": count,
+        "tokens": sum(len(request) for request in asked["full"]) / count,
+        "threads": runtime.threads,
+        "full_ms": 1000 * taken["full"] / count,
+        "auto_ms": 1000 * taken["auto"] / count,
+        "faster": taken["full"] / taken["auto"],
+        "loss": math.copysign(100, goodness(metric, 1.0)) * loss,
+        "layers": statistics.fmean(float(output["depth"]) for output in outputs["auto"]),
+    }
 
 
 def fixed(depth: int, unseen: Paper, clock: Clock, full: float) -> dict[str, float]:
@@ -312,6 +359,12 @@ def tables(given: argparse.Namespace, results: dict[str, list[dict[str, Any]]], 
             "| | score | loss | worst | layers | faster |",
             "|---|---|---|---|---|---|",
         ]
+        if "int8" in first:
+            row = middle(results[task], lambda e: e["int8"])
+            lines[-4] += (
+                f"; one text, int8, {row['threads']:.0f} threads of {cpu_name()}: {row['full_ms']:.1f} ms at full "
+                f"depth, {row['auto_ms']:.1f} ms by the best rule ({row['faster']:.2f}x, loss {row['loss']:.2f})"
+            )
         for name in first["rows"]:
             row = middle(results[task], lambda e, name=name: e["rows"][name])
             faster = f"{row['faster']:.2f}x" if "faster" in row else ""

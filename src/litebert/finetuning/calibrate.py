@@ -155,6 +155,7 @@ class Paper:
     trace: Trace
     numbers: Ints  # [E] of its examples in the whole split
     decoded: dict[tuple[int, tuple[int, ...]], Prediction] = field(default_factory=dict)  # by example, and its exits
+    tried: dict[str, list[tuple[Choice, Ints]]] = field(default_factory=dict)  # by kind of rule, see `trials_of`
 
     @cached_property
     def owners(self) -> Ints:
@@ -245,16 +246,12 @@ def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> Paper:
 def choose(paper: Paper, max_loss: float | None, speed_up: float | None, by: By = "any") -> Calibration:
     """The best rule: the fewest layers within a loss, or the best score within a number of layers."""
     depths = paper.trace.depths
-    full = np.full(len(paper.split.features), len(depths) - 1)
-    never = ExitRule("patience", 0.0, len(depths))
-    tried = [(never, full), *candidates(paper, by)]
-    scores = paper.scores([chosen for _, chosen in tried])
-    trials = [
-        Choice(rule, score, paper.mean_depth(chosen)) for (rule, chosen), score in zip(tried, scores, strict=True)
-    ]
-    expected = sober(trials)
+    kinds = ("never", *(RULES[1:] if by == "any" else (by,)))
+    tried = [trial for kind in kinds for trial in trials_of(paper, kind)]
+    trials = [trial for trial, _ in tried]
+    expected, full_score = sober(trials), trials[0].score
     if max_loss is not None:
-        least = scores[0] - max_loss / 100 - ROUNDING
+        least = full_score - max_loss / 100 - ROUNDING
         fit = [trial for trial, score in zip(trials, expected, strict=True) if score >= least]
         best = min(fit, key=lambda trial: (trial.mean_depth, -trial.score))
     else:
@@ -266,8 +263,20 @@ def choose(paper: Paper, max_loss: float | None, speed_up: float | None, by: By 
                 f"speed_up: {speed_up:g} is more than these exits allow; at most {depths[-1] / least:.2f} here"
             )
         best = max(fit, key=lambda trial: (trial.score, -trial.mean_depth))
-    loss = loss_of(paper, next(chosen for (_, chosen), trial in zip(tried, trials, strict=True) if trial is best))
-    return Calibration(paper.task.metrics[0], best, scores[0], depths[-1], len(paper.split.examples), trials, loss)
+    loss = loss_of(paper, next(chosen for trial, chosen in tried if trial is best))
+    return Calibration(paper.task.metrics[0], best, full_score, depths[-1], len(paper.split.examples), trials, loss)
+
+
+def trials_of(paper: Paper, kind: str) -> list[tuple[Choice, Ints]]:
+    """The rules of a kind with their results, and the exit of each sequence under them; computed once."""
+    if kind not in paper.tried:
+        rules = list(candidates(paper, kind))
+        scores = paper.scores([chosen for _, chosen in rules]) if rules else []
+        paper.tried[kind] = [
+            (Choice(rule, score, paper.mean_depth(chosen)), chosen)
+            for (rule, chosen), score in zip(rules, scores, strict=True)
+        ]
+    return paper.tried[kind]
 
 
 def sober(trials: Sequence[Choice]) -> list[float]:
@@ -299,23 +308,25 @@ def loss_of(paper: Paper, chosen: Ints) -> Metric:
     return Metric(sign * found.value, *(ends if len(ends) == 2 else (None, None)))
 
 
-def candidates(paper: Paper, by: By = "any") -> Iterator[tuple[ExitRule, Ints]]:
-    """The rules to try, and the exit of each sequence under them."""
+def candidates(paper: Paper, kind: str) -> Iterator[tuple[ExitRule, Ints]]:
+    """The rules of a kind to try, and the exit of each sequence under them; "never": full depth."""
     trace, depths = paper.trace, paper.trace.depths
     leasts = depths[:-1]  # nobody stops before one of these
-    if by in ("any", "confidence") and trace.problem != "number":
+    if kind == "never":
+        yield ExitRule("patience", 0.0, len(depths)), np.full(len(paper.split.features), len(depths) - 1)
+    if kind == "confidence" and trace.problem != "number":
         for least in leasts:
             for threshold in CONFIDENCES:
                 rule = ExitRule("confidence", float(threshold), least=least)
                 yield rule, simulate(rule, trace)
-    if by in ("any", "patience"):
+    if kind == "patience":
         number = trace.problem == "number"
         changes = [float(change * trace.exits[-1].answer.std()) for change in CHANGES] if number else [0.0]
         for change in changes:
             for count in range(1, len(depths)):
                 rule = ExitRule("patience", change, count)
                 yield rule, simulate(rule, trace)
-    if by in ("any", "gate"):
+    if kind == "gate":
         gate, unseen = train_gate(trace, paper.owners)
         thresholds = np.unique(np.quantile(unseen, np.linspace(0, 1, GATE_STEPS)).round(4))
         for least in leasts:
