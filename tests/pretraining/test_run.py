@@ -210,10 +210,11 @@ def torchrun(config, out, folder, processes: int = 2, **options) -> subprocess.P
     return subprocess.Popen(command, **pipes, env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
 
 
-def test_two_processes_equal_one(corpus, tmp_path):
+@pytest.mark.parametrize("processes", [2, 4])
+def test_several_processes_equal_one(corpus, tmp_path, processes):
     config = tiny_config(corpus, model={"hidden_dropout_prob": 0.0}, optim={"name": "adamw", "lr": 0.001})
-    process = torchrun(config, tmp_path / "two", tmp_path)
-    output, _ = process.communicate(timeout=120)
+    process = torchrun(config, tmp_path / "two", tmp_path, processes)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     pretrain(config, tmp_path / "one", quiet=True)
     assert_same(weights(tmp_path / "one"), weights(tmp_path / "two"), 1e-6)
