@@ -10,6 +10,7 @@ from running import at_once, process, running, wait_until
 
 from litebert.predict.predictor import Predictor
 
+NAMES = ("entailment", "questions", "sentiment", "similarity")
 TEXT, OTHER = "a warm and funny film.", "someone makes people laugh."
 
 
@@ -28,7 +29,7 @@ def test_models_list_them(client):
     models = {each["name"]: each for each in client.get("/models").json()["models"]}
     assert list(models) == [
         "default",
-        *(f"default:{n}" for n in ("entailment", "questions", "sentiment", "similarity")),
+        *(f"default:{name}" for name in NAMES),
     ]
     assert models["default:sentiment"]["task"]["labels"] == ["negative", "positive"]
     assert {"classify", "answer", "fill_mask"} <= set(models["default"]["abilities"])
@@ -62,8 +63,14 @@ def test_openais_client_gets_vectors_of_similarity(client):
     np.testing.assert_allclose(np.array([each.embedding for each in answer.data]), expected, atol=1e-5)
 
 
-def test_the_command_serves_them():
-    with process("-m", "litebert", "serve", "default", "--device", "cpu", "--threads", 1, "--port", 0) as (_, address):
-        wait_until(lambda: httpx.get(f"{address}/ready").status_code == 200)
-        found = httpx.post(f"{address}/classify", json={"text": TEXT, "model": "default:sentiment"}).json()
-        assert found["results"][0]["label"] in ("negative", "positive")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_command_serves_them(processes):
+    words = ["serve", "default", "--device", "cpu", "--threads", 1, "--port", 0, "--set", f"processes={processes}"]
+    with process("-m", "litebert", *words) as (_, address), httpx.Client(base_url=address, timeout=60) as client:
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        models = {each["name"]: each["packaged"] for each in client.get("/models").json()["models"]}
+        assert models == {"default": False, **{f"default:{name}": True for name in NAMES}}
+        for model in ({}, {"model": "default:sentiment"}):
+            found = client.post("/classify", json={"text": TEXT, **model}).json()
+            assert found["model"] == "default:sentiment"
+            assert found["results"][0]["label"] in ("negative", "positive")

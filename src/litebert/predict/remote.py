@@ -277,6 +277,7 @@ class RemoteAdapter:
     task: Task
     head: str
     outputs: frozenset[str]
+    packaged: bool  # whether it comes with the package
 
 
 @dataclass(frozen=True)
@@ -303,9 +304,9 @@ class SharedModel:
         on_gpu = bool(getattr(getattr(runtime, "device", None), "is_cuda", False))
         known = (runtime.name, runtime.config, runtime.head, runtime.outputs, runtime.any_depth, on_gpu)
         adapters = tuple(
-            RemoteAdapter(each.name, each.config, each.task, each.head, each.outputs)
-            for each in (adapted.adapter for adapted in predictor.adapters.values())
-            if each is not None
+            RemoteAdapter(each.name, each.config, each.task, each.head, each.outputs, adapted.packaged)
+            for adapted in predictor.adapters.values()
+            if (each := adapted.adapter) is not None
         )
         more = (predictor.tokenizer, predictor.task, predictor.rule, adapters, predictor.shipped)
         return cls(predictor.name, *known, *more)
@@ -317,7 +318,8 @@ class SharedModel:
         runtime = RemoteRuntime(self, connection)
         predictor = Predictor.of(runtime, self.tokenizer, self.task, self.name, self.rule, self.shipped)
         for adapter in self.adapters:
-            predictor.attach(cast(Any, adapter))  # which stands for an Adapter: only its name crosses
+            attached = predictor.attach(cast(Any, adapter))  # which stands for an Adapter: only its name crosses
+            attached.packaged = adapter.packaged
         return predictor
 
 
