@@ -12,6 +12,8 @@ in one call of the runtime: at full depth, by each rule, and at each exit. Rows 
 "patience k" is PABEE as published, and "any at its speed" is what our rules score where they may apply as many layers.
 With --int8 N, the model is also exported, and N texts of the first half are timed one by one in int8 on the CPU, at
 full depth and by the best rule, with the loss against int8 at full depth.
+With --server S, `litebert serve` answers texts of the other half to 32 clients, for S seconds at full depth and as long
+by the best rule, three times, on the CPU (tasks of single texts).
 --max-tokens is what a pass holds (of each of two lanes on a GPU). DEPTH.json, DEPTH.md and DEPTH.svg are written on the
 way, after each task.
 """
@@ -26,6 +28,7 @@ import math
 import os
 import platform
 import statistics
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +37,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from server_load import client, server
 
 from litebert import __version__
 from litebert.errors import ConfigError
@@ -46,7 +50,7 @@ from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
 from litebert.finetuning.run import finetune
 from litebert.machine import cpu_name
 from litebert.model.config import load_config
-from litebert.predict.exits import ExitRule, simulate
+from litebert.predict.exits import ExitRule, save_rule, simulate
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.report.depths import Line, Point, draw_depths
@@ -78,6 +82,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of each timing; the median counts")
     parser.add_argument("--max-tokens", type=int, default=8192)
     parser.add_argument("--int8", type=int, default=0, metavar="N", help="time N texts one by one in int8 on the CPU")
+    parser.add_argument("--server", type=float, default=0.0, metavar="S", help="load a server on the CPU for S seconds")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--steps", type=int, help="for a smoke run")
@@ -118,6 +123,7 @@ def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
     half = len(split.examples) // 2
     rows: dict[str, list[dict[str, float]]] = {}
     int8: dict[str, float] = {}
+    served: dict[str, float] = {}
     for number, order in enumerate(halves):
         seen, unseen = paper.part(np.sort(order[:half])), paper.part(np.sort(order[half:]))
         timed = number < given.timed
@@ -130,6 +136,8 @@ def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
         if number == 0 and given.int8:
             part = unseen.part(np.arange(min(given.int8, len(unseen.split.examples))))
             int8 = one_by_one(given, model, kept.chosen.rule, part)
+        if number == 0 and given.server and own.kind == "classification" and not own.pair:
+            served = load_server(given, model, kept.chosen.rule, unseen)
         for patience in range(1, len(depths)):
             changes = [0.0]
             if paper.trace.problem == "number":
@@ -160,6 +168,7 @@ def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
         "kept": {by: [each["loss"] - given.max_loss - each["margin"] for each in rows[by]] for by in RULES},
         "texts_per_second": clock.rate,
         **({"int8": int8} if int8 else {}),
+        **({"server": served} if served else {}),
     }
 
 
@@ -265,6 +274,24 @@ def one_by_one(given: argparse.Namespace, model: Path, rule: ExitRule, part: Pap
     }
 
 
+def load_server(given: argparse.Namespace, model: Path, rule: ExitRule, part: Paper) -> dict[str, float]:
+    """Requests per second of a server with 32 clients, at full depth and by a rule, by turns."""
+    save_rule(rule, model, {"asked": {"max_loss": given.max_loss}})
+    texts = {"dev": [example.a for example in part.split.examples]}
+    write_atomic(model.parent / "texts.json", json.dumps(texts))
+    threads = str(given.threads or 2)
+    command = [sys.executable, "-m", "litebert", "serve", f"load={model}", "--port", "0"]
+    rates: dict[str, list[float]] = {"full": [], "auto": []}
+    with server([*command, "--threads", threads, "--device", "cpu"]) as address:
+        for number in range(4):  # the first warms up
+            for name, options in (("full", {}), ("auto", {"depth": "auto"})):
+                found = client(address, model.parent, "dev", given.server, clients=32, **options)
+                if number:
+                    rates[name].append(found["per_second"])
+    full, auto = (statistics.median(rates[name]) for name in ("full", "auto"))
+    return {"threads": int(threads), "full": full, "auto": auto, "faster": auto / full}
+
+
 def fixed(depth: int, unseen: Paper, clock: Clock, full: float) -> dict[str, float]:
     """One depth for all texts."""
     chosen = np.full(len(unseen.split.features), unseen.trace.depths.index(depth))
@@ -364,6 +391,12 @@ def tables(given: argparse.Namespace, results: dict[str, list[dict[str, Any]]], 
             lines[-4] += (
                 f"; one text, int8, {row['threads']:.0f} threads of {cpu_name()}: {row['full_ms']:.1f} ms at full "
                 f"depth, {row['auto_ms']:.1f} ms by the best rule ({row['faster']:.2f}x, loss {row['loss']:.2f})"
+            )
+        if "server" in first:
+            row = middle(results[task], lambda e: e["server"])
+            lines[-4] += (
+                f"; server with 32 clients, {row['threads']:.0f} threads of {cpu_name()}: {row['full']:.1f} requests/s "
+                f"at full depth, {row['auto']:.1f} by the best rule ({row['faster']:.2f}x)"
             )
         for name in first["rows"]:
             row = middle(results[task], lambda e, name=name: e["rows"][name])
