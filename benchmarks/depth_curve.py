@@ -207,6 +207,7 @@ class Clock:
 
     def __init__(self, runtime: TorchRuntime, given: argparse.Namespace, device: Device):
         self.runtime, self.rounds = runtime, given.rounds
+        self.outputs: list[Any] = []  # of the last round
         self.rate: dict[str, float] = {}  # texts per second at full depth, of the last part
         # With one thread, processor time: other work on the machine matters little then.
         self.now = time.process_time if given.threads == 1 and not device.is_cuda else time.perf_counter
@@ -217,7 +218,7 @@ class Clock:
         taken = []
         for _ in range(self.rounds + 1):  # the first is to get warm
             begin = self.now()
-            self.runtime.run(requests)
+            self.outputs = self.runtime.run(requests)
             taken.append(self.now() - begin)
         found = statistics.median(taken[1:])
         if not when:
@@ -237,6 +238,8 @@ def trial(rule: ExitRule, unseen: Paper, clock: Clock | None, full: float, **mor
     }
     if clock is not None:
         row["faster"] = full / clock.seconds(unseen, {"rule": rule})
+        depths = np.array([int(output["depth"]) for output in clock.outputs])
+        row["as_on_paper"] = float((depths == np.take(unseen.trace.depths, chosen)).mean())  # rounding may differ
     return row
 
 
@@ -373,6 +376,8 @@ def tables(given: argparse.Namespace, results: dict[str, list[dict[str, Any]]], 
         "",
     ]
     kept = [gap for task in tasks for each in results[task] for gap in each["kept"]["any"]]
+    paper = min(promised[task][by].get("as_on_paper", 1.0) for task in tasks for by in RULES)
+    lines.append(f"Texts stopped on the device where they do on paper: {100 * paper:.1f} % or more.")
     lines.append(f"The promise and its margin held in {sum(gap <= 0 for gap in kept)} of {len(kept)} calibrations.")
     for task in tasks:
         first = results[task][0]
