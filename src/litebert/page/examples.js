@@ -17,8 +17,8 @@ export const EXAMPLES = {
     ],
     "sentence_order": [
       {
-        "a": "He was born in a small village in Norway.",
-        "b": "At the age of nineteen he moved to Chicago and found work there."
+        "a": "The station was opened in May 1904.",
+        "b": "It was closed in 1967, when the last train left the town."
       }
     ],
     "coherence": [
@@ -28,8 +28,8 @@ export const EXAMPLES = {
     ],
     "embed": [
       {
-        "query": "a football game",
-        "text": "He scored two goals in the final.\nThe team won the match and the cup.\nI love you, and I will never leave you.\nYou are the best friend that I have.\nMix the butter with the sugar and bake it.\nCut the onions and fry them in oil."
+        "query": "animals at home",
+        "text": "the cat sleeps on the warm stove.\na kitten is lying by the fire.\nHe scored two goals in the final.\nThe team won the match and the cup.\nI love you, and I will never leave you.\nYou are the best friend that I have."
       }
     ],
     "attention": [
