@@ -75,8 +75,8 @@ ABOUT: dict[str, dict[str, Any]] = {
             ("scored pairs of STS-B", "the licences of its sources, CC BY-SA 4.0 as a whole"),
         ],
         "limits": "English, texts of up to 256 tokens (longer ones are averaged over windows). Cosines rank texts; "
-        "they are not probabilities, so to decide by them, set a threshold on your own data. Where a question repeats the "
-        "words of its answer, as in SQuAD, BM25 finds more (recall at 10: 92.2).",
+        "they are not probabilities, so to decide by them, set a threshold on your own data. Where a question "
+        "repeats the words of its answer, as in SQuAD, BM25 finds more (recall at 10: 92.2).",
     },
 }
 
