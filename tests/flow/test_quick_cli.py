@@ -46,7 +46,7 @@ MISTAKES = {
     "evaluate ./none --text none.txt": "./none: no such folder",
     "evaluate no-one/nothing --text none.txt": "HF_HUB_OFFLINE is set, so",
     "evaluate ./none --data none.csv": "none.csv: no such file",
-    "baseline --task classification --train none.csv --dev none.csv": "none.csv: cannot read",
+    "baseline --task classification --train none.csv --dev none.csv": "none.csv: no such file",
     "baseline --task masked-lm --train-text none.txt --text dev.txt --model ./none": "none.txt: no such file",
     "predict fill-mask [MASK] --model ./none": "./none: no such folder",
     "predict fill-mask [MASK] --model no-one/nothing": "no such folder, and not in the Hub's cache",

@@ -229,6 +229,7 @@ def check_exported(client, by_torch):
             "pair": False,
             "scale": None,
         },
+        "packaged": False,
     }
 
 
