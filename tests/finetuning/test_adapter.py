@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import peft
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from toy_tasks import KINDS, make_files, make_model, tiny_config
+from toy_tasks import KINDS, finetune_in_two, make_files, make_model, tiny_config
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.finetuning.evaluate import evaluate_task
@@ -19,7 +16,6 @@ from litebert.model.hub import load_model
 from litebert.predict.load import load_adapted, merge_folder
 from litebert.predict.predictor import Predictor
 from litebert.train.log import read_metrics
-from litebert.train.trainer import Trainer
 
 ADAPTER = {"adapter": {"rank": 2}, "optim": {"lr": 0.02}}
 
@@ -67,17 +63,7 @@ def test_it_learns_what_a_head_alone_does_not(toy_model, files, tmp_path):
 def test_a_killed_run_goes_on_bit_for_bit(toy_model, files, tmp_path, monkeypatch):
     config = tiny_config(toy_model, files, steps=12, **ADAPTER)
     finetune(config, tmp_path / "whole", quiet=True)
-    taken = Trainer.forward_backward
-
-    def cut(self, *arguments):
-        if self.step == 5:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return taken(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "forward_backward", cut)
-    assert not finetune(config, tmp_path / "cut", quiet=True).completed
-    monkeypatch.undo()
-    assert finetune(config, tmp_path / "cut", quiet=True).completed
+    finetune_in_two(config, tmp_path / "cut", 5, monkeypatch)
     whole, again = (load_file(tmp_path / run / "adapter" / "adapter_model.safetensors") for run in ("whole", "cut"))
     assert whole.keys() == again.keys()
     assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())

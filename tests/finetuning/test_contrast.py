@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from similar_texts import labelled_rows, pair_rows, scored_rows, similarity_config, triplet_rows
-from toy_tasks import make_files, make_model, tiny_config, write_rows
+from toy_tasks import finetune_in_two, make_files, make_model, tiny_config, write_rows
 
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetuning.contrast import cosent_loss, cosine_loss, label_loss, ranking_loss
@@ -23,7 +21,6 @@ from litebert.finetuning.run import finetune
 from litebert.predict.load import load_adapted
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import load_task
-from litebert.train.trainer import Trainer
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Losses: the same vectors through sentence-transformers' own
@@ -228,17 +225,7 @@ def write_text(path: Path, text: str) -> Path:
 def test_a_killed_run_goes_on_bit_for_bit(toy_model, tmp_path, monkeypatch, adapter):
     config = similarity_config(toy_model, tmp_path, triplet_rows(30), steps=8, adapter=adapter)
     finetune(config, tmp_path / "whole", quiet=True)
-    taken = Trainer.forward_backward
-
-    def cut(self, *arguments):
-        if self.step == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return taken(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "forward_backward", cut)
-    assert not finetune(config, tmp_path / "cut", quiet=True).completed
-    monkeypatch.undo()
-    assert finetune(config, tmp_path / "cut", quiet=True).completed
+    finetune_in_two(config, tmp_path / "cut", 3, monkeypatch)
     whole, again = (load_file(tmp_path / run / "best" / "model.safetensors") for run in ("whole", "cut"))
     assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
+import signal
 import string
 from pathlib import Path
 
 from litebert.config import merge
 from litebert.finetuning.config import FinetuneConfig, finetune_config
+from litebert.finetuning.run import finetune
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import seed_everything
+from litebert.train.trainer import Trainer
 
 NEUTRAL = "the a film story plot was is very and it one day we saw with more".split()
 GOOD, BAD = ["good", "great", "fine"], ["bad", "poor", "dull"]
@@ -145,3 +149,18 @@ def tiny_config(model: Path, files: dict[str, str], kind: str = "classification"
         "log": {"report_every": 1, "evaluate_every": 2},
     }
     return finetune_config(merge(data, changes))
+
+
+def finetune_in_two(config: FinetuneConfig, folder: Path, step: int, monkeypatch) -> None:
+    """Run until a signal comes at `step`, then again to the end."""
+    taken = Trainer.forward_backward
+
+    def cut(self, *arguments):
+        if self.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return taken(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "forward_backward", cut)
+    assert not finetune(config, folder, quiet=True).completed
+    monkeypatch.undo()
+    assert finetune(config, folder, quiet=True).completed
