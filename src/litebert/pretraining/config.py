@@ -62,6 +62,26 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
+class DetectionConfig:
+    """Replaced-token detection beside masked LM: a small generator fills masks, the model finds what it filled in."""
+
+    #: Share of the tokens to predict that the model reads as the generator's guess rather than a mask; 0 = off.
+    share: float = 0.0
+    #: How much the mean loss of detection over all tokens counts beside the others.
+    weight: float = 20.0
+    #: The generator: its own layers, the model's embeddings.
+    hidden_size: int = 256
+    layers: int = 4
+
+    def __post_init__(self) -> None:
+        check_numbers(self, ">= 0 and <= 1", "share")
+        check_numbers(self, "> 0", "weight")
+        check_numbers(self, ">= 1", "layers")
+        if self.hidden_size < 64 or self.hidden_size % 64:
+            raise ConfigError(f"hidden_size: must be a multiple of 64, got {self.hidden_size}")
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """One pretraining run."""
 
@@ -69,6 +89,7 @@ class RunConfig:
     data: DataConfig = field(default_factory=DataConfig)
     recipe: Recipe = field(default_factory=Recipe)
     optim: OptimConfig = field(default_factory=OptimConfig)
+    detection: DetectionConfig = field(default_factory=DetectionConfig)
     #: A model folder (or Hub name) to start from: continued pretraining; a shallower model may start a deeper one.
     init_from: str | None = None
     steps: int = 125_000
@@ -163,6 +184,8 @@ class RunConfig:
         check_weights(exits, self.exit_weights)
         if exits and self.depth and self.model.num_hidden_groups > 1:
             raise ConfigError("exits: with a depth schedule, all layers must share their blocks (num_hidden_groups 1)")
+        if exits and self.detection.share:
+            raise ConfigError("exits: not together with detection.share; choose one")
         object.__setattr__(self, "exits", exits)
         object.__setattr__(self, "model", dataclasses.replace(self.model, exits=exits))
 

@@ -123,16 +123,17 @@ def to_device(batch: Batch, device: torch.device, max_length: int, step: int | N
 
 def run_model(model: PretrainingModel, inputs: Inputs) -> PretrainingOutput:
     """The logits of a packed batch: masked LM [P, V], sentence order [N, 2]."""
-    return model(inputs.tokens, positions=inputs.masked, **_packed(inputs))
+    return model(inputs.tokens, positions=inputs.masked, **packing_of(inputs))
 
 
 def run_exits(model: PretrainingModel, inputs: Inputs, depths: Sequence[int]) -> Iterator[PretrainingOutput]:
     """The logits at several depths, from one pass: one head serves them all."""
-    for exit in model.at_exits(inputs.tokens, depths, positions=inputs.masked, **_packed(inputs)):
+    for exit in model.at_exits(inputs.tokens, depths, positions=inputs.masked, **packing_of(inputs)):
         yield model(inputs.tokens, at=exit)
 
 
-def _packed(inputs: Inputs) -> dict[str, Any]:
+def packing_of(inputs: Inputs) -> dict[str, Any]:
+    """How the encoder is to read the tokens."""
     return {
         "segment_ids": inputs.segments,
         "position_ids": inputs.positions,
@@ -149,8 +150,8 @@ def score(output: PretrainingOutput, inputs: Inputs) -> Totals:
 
 
 def weigh(totals: Totals, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """A micro-batch's part of the two mean losses, added, given the counts [2] of the whole batch; the totals."""
-    masked, pairs = counts.unbind()
+    """A micro-batch's part of the two mean losses, added, given the counts of the whole batch; the totals."""
+    masked, pairs = counts[:2].unbind()
     return totals.mlm_loss / masked + totals.sentence_loss / pairs, totals.stacked()
 
 

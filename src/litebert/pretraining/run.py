@@ -27,6 +27,7 @@ from litebert.pretraining.batches import Batches, shift_positions
 from litebert.pretraining.card import fill_samples, write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig, choose_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
+from litebert.pretraining.detection import Detection, report_detection
 from litebert.pretraining.draws import make_key
 from litebert.pretraining.evaluate import PlateauWatch, Scores, commonest_share, evaluate_batches
 from litebert.pretraining.objective import Inputs, make_model, run_exits, run_model, scorer, to_device, weigh
@@ -128,6 +129,9 @@ class Pretraining(Learner):
         config.micro_batches(world.size)  # refuse a batch that the processes cannot share
         seed_everything(config.seed)
         self.model, notes = make_model(config, load)
+        self.detection: Detection | None = None
+        if config.detection.share:
+            self.detection = self.model.detection = Detection(self.model, config.detection, data.tokenizer)
         self.model.to(device.device)
         self.notes = [(note, "yellow") for note in notes]
         self.schedule = config.learning_rate()
@@ -135,7 +139,8 @@ class Pretraining(Learner):
         self.num_steps = config.steps
         self.max_seconds = 60 * config.max_minutes if config.max_minutes else None
         self.max_tokens = config.max_tokens
-        self.draws = bool(config.model.hidden_dropout_prob or config.model.attention_probs_dropout_prob)
+        dropout = config.model.hidden_dropout_prob or config.model.attention_probs_dropout_prob
+        self.draws = bool(dropout or config.detection.share)
         self.random_depth = bool(config.exits) and config.exit_loss == "random"
         self.graphs = "off" if self.random_depth else device.graphs  # one recording, one depth
         self.score = scorer(device)
@@ -148,6 +153,8 @@ class Pretraining(Learner):
     def prepare(self, step: int) -> None:
         """Use the fast layers; measure the peak."""
         speed_up(self.model, self.device)
+        if self.detection is not None and self.device.compile:
+            self.detection.compile_scores()
         self.peak = measure_peak(self.device) if self.world.is_main else 0.0
 
     # -- one step ------------------------------------------------------------------------------------------------------
@@ -177,13 +184,15 @@ class Pretraining(Learner):
                 tokens = sum(int(batch.starts[batch.num_sequences]) for batch in batches)
                 drawn = number if self.random_depth else None
                 inputs = [to_device(batch, self.device.device, length, drawn) for batch in batches]
-                yield StepBatches(inputs, (masked, pairs), tokens)
+                yield StepBatches(inputs, (masked, pairs, tokens), tokens)
 
     def loss(self, inputs: Inputs, counts: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the two mean losses, unweighted; the six `Totals` as sums.
 
         With exits, that sum at each of them by its share, and the totals of the deepest.
         """
+        if self.detection is not None:
+            return self._detection_loss(self.detection, inputs, counts)
         shares = self._shares()
         if inputs.step is not None:  # until it has learned: the fast layers look there on their way back
             self.model.encoder.stop_after(draw_depth(shares, self.config.seed, inputs.step))
@@ -193,13 +202,20 @@ class Pretraining(Learner):
         losses = [share * loss for share, (loss, _) in zip(shares.values(), found, strict=True)]
         return torch.stack(losses).sum(), found[-1][1]
 
+    def _detection_loss(self, detection: Detection, inputs: Inputs, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """The two losses, the generator's, and that of every token; the sums of `DetectionTotals` follow."""
+        output, detected = detection(self.model, inputs)
+        loss, sums = weigh(self.score(output, inputs), counts)
+        loss = loss + detected.generator_loss / counts[0] + self.config.detection.weight * detected.loss / counts[2]
+        return loss, torch.cat([sums, detected.stacked()])
+
     def _shares(self) -> dict[int, float]:
         """How much each exit of the stage counts."""
         return loss_shares(self.config.exits, self.config.exit_weights, self.stage.depth)
 
     def mean_loss(self, totals: StepTotals) -> float:
         """The sum of the two mean losses, unweighted."""
-        mlm_loss, _, mlm_count, sentence_loss, _, sentence_count = totals.sums
+        mlm_loss, _, mlm_count, sentence_loss, _, sentence_count = totals.sums[:6]
         return mlm_loss / max(mlm_count, 1) + sentence_loss / max(sentence_count, 1)
 
     def learning_rate(self, step: int, share: float) -> float:
@@ -241,11 +257,13 @@ class Pretraining(Learner):
 
     def report(self, steps: Sequence[StepTotals], seconds: float) -> dict[str, float]:
         """Losses and accuracies of both objectives, the stage, and the share of the machine's peak."""
-        columns = zip(*(step.sums for step in steps), strict=True)
-        mlm_loss, mlm_correct, mlm_count, loss, correct, count = (sum(column) for column in columns)
+        sums = [sum(column) for column in zip(*(step.sums for step in steps), strict=True)]
+        mlm_loss, mlm_correct, mlm_count, loss, correct, count = sums[:6]
         values = {"mlm_loss": mlm_loss / max(mlm_count, 1), "mlm_accuracy": mlm_correct / max(mlm_count, 1)}
         if count:
             values |= {"sentence_loss": loss / count, "sentence_accuracy": correct / count}
+        if self.detection is not None:
+            values |= report_detection(sums[6:], mlm_count)
         depth, length, mask_rate, _ = self.stage
         values |= {"depth": depth, "length": length}
         if self.config.mask_rate:
@@ -317,8 +335,9 @@ class Pretraining(Learner):
 
     def facts(self, step: int) -> dict[str, Any]:
         """Parameters and the objective."""
+        beside = sum(p.numel() for p in self.detection.parameters()) if self.detection is not None else 0
         return {
-            "parameters": self.model.num_parameters,
+            "parameters": self.model.num_parameters - beside,
             "backbone_parameters": count_parameters(self.config.model).total,
             "objective": self.config.recipe.objective,
         }
@@ -342,12 +361,13 @@ class Pretraining(Learner):
             )
         folder = trainer.folder / "model"
         if self.world.is_main:
-            # Uncompiled, since every sample has a different shape.
+            # Uncompiled, since every sample has a different shape; without what only the run needed.
             plain = type(self.model)(self.config.model).to(self.device.device)
-            plain.load_state_dict(self.model.state_dict())
+            weights = self.model.state_dict()
+            plain.load_state_dict({name: tensor for name, tensor in weights.items() if name in plain.state_dict()})
             samples = fill_samples(plain, self.data.tokenizer, self.data, self.device)
             write_atomic(trainer.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
-            save_model(self.model, folder)
+            save_model(plain, folder)
             self.data.tokenizer.save(folder, max_length=self.data.longest)
             write_card(folder, self.config, self.scores, samples, trainer.facts())
         trainer.complete()

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from litebert.errors import ConfigError
 from litebert.machine import usable_cores
+from litebert.model.encoder import Encoder
 from litebert.model.fast.fp8_ops import Fp8Ops
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
@@ -199,14 +200,20 @@ def measure_peak(device: Device, seconds: float = 0.5) -> float:
 
 def speed_up(model: Model, device: Device) -> None:
     """Use the fastest layers that this device has; results stay the same up to rounding."""
-    model.encoder.recompute = device.recompute
-    if device.fast_layers and FastLayers.fits(model.encoder):
-        from litebert.model.fast import triton_ops
+    for encoder in encoders_of(model):
+        encoder.recompute = device.recompute
+        if device.fast_layers and FastLayers.fits(encoder):
+            from litebert.model.fast import triton_ops
 
-        ops = Fp8Ops(triton_ops) if device.fp8 else triton_ops
-        model.encoder.fast_layers = FastLayers(model.encoder, torch.bfloat16, ops, device.recompute)
+            ops = Fp8Ops(triton_ops) if device.fp8 else triton_ops
+            encoder.fast_layers = FastLayers(encoder, torch.bfloat16, ops, device.recompute)
     if device.compile:
         compile_blocks(model)
+
+
+def encoders_of(model: nn.Module) -> list[Encoder]:
+    """A model's encoder, and any other that learns beside it."""
+    return [module for module in model.modules() if isinstance(module, Encoder)]
 
 
 def compile_blocks(model: nn.Module) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
-from litebert.train.device import Device
+from litebert.train.device import Device, encoders_of
 
 WARM_UPS = 3  # torch's advice before a capture: lazy initialisation must have happened
 APART = 0.1  # share by which a replay's numbers may differ from those of the work itself: bf16, sums in another order
@@ -127,8 +127,9 @@ class Recorder:
         return torch.random.fork_rng([self.device.device] if self.device.is_cuda else [])
 
     def _forget_working_weights(self) -> None:
-        if isinstance(self.model.encoder.fast_layers, FastLayers):
-            self.model.encoder.fast_layers.forget()
+        for encoder in encoders_of(self.model):
+            if isinstance(encoder.fast_layers, FastLayers):
+                encoder.fast_layers.forget()
 
 
 def _beyond(apart: Tensor, limit: Tensor) -> bool:
