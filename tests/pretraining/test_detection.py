@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,7 +59,7 @@ def test_the_model_reads_guesses_at_masked_places_alone(corpus, monkeypatch):
     original[inputs.masked[real]] = inputs.labels[real]
     tokenizer = made.data.tokenizer
     readable = (tokens != tokenizer.mask_id) & (tokens != tokenizer.pad_id)
-    assert int(totals.count) == int(readable.sum())
+    assert int(totals.judged) == int(readable.sum())
     assert int(totals.replaced) == int((readable & (tokens != original)).sum())
     assert output.masked_lm.shape == (len(inputs.masked), made.config.model.vocab_size)
 
@@ -119,8 +121,31 @@ def test_a_run_reports_both_and_its_model_is_a_plain_one(corpus, tmp_path):
     assert reports[-1]["detection_loss"] < reports[0]["detection_loss"]
     assert {"replaced_found", "wrongly_found", "generator_accuracy"} <= reports[-1].keys()
     assert not any("detection" in name for name in load_file(result.model / "model.safetensors"))
-    plain = tiny_config(corpus, model={"hidden_dropout_prob": 0.0})
-    assert load_model(result.model).num_parameters == load_model(pretrain(plain, tmp_path / "plain", quiet=True).model).num_parameters
+    plain = pretrain(tiny_config(corpus, model={"hidden_dropout_prob": 0.0}), tmp_path / "plain", quiet=True)
+    assert load_model(result.model).num_parameters == load_model(plain.model).num_parameters
+
+
+def test_a_later_run_goes_on_with_generator_and_detector(corpus, tmp_path):
+    first = pretrain(tiny_config(corpus, **DETECTION), tmp_path / "first", quiet=True)
+    kept = load_file(tmp_path / "first" / "detection.safetensors")
+    assert any(name.startswith("encoder.") for name in kept)
+    assert any(name.startswith("detector.") for name in kept)
+    assert not any("embeddings" in name for name in kept)
+    further = {**DETECTION["detection"], "init_from": str(tmp_path / "first" / "detection.safetensors")}
+    made = learner(corpus, init_from=str(first.model), detection=further)
+    assert all(torch.equal(kept[name], tensor) for name, tensor in made.detection.state_dict().items())
+
+
+def test_another_generator_is_refused(corpus, tmp_path):
+    pretrain(tiny_config(corpus, **DETECTION), tmp_path / "first", quiet=True)
+    kept = str(tmp_path / "first" / "detection.safetensors")
+    with pytest.raises(ConfigError, match="another generator"):
+        learner(corpus, detection={**DETECTION["detection"], "layers": 2, "init_from": kept})
+    with pytest.raises(ConfigError, match="no such file"):
+        learner(corpus, detection={**DETECTION["detection"], "init_from": str(tmp_path / "none.safetensors")})
+    (tmp_path / "damaged.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(ConfigError, match=r"not a detection\.safetensors"):
+        learner(corpus, detection={**DETECTION["detection"], "init_from": str(tmp_path / "damaged.safetensors")})
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])
@@ -131,11 +156,10 @@ def test_resumed_equals_uninterrupted(corpus, tmp_path, optimizer):
     shorter = pretrain(config, tmp_path / "cut", quiet=True)
     assert shorter.completed
     for step in (8, 6):  # back to the checkpoint of step 3, and on from there
-        import shutil
-
         shutil.rmtree(tmp_path / "cut" / "checkpoints" / f"step-{step:08d}", ignore_errors=True)
     pretrain(config, tmp_path / "cut", quiet=True)
-    whole, cut = (load_file(tmp_path / name / "checkpoints" / "step-00000008" / "model.safetensors") for name in ("whole", "cut"))
+    last = Path("checkpoints") / "step-00000008" / "model.safetensors"
+    whole, cut = (load_file(tmp_path / name / last) for name in ("whole", "cut"))
     assert whole.keys() == cut.keys()
     assert any(name.startswith("detection.") for name in whole)
     assert all(torch.equal(whole[name], cut[name]) for name in whole)

@@ -72,6 +72,8 @@ class DetectionConfig:
     #: The generator: its own layers, the model's embeddings.
     hidden_size: int = 256
     layers: int = 4
+    #: `detection.safetensors` of an earlier run, to go on with its generator and detector; null = new ones.
+    init_from: str | None = None
 
     def __post_init__(self) -> None:
         check_numbers(self, ">= 0 and <= 1", "share")

@@ -2,26 +2,33 @@
 
 A small generator, with the model's own embeddings, fills the masks of a batch. The model then reads some of them as
 masks and the others as the generator's guesses. It predicts all of them, as always, and says of every other token
-whether it is the author's. What it learns from is in the model; generator and detector go with the run.
+whether it is the author's. The model folder has neither generator nor detector; the run folder keeps them in
+`detection.safetensors`, for a run that goes on from this one.
 
 Shapes: T packed tokens, P positions to predict, H hidden, V vocabulary."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from litebert.errors import ConfigError
 from litebert.model.encoder import Embeddings, Encoder, initialize
 from litebert.model.heads import Exit, MaskedLMHead, PretrainingModel, PretrainingOutput
 from litebert.pretraining.batches import NO_LABEL
 from litebert.pretraining.config import DetectionConfig
 from litebert.pretraining.objective import Inputs, packing_of
 from litebert.text.tokenizer import Tokenizer
+
+FILE = "detection.safetensors"
 
 
 class DetectionTotals(NamedTuple):
@@ -33,7 +40,7 @@ class DetectionTotals(NamedTuple):
     found: Tensor  # replaced tokens that the model noticed
     replaced: Tensor
     wrong: Tensor  # author's tokens that it took for replaced
-    count: Tensor
+    judged: Tensor
 
     def stacked(self) -> Tensor:
         """All of them as one float32 vector, detached."""
@@ -66,7 +73,27 @@ class Detection(nn.Module):
         self.detector = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
         for head in (self.masked_lm, self.detector):
             initialize(head, model.config.initializer_range)
-        self._judge, self._guess = judge, guess
+        self._judge: Callable[..., tuple[Tensor, ...]] = judge
+        self._guess: Callable[..., tuple[Tensor, ...]] = guess
+        if config.init_from is not None:
+            self._load(Path(config.init_from))
+
+    def save(self, folder: Path) -> None:
+        """Write generator and detector to a run folder."""
+        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / FILE)
+
+    def _load(self, path: Path) -> None:
+        try:
+            self.load_state_dict({name: tensor.float() for name, tensor in load_file(path).items()})
+        except FileNotFoundError:
+            raise ConfigError(f"detection.init_from: no such file: {path}") from None
+        except (OSError, SafetensorError) as error:
+            raise ConfigError(f"detection.init_from: {path}: not a {FILE} of a run ({error})") from None
+        except RuntimeError:
+            raise ConfigError(
+                f"detection.init_from: {path} has another generator or another model than this config; set "
+                "detection.hidden_size and detection.layers as in that run, or leave init_from out"
+            ) from None
 
     def compile_scores(self) -> None:
         """On a GPU: large logits are then read twice, not once per step of a formula."""
@@ -100,13 +127,13 @@ class Detection(nn.Module):
 def report_detection(sums: Sequence[float], masked: float) -> dict[str, float]:
     """`DetectionTotals` over some steps, for the log."""
     totals = dict(zip(DetectionTotals._fields, sums, strict=True))
-    replaced, count = max(totals["replaced"], 1), max(totals["count"], 1)
+    replaced, judged = max(totals["replaced"], 1), max(totals["judged"], 1)
     return {
         "generator_loss": totals["generator_loss"] / max(masked, 1),
         "generator_accuracy": totals["generator_correct"] / max(masked, 1),
-        "detection_loss": totals["loss"] / count,
+        "detection_loss": totals["loss"] / judged,
         "replaced_found": totals["found"] / replaced,
-        "wrongly_found": totals["wrong"] / max(count - totals["replaced"], 1),
+        "wrongly_found": totals["wrong"] / max(judged - totals["replaced"], 1),
     }
 
 

@@ -368,6 +368,8 @@ class Pretraining(Learner):
             samples = fill_samples(plain, self.data.tokenizer, self.data, self.device)
             write_atomic(trainer.folder / "samples.json", json.dumps(samples, ensure_ascii=False, indent=1))
             save_model(plain, folder)
+            if self.detection is not None:
+                self.detection.save(trainer.folder)
             self.data.tokenizer.save(folder, max_length=self.data.longest)
             write_card(folder, self.config, self.scores, samples, trainer.facts())
         trainer.complete()
