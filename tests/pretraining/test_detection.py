@@ -125,6 +125,13 @@ def test_a_run_reports_both_and_its_model_is_a_plain_one(corpus, tmp_path):
     assert load_model(result.model).num_parameters == load_model(plain.model).num_parameters
 
 
+def test_generator_and_detector_have_their_own_rate(corpus):
+    made = learner(corpus, detection={**DETECTION["detection"], "lr_factor": 3.0}, optim={"name": "muon"})
+    factors = {name: group["lr_factor"] for group in made.optimizer.param_groups for name in group["param_names"]}
+    assert {factor for name, factor in factors.items() if name.startswith("detection.")} == {3.0}
+    assert {factor for name, factor in factors.items() if not name.startswith("detection.")} == {1.0}
+
+
 def test_a_later_run_goes_on_with_generator_and_detector(corpus, tmp_path):
     first = pretrain(tiny_config(corpus, **DETECTION), tmp_path / "first", quiet=True)
     kept = load_file(tmp_path / "first" / "detection.safetensors")

@@ -72,12 +72,14 @@ class DetectionConfig:
     #: The generator: its own layers, the model's embeddings.
     hidden_size: int = 256
     layers: int = 4
+    #: Learning rate of generator and detector, as a multiple of the model's: layers that are applied once bear more.
+    lr_factor: float = 4.0
     #: `detection.safetensors` of an earlier run, to go on with its generator and detector; null = new ones.
     init_from: str | None = None
 
     def __post_init__(self) -> None:
         check_numbers(self, ">= 0 and <= 1", "share")
-        check_numbers(self, "> 0", "weight")
+        check_numbers(self, "> 0", "weight", "lr_factor")
         check_numbers(self, ">= 1", "layers")
         if self.hidden_size < 64 or self.hidden_size % 64:
             raise ConfigError(f"hidden_size: must be a multiple of 64, got {self.hidden_size}")

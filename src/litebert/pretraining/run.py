@@ -135,7 +135,8 @@ class Pretraining(Learner):
         self.model.to(device.device)
         self.notes = [(note, "yellow") for note in notes]
         self.schedule = config.learning_rate()
-        self.optimizer = make_optimizer(self.model, config.optim, self.schedule.peak)
+        beside = {"detection.": config.detection.lr_factor}
+        self.optimizer = make_optimizer(self.model, config.optim, self.schedule.peak, beside=beside)
         self.num_steps = config.steps
         self.max_seconds = 60 * config.max_minutes if config.max_minutes else None
         self.max_tokens = config.max_tokens

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, overload
 
 import torch
@@ -249,10 +250,12 @@ def learning_groups(
     head_factor: float = 1.0,
     block_decay: float = 1.0,
     adam_factor: float | None = None,
+    beside: Mapping[str, float] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """The optimiser's groups, each with the factor `lr_factor` on the learning rate.
 
-    `adam_factor` is for Muon: the factor of all that it does not orthogonalise.
+    `adam_factor` is for Muon: the factor of all that it does not orthogonalise. `beside` has the factors of what learns
+    beside the model, by the beginning of its names.
     """
     blocks = {"attention": len(model.encoder.attention), "ffn": len(model.encoder.ffn)}
     if block_decay != 1 and set(blocks.values()) == {1}:
@@ -262,10 +265,11 @@ def learning_groups(
         )
     groups: list[dict[str, Any]] = []
     for group in parameter_groups(model, weight_decay, muon=adam_factor is not None):
-        beside = 1.0 if adam_factor is None or group.get("orthogonal") else adam_factor
+        by_role = 1.0 if adam_factor is None or group.get("orthogonal") else adam_factor
         by_factor: dict[float, list[Any]] = {}
         for name, parameter in group["params"]:
-            factor = beside * _factor(name, blocks, head_factor, block_decay)
+            own = [factor for prefix, factor in beside.items() if name.startswith(prefix)]
+            factor = by_role * (own[0] if own else _factor(name, blocks, head_factor, block_decay))
             by_factor.setdefault(factor, []).append((name, parameter))
         groups += [{**group, "params": params, "lr_factor": factor} for factor, params in by_factor.items()]
     return groups
@@ -281,11 +285,17 @@ def _factor(name: str, blocks: dict[str, int], head_factor: float, block_decay: 
     return 1.0 if parts[1] == "pooler" else float(block_decay ** max(blocks.values()))
 
 
-def make_optimizer(model: Model, optim: OptimConfig, lr: float, new: Iterable[str] = ()) -> AdamW:
+def make_optimizer(
+    model: Model,
+    optim: OptimConfig,
+    lr: float,
+    new: Iterable[str] = (),
+    beside: Mapping[str, float] = MappingProxyType({}),
+) -> AdamW:
     """The config's optimiser over the parameters that learn; those in `new` always do."""
     freeze(model, optim.freeze, new)
     adam_factor = optim.adam_factor if optim.name == "muon" else None
-    groups = learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay, adam_factor)
+    groups = learning_groups(model, optim.weight_decay, optim.head_factor, optim.block_decay, adam_factor, beside)
     settings: dict[str, Any] = {
         "lr": lr,
         "betas": (optim.beta1, optim.beta2),
