@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+from typing import Annotated
 
 import httpx
 import numpy as np
@@ -13,8 +14,10 @@ import pytest
 from fake_predictor import FakePredictor
 from running import running, wait_until
 from tiny_models import TASKS, write_model
+from typing_extensions import TypeAliasType
 
 from litebert.predict.abilities import ABILITIES
+from litebert.predict.ability import Array
 from litebert.predict.masks import Candidate, FilledMasks, Mask
 from litebert.predict.predictor import Predictor
 from litebert.predict.questions import Choice
@@ -79,6 +82,13 @@ def test_answers_name_the_fields_of_the_results():
     for ability in ABILITIES.values():
         fields = [field.name for field in dataclasses.fields(ability.result)]
         assert list(schemas.result_of(ability).model_fields) == fields
+
+
+def test_an_array_may_be_any_kind_of_alias():
+    """numpy 2.5 makes NDArray an alias that `get_origin` does not see through."""
+    alias = TypeAliasType("alias", np.ndarray)
+    found = pydantic.TypeAdapter(schemas._as_json(Annotated[alias, Array(2)]))
+    assert found.json_schema() == {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
 
 
 def test_requests_have_the_defaults_of_python():

@@ -15,7 +15,6 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-import numpy as np
 from fastapi.responses import Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
@@ -134,9 +133,10 @@ def _as_json(hint: Any) -> Any:
     kind, about, marks = split_annotated(hint)
     origin, inner = get_origin(kind), get_args(kind)
     found: Any = kind
-    if origin is np.ndarray:
+    arrays = [mark for mark in marks if isinstance(mark, Array)]
+    if arrays:  # not by its type: NDArray is an alias of numpy's, of another kind from 2.5 on
         found = float
-        for _ in range(next(mark.axes for mark in marks if isinstance(mark, Array))):
+        for _ in range(arrays[0].axes):
             found = list[found]
     elif origin in (Union, types.UnionType):
         found = functools.reduce(lambda a, b: a | b, (_as_json(part) for part in inner))
