@@ -64,7 +64,7 @@ def main() -> None:
                 memory[name] = max(memory[name], most)
         for trainer in trainers.values():
             trainer.__exit__(None, None, None)
-    report(arguments, seconds, memory, {name: learning(trainer) for name, trainer in trainers.items()})
+    report(arguments, seconds, memory, trainers)
 
 
 def make_trainer(folder: Path, arguments: argparse.Namespace, more: dict[str, Any]) -> Trainer:
@@ -174,23 +174,40 @@ def learning(trainer: Trainer) -> int:
     return sum(parameter.numel() for parameter in trainer.learner.model.parameters() if parameter.requires_grad)
 
 
+def way_of(trainer: Trainer) -> str:
+    """Which layers ran, and how: what is compared should have gone the same way."""
+    layers = "plain" if trainer.learner.model.encoder.fast_layers is None else "fast"
+    recorded = bool(getattr(trainer.take_step, "_recordings", ()))
+    return f"{layers}, {'recorded' if recorded else 'kernel by kernel'}"
+
+
 def report(
-    arguments: argparse.Namespace, seconds: dict[str, list[float]], memory: dict[str, int], learned: dict[str, int]
+    arguments: argparse.Namespace, seconds: dict[str, list[float]], memory: dict[str, int], trainers: dict[str, Trainer]
 ) -> None:
     machine = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     middle = {name: statistics.median(values) for name, values in seconds.items()}
+    learned = {name: learning(trainer) for name, trainer in trainers.items()}
+    ways = {name: way_of(trainer) for name, trainer in trainers.items()}
     full = "full fine-tuning"
     print(f"batch {arguments.batch} x {arguments.length} tokens, {machine}, torch {torch.__version__}")
-    print("| | learning parameters | ms per step | speed | MB | memory |\n|---|---|---|---|---|---|")
+    print(
+        "| | learning parameters | ms per step | speed | MB | memory | layers, steps |\n|---|---|---|---|---|---|---|"
+    )
     for name, value in middle.items():
         print(
             f"| {name} | {learned[name]:,} | {1000 * value:.0f} | {middle[full] / value:.2f}x | "
-            f"{memory[name] / 1e6:.0f} | {memory[name] / memory[full]:.2f}x |"
+            f"{memory[name] / 1e6:.0f} | {memory[name] / memory[full]:.2f}x | {ways[name]} |"
         )
     if arguments.out is not None:
         facts = {"machine": machine, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
         figures = {
-            name: {"seconds": seconds[name], "bytes": memory[name], "parameters": learned[name]} for name in seconds
+            name: {
+                "seconds": seconds[name],
+                "bytes": memory[name],
+                "parameters": learned[name],
+                "way": ways[name],
+            }
+            for name in seconds
         }
         arguments.out.write_text(
             json.dumps({**facts, "batch": arguments.batch, "length": arguments.length, "ways": figures})

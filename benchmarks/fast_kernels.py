@@ -26,7 +26,7 @@ from torch.nn.attention.varlen import varlen_attn
 from litebert.files import write_atomic
 from litebert.model.fast import plain_ops, triton_ops
 from litebert.model.fast.fp8_ops import Fp8Ops
-from litebert.model.fast.plain_ops import Packing
+from litebert.model.fast.plain_ops import Packing, Thin
 from litebert.model.fast.triton_ops import Blocks
 
 TOKENS = 32_768
@@ -164,11 +164,24 @@ def pointwise(hidden: int, only: str | None = None) -> dict[str, dict[str, float
     _, normed, rstd = triton_ops.add_norm(x, y.clone(), bias, weight, shift, 1e-12)
     scale = torch.ones((), device="cuda")
     sums, wide_sums = new_sums(3, hidden), new_sums(1, inner)
+    factor = torch.randn(TOKENS, 16, device="cuda", dtype=torch.bfloat16)  # of an adapter of rank 16
+    thin, wide_thin, wide_thin2 = (Thin(new_sums(width, 16), factor) for width in (hidden, inner, inner))
+    total = torch.zeros(inner, 16, device="cuda")
+    narrowing = torch.randn(inner, 16, device="cuda", dtype=torch.bfloat16)
     cases: dict[str, tuple[Callable[[], Any], float]] = {
         "add_norm": (lambda: triton_ops.add_norm(x, y, bias, weight, shift, 1e-12), 4 * x.nbytes),
         "add_norm_backward": (lambda: triton_ops.add_norm_backward(g, g2, normed, rstd, weight, sums), 4 * x.nbytes),
         "gelu": (lambda: triton_ops.gelu(wide, True), 2 * wide.nbytes),
         "gelu_backward": (lambda: triton_ops.gelu_backward(wide, wide2, True, wide_sums), 4 * wide.nbytes),
+        "gelu_backward with thin products": (
+            lambda: triton_ops.gelu_backward(wide, wide2, True, None, wide_thin, wide_thin2),
+            3 * wide.nbytes,
+        ),
+        "thin product": (lambda: triton_ops.add_thin_product(thin, x), x.nbytes),
+        "wider thin product": (lambda: triton_ops.add_thin_product(wide_thin, wide), wide.nbytes),
+        "wider thin product by cuBLAS": (lambda: triton_ops.add_weight_gradient(total, wide, factor), wide.nbytes),
+        "narrow": (lambda: wide @ narrowing, wide.nbytes),
+        "rescale": (lambda: triton_ops.rescale(normed, weight, shift), 2 * x.nbytes),
         "quantize": (lambda: triton_ops.quantize(wide, scale, torch.float8_e4m3fn, False), 1.5 * wide.nbytes),
         "quantize turned": (lambda: triton_ops.quantize(wide, scale, torch.float8_e4m3fn, True), 1.5 * wide.nbytes),
     }

@@ -1,6 +1,6 @@
 """Recorded graphs on a GPU held to fp32 on the CPU: fine-tuning steps of every kind of task, predictions of every head.
 
-    python benchmarks/graph_check.py [--out result.json]
+    python benchmarks/graph_check.py [--only adapter] [--out result.json]
 
 A step is recorded with one batch and replayed with another, then once more after the weights have changed: what is
 frozen into a graph by mistake shows there. Dropout must follow the seed. Passes of every kind of encoder are checked
@@ -30,7 +30,8 @@ from litebert.files import write_atomic
 from litebert.finetuning.batches import Batch, Layout, Shape, make_batch
 from litebert.finetuning.model import batch_loss, to_device
 from litebert.finetuning.run import Inputs, weigh
-from litebert.model.config import ModelConfig, preset, vary
+from litebert.model.adapter import add_adapter
+from litebert.model.config import ADAPTER_TARGETS, AdapterConfig, ModelConfig, preset, vary
 from litebert.model.heads import MODELS, EncoderModel, Model, model_class
 from litebert.model.hub import load_model
 from litebert.predict.fused import FusedEncoder
@@ -51,6 +52,12 @@ TASKS = (
     Task("span", "question-answering", max_length=64),
     Task("answer", "question-answering", answerable_head=True, max_length=64),
 )
+ADAPTERS = {
+    "adapter": AdapterConfig(8),
+    "adapter of all matrices": AdapterConfig(16, targets=ADAPTER_TARGETS),
+    "adapter of a high rank": AdapterConfig(100),
+    "adapter per application": AdapterConfig(8, per_application=True),
+}
 MOST = 0.05  # relative error of a gradient, in bf16
 # Encoders for both ways of prediction; heads of 48 and 26 have no attention kernels of ours and no way for few tokens.
 KINDS: dict[str, dict[str, Any]] = {
@@ -68,6 +75,7 @@ SHAPES: dict[Layout, Shape] = {"packed": Shape(640, 12 + 640 // 64 + 1), "padded
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--only", default="", help="the checks whose names have this in them")
     parser.add_argument("--out", help="write JSON here")
     options = parser.parse_args()
     device = open_device(DeviceConfig(device=options.device))
@@ -77,12 +85,18 @@ def main() -> None:
         for task in TASKS
         for layout in layouts
     }
+    checks |= {
+        f"step {name}": lambda adapter=adapter: check_step(TASKS[0], "packed", device, adapter)  # type: ignore[misc]
+        for name, adapter in ADAPTERS.items()
+    }
     checks["dropout"] = lambda: check_dropout(device)
     checks |= {f"pass {kind}": lambda kind=kind: check_pass(kind, device) for kind in KINDS}  # type: ignore[misc]
     checks |= {f"predict {head}": lambda head=head: check_head(head, device) for head in MODELS}  # type: ignore[misc]
     checks |= {"two threads": lambda: check_threads(device), "failed recording": lambda: check_failure(device)}
     results: dict[str, Any] = {"device": device.name, "torch": torch.__version__}
     for name, check in checks.items():
+        if options.only not in name:
+            continue
         began = time.perf_counter()
         try:
             with warnings.catch_warnings(record=True) as told:
@@ -164,9 +178,14 @@ def take(step: PlainStep, batch: Batch, count: float = 4) -> torch.Tensor:
     return step(inputs, torch.tensor([count], device=device))
 
 
-def check_step(task: Task, layout: Layout, device: Device) -> dict[str, Any]:
+def check_step(task: Task, layout: Layout, device: Device, adapter: AdapterConfig | None = None) -> dict[str, Any]:
     """Gradients of recorded steps against plain ones on the CPU."""
     model = make_model(task)
+    if adapter is not None:
+        add_adapter(model, adapter)
+        for name, parameter in model.named_parameters():
+            if name.endswith("lora_b"):  # as after some training
+                torch.nn.init.normal_(parameter, std=0.02)
     cpu = open_device(DeviceConfig(device="cpu"))
     step = make_step(model, task, layout, device)
     reference = PlainStep(model, cpu, loss_of(model, task))
@@ -181,6 +200,7 @@ def check_step(task: Task, layout: Layout, device: Device) -> dict[str, Any]:
         errors.append(max(gradient_error(step.model, model), float((found[0] - expected[0]).abs() / expected[0].abs())))
     ran = time_steps(step, draw(task, layout, 2), device)
     ok = max(errors) < MOST and not step.news
+    ok &= adapter is None or (step.model.encoder.fast_layers is not None) == device.is_cuda
     return {"ok": ok, "errors": errors, "milliseconds": ran, "news": step.news}
 
 

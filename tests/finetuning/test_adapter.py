@@ -6,12 +6,15 @@ import peft
 import pytest
 import torch
 import transformers
+from eager_graphs import stand_in
 from safetensors.torch import load_file
 from toy_tasks import KINDS, finetune_in_two, make_files, make_model, tiny_config
 
 from litebert.errors import CheckpointError, ConfigError
+from litebert.finetuning import run as run_module
 from litebert.finetuning.evaluate import evaluate_task
-from litebert.finetuning.run import finetune
+from litebert.finetuning.run import Finetuning, finetune
+from litebert.model.fast.layers import FastLayers
 from litebert.model.hub import load_model
 from litebert.predict.load import load_adapted, merge_folder
 from litebert.predict.predictor import Predictor
@@ -67,6 +70,29 @@ def test_a_killed_run_goes_on_bit_for_bit(toy_model, files, tmp_path, monkeypatc
     whole, again = (load_file(tmp_path / run / "adapter" / "adapter_model.safetensors") for run in ("whole", "cut"))
     assert whole.keys() == again.keys()
     assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
+
+
+@pytest.mark.parametrize("per_application", [False, True])
+def test_fast_layers_and_recorded_steps_learn_the_same(toy_model, files, tmp_path, monkeypatch, per_application):
+    """As on a GPU: the same run through the layers of model/fast, its steps replayed from a graph."""
+    config = tiny_config(
+        toy_model, files, dropout=0.0, classifier_dropout=0.0, adapter={"rank": 2, "per_application": per_application}
+    )
+    finetune(config, tmp_path / "plain", quiet=True)
+    graphs = stand_in(monkeypatch)
+    monkeypatch.setattr(Finetuning, "_records", lambda self: True)
+
+    def speed_up(model, device):
+        model.encoder.fast_layers = FastLayers(model.encoder, torch.float32)
+
+    monkeypatch.setattr(run_module, "speed_up", speed_up)
+    finetune(config, tmp_path / "fast", quiet=True)
+    assert graphs
+    assert all(graph.replays for graph in graphs)
+    plain, fast = (load_file(tmp_path / run / "adapter" / "adapter_model.safetensors") for run in ("plain", "fast"))
+    for name, tensor in plain.items():
+        torch.testing.assert_close(fast[name], tensor, atol=1e-5, rtol=1e-3, msg=name)
+        assert tensor.any(), name
 
 
 def test_an_adapter_goes_on_from_another(toy_model, files, tmp_path):

@@ -79,10 +79,14 @@ class AdaptedLinear(nn.Linear):
         output: Tensor = _LowRank.apply(*tensors, self.scale)
         return output
 
+    def merged_weight(self) -> Tensor:
+        """W + scale * B A."""
+        return torch.addmm(self.weight, self.lora_b, self.lora_a, alpha=self.scale)
+
     def merged(self) -> nn.Linear:
         """The plain layer with the adapter in its matrix."""
         plain = nn.Linear(self.in_features, self.out_features, bias=self.bias is not None, device="meta")
-        plain.weight = nn.Parameter(self.weight.detach() + self.scale * (self.lora_b @ self.lora_a).detach())
+        plain.weight = nn.Parameter(self.merged_weight().detach())
         plain.bias = self.bias
         return plain
 
@@ -185,7 +189,7 @@ def add_adapter(model: Model, config: AdapterConfig) -> None:
         unroll(model)
     for path, module in list(_targets(model, config.targets)):
         model.set_submodule(path, AdaptedLinear(module, rank, config.scale, config.dropout, config.per_application))
-    model.encoder.fast_layers = None  # they read the matrices themselves and would miss the branch
+    model.encoder.fast_layers = None  # whether they fit is to be asked again
     Lean(model.encoder)
 
 

@@ -9,15 +9,17 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"
 
+import copy
 import itertools
 
 import torch
 import torch.nn.functional as F
 
-from litebert.model.config import ModelConfig
+from litebert.model.adapter import add_adapter
+from litebert.model.config import ADAPTER_TARGETS, AdapterConfig, ModelConfig
 from litebert.model.fast import plain_ops, triton_ops
 from litebert.model.fast.layers import FastLayers
-from litebert.model.fast.plain_ops import Packing
+from litebert.model.fast.plain_ops import Packing, Thin
 from litebert.model.heads import PretrainingModel
 
 
@@ -70,6 +72,9 @@ def check_attention(lengths, heads, width, asked=None):
         triton_ops.attend_backward(grad, q, k, v, found, lse, packing, buffers[1], found_sums)
     compare(buffers[1], buffers[0], f"attend_backward {lengths}")
     compare([found_sums.result()], [sums.result()], f"attend_backward's sums {lengths}")
+    alone = [torch.full_like(x, 7.0) for x in buffers[1]]
+    triton_ops.attend_backward(grad, q, k, v, found, lse, packing, tuple(alone), None)
+    assert all(torch.equal(a, b) for a, b in zip(alone, buffers[1], strict=True))
 
 
 def check_pointwise(rows, width):
@@ -94,6 +99,13 @@ def check_pointwise(rows, width):
             "add_norm_backward",
         )
     compare([found_sums.result()], [sums.result()], "add_norm_backward's sums")
+    assert torch.equal(
+        triton_ops.add_norm_backward(*arguments, weight, None),
+        triton_ops.add_norm_backward(*arguments, weight, found_sums),
+    )
+    rescaled = triton_ops.rescale(found[1], weight, shift)
+    compare([rescaled], [plain_ops.rescale(found[1], weight, shift)], "rescale")
+    compare([rescaled], found[:1], "rescale beside add_norm")
     for tanh in (True, False):
         compare([triton_ops.gelu(residual, tanh)], [plain_ops.gelu(residual, tanh)], "gelu")
         results = []
@@ -103,6 +115,31 @@ def check_pointwise(rows, width):
                 ops.gelu_backward(x, dx, tanh, sums)
             results.append([sums.result(), x, dx])
         compare(results[1], results[0], "gelu_backward")
+
+
+def check_thin(rows, width, rank):
+    """Thin products alone, into some rows of their sums, and beside the activation's backward pass."""
+    torch.manual_seed(0)
+    wide, x, dx = torch.randn(3, rows, width)
+    factors = torch.randn(2, rows, rank)
+    sums, found_sums = new_sums(width + 5, rank)
+    for part in (slice(rows // 2), slice(None)):  # fewer rows first: sums must grow
+        for ops, total in ((plain_ops, sums), (triton_ops, found_sums)):
+            ops.add_thin_product(Thin(total, factors[0][part].contiguous()), wide[part].contiguous(), 5)
+    compare([found_sums.result()], [sums.result()], f"thin product of rank {rank}")
+    assert not found_sums.result()[:5].any()
+    for ways in ((True, True), (True, False), (False, True)):
+        results = []
+        for ops, number in ((plain_ops, 0), (triton_ops, 1)):
+            totals, bias = [new_sums(width, rank)[number] for _ in ways], new_sums(1, width)[number]
+            thin = [Thin(t, f) if way else None for t, f, way in zip(totals, factors, ways, strict=True)]
+            values, grads = x.clone(), dx.clone()
+            for total in (bias, None):
+                values, grads = x.clone(), dx.clone()
+                ops.gelu_backward(values, grads, True, total, *thin)
+            results.append([grads, bias.result(), *(total.result() for total in totals)])
+            results[-1] += [] if ways[0] else [values]
+        compare(results[1], results[0], f"gelu_backward with thin products of rank {rank}")
 
 
 def check_embeddings(rows, width):
@@ -154,15 +191,23 @@ def check_layers():
         max_length=20,
         positions=torch.tensor([3, 11, 15, 30]),
     )
-    gradients = []
-    for ops in (None, plain_ops, triton_ops):
-        model.encoder.fast_layers = FastLayers(model.encoder, torch.float32, ops) if ops else None
-        output = model(**inputs)
-        model.zero_grad()
-        (output.masked_lm.log_softmax(-1)[:, 3].sum() + output.sentence.square().sum()).backward()
-        gradients.append([p.grad.clone() for name, p in model.named_parameters() if not name.endswith("key.bias")])
-    compare(gradients[1], gradients[0], "plain layers")
-    compare(gradients[2], gradients[0], "layers through the kernels")
+    for adapter in (None, AdapterConfig(9, targets=ADAPTER_TARGETS), AdapterConfig(4, per_application=True)):
+        adapted = copy.deepcopy(model)
+        if adapter is not None:
+            add_adapter(adapted, adapter)
+            for name, parameter in adapted.named_parameters():
+                if name.endswith("lora_b"):  # as after some training
+                    torch.nn.init.normal_(parameter, std=0.3)
+        gradients = []
+        for ops in (None, plain_ops, triton_ops):
+            adapted.encoder.fast_layers = FastLayers(adapted.encoder, torch.float32, ops) if ops else None
+            output = adapted(**inputs)
+            adapted.zero_grad()
+            (output.masked_lm.log_softmax(-1)[:, 3].sum() + output.sentence.square().sum()).backward()
+            learned = [(name, p.grad) for name, p in adapted.named_parameters() if p.grad is not None]
+            gradients.append([gradient.clone() for name, gradient in learned if not name.endswith("key.bias")])
+        compare(gradients[1], gradients[0], f"plain layers, {adapter}")
+        compare(gradients[2], gradients[0], f"layers through the kernels, {adapter}")
 
 
 if __name__ == "__main__":
@@ -175,6 +220,9 @@ if __name__ == "__main__":
     check_pointwise(5, 24)
     check_pointwise(37, 48)
     check_pointwise(130, 768)
+    check_thin(37, 24, 16)
+    check_thin(700, 200, 32)  # several programs
+    check_thin(37, 24, 128)  # more than the kernels take
     check_embeddings(37, 48)
     check_quantize()
     check_layers()

@@ -15,7 +15,7 @@ SHARED_BYTES = {90: 227 * 1024, 89: 99 * 1024}  # that a block may use on an H10
 NUMBERS = {"scale", "scale_log2", "eps", "limit"}
 COUNTS = {"width", "num_rows", "rows_per_program", "count"}
 STARTS = {"q_starts", "k_starts", "starts", "ids", "segments", "positions"}
-FULL_PRECISION = {"lse", "delta", "sums", "rstd", "bias", "weight", "shift", "partial"}
+FULL_PRECISION = {"lse", "delta", "sums", "rstd", "bias", "weight", "shift", "partial", "value_partial", "grad_partial"}
 
 
 def kind_of(name: str) -> str:
@@ -60,18 +60,21 @@ def main() -> None:
             (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY),
         ):
             blocks = table[width]
-            compile_kernel(kernel, blocks.warps, blocks.stages, D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
+            sizes = dict(D=width, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
+            for sums in (True, False):
+                compile_kernel(kernel, blocks.warps, blocks.stages, SUMS=sums, **sizes)
     forward = {"KEEP": True, "BIAS": False, "PDL": False, "WHOLE": False}
     for kernel, table, more in (
         (attention_kernels.forward_kernel, triton_ops.ATTEND, forward),
-        (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY, {}),
-        (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY, {}),
+        (attention_kernels.backward_query_kernel, triton_ops.ATTEND_BACKWARD_QUERY, {"SUMS": True}),
+        (attention_kernels.backward_key_kernel, triton_ops.ATTEND_BACKWARD_KEY, {"SUMS": True}),
     ):
         blocks = table[128]
         sizes = dict(D=128, BLOCK_Q=blocks.rows, BLOCK_K=blocks.columns)
         compile_kernel(kernel, blocks.warps, triton_ops.SMALL_GPU_STAGES, gpu=89, **sizes, **more)
     whole = attention_kernels.backward_whole_kernel
-    compile_kernel(whole, triton_ops.WHOLE_WARPS, 1, D=64, BLOCK=triton_ops.WHOLE_MAX)
+    for sums in (True, False):
+        compile_kernel(whole, triton_ops.WHOLE_WARPS, 1, SUMS=sums, D=64, BLOCK=triton_ops.WHOLE_MAX)
     for width in (1024, 4096):
         kernel, sizes = pointwise_kernels.add_norm_kernel, dict(BLOCK_WIDTH=width)
         rows = max(1, triton_ops.ADD_NORM_ELEMENTS // width)
@@ -80,12 +83,29 @@ def main() -> None:
         for pdl in (False, True):
             compile_kernel(kernel, warps, KEEP=False, PDL=pdl, BLOCK_ROWS=rows, **sizes)
         compile_kernel(pointwise_kernels.embed_norm_kernel, warps, BLOCK_ROWS=rows, **sizes)
-        compile_kernel(pointwise_kernels.add_norm_backward_kernel, 8, TWO=True, BLOCK_ROWS=1, BLOCK_WIDTH=width)
+        compile_kernel(pointwise_kernels.rescale_kernel, warps, BLOCK_ROWS=rows, **sizes)
+        kernel = pointwise_kernels.add_norm_backward_kernel
+        for sums in (True, False):
+            compile_kernel(kernel, 8, TWO=True, SUMS=sums, BLOCK_ROWS=1, **sizes)
     for tanh in (True, False):
         compile_kernel(pointwise_kernels.gelu_kernel, 8, TANH=tanh, BLOCK=triton_ops.GELU.columns)
         blocks = triton_ops.GELU_BACKWARD
         sizes = dict(BLOCK_ROWS=blocks.rows, BLOCK_WIDTH=blocks.columns)
-        compile_kernel(pointwise_kernels.gelu_backward_kernel, blocks.warps, TANH=tanh, **sizes)
+        kernel, ways = pointwise_kernels.gelu_backward_kernel, dict(TANH=tanh, VALUE=0, GRAD=0)
+        for sums in (True, False):
+            compile_kernel(kernel, blocks.warps, SUMS=sums, **ways, **sizes)
+        blocks = triton_ops.GELU_BACKWARD_THIN
+        sizes = dict(BLOCK_ROWS=blocks.rows, BLOCK_WIDTH=blocks.columns)
+        for value, grad in ((16, 16), (64, 64), (0, 16), (16, 0)):
+            ways = dict(TANH=tanh, SUMS=False, VALUE=value, GRAD=grad)
+            compile_kernel(kernel, blocks.warps, blocks.stages, **ways, **sizes)
+    blocks = triton_ops.THIN
+    sizes = dict(BLOCK_ROWS=blocks.rows, BLOCK_WIDTH=blocks.columns)
+    for rank in (16, 64):
+        for gpu in SHARED_BYTES:
+            compile_kernel(
+                pointwise_kernels.thin_product_kernel, blocks.warps, blocks.stages, gpu=gpu, RANK=rank, **sizes
+            )
     for kind, turned in (("*fp8e4nv", True), ("*fp8e5", False)):
         blocks = triton_ops.QUANTIZE
         sizes = dict(BLOCK_ROWS=blocks.rows, BLOCK_WIDTH=blocks.columns)

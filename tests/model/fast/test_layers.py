@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
-from litebert.model.config import ModelConfig
+from litebert.model.adapter import add_adapter
+from litebert.model.config import ADAPTER_TARGETS, AdapterConfig, ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.model.fast import plain_ops
 from litebert.model.fast.fp8_ops import Fp8Ops
 from litebert.model.fast.layers import Asked, FastLayers
 from litebert.model.heads import ClassificationModel, PretrainingModel
+from litebert.train.optimizer import freeze
 
 LENGTHS = [7, 13, 1, 19, 0, 0]
 STARTS = torch.tensor([0, 7, 20, 21, 40, 40, 40], dtype=torch.int32)
@@ -181,24 +185,31 @@ def test_rows_asked_for():
 
 def test_eight_bit_products_come_close():
     """FP8 keeps three or two bits of a number: gradients point the same way, and nothing overflows."""
-    model = make_model(hidden_size=64, intermediate_size=128, num_hidden_layers=3, initializer_range=0.1).float()
+    exact, coarse = (gradients_through(ops, eight_bit_model()) for ops in (plain_ops, Fp8Ops(plain_ops)))
+    assert coarse.isfinite().all()
+    assert torch.nn.functional.cosine_similarity(exact, coarse, dim=0) > 0.97
+    assert not torch.equal(exact, coarse)
+
+
+def eight_bit_model():
+    """Of sides in multiples of 16, as 8-bit products need them."""
+    return make_model(hidden_size=64, intermediate_size=128, num_hidden_layers=3, initializer_range=0.1).float()
+
+
+def gradients_through(ops, model, dtype=torch.float32):
+    """The encoder's, as one vector."""
     batch = dict(make_inputs(), positions=POSITIONS)
     pad = 48 - 40  # tokens in a multiple of 16, so that the layers' products are 8-bit ones
     batch["input_ids"] = torch.cat([batch["input_ids"], torch.full((pad,), 7)])
     batch["segment_ids"] = torch.cat([batch["segment_ids"], torch.zeros(pad, dtype=torch.long)])
     batch["position_ids"] = torch.cat([batch["position_ids"], torch.arange(pad)])
     batch["starts"] = torch.tensor([0, 7, 20, 21, 40, 48], dtype=torch.int32)
-    gradients = []
-    for ops in (plain_ops, Fp8Ops(plain_ops)):
-        model.encoder.fast_layers = FastLayers(model.encoder, torch.float32, ops)
+    model.encoder.fast_layers = FastLayers(model.encoder, dtype, ops)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         output = model(**batch)
-        model.zero_grad()
-        (output.masked_lm.float().log_softmax(-1)[:, 3][USED].sum() * 1e-6).backward()  # as small as real gradients are
-        gradients.append(torch.cat([p.grad.flatten() for p in model.encoder.parameters() if p.grad is not None]))
-    exact, coarse = gradients
-    assert coarse.isfinite().all()
-    assert torch.nn.functional.cosine_similarity(exact, coarse, dim=0) > 0.97
-    assert not torch.equal(exact, coarse)
+    model.zero_grad()
+    (output.masked_lm.float().log_softmax(-1)[:, 3][USED].sum() * 1e-6).backward()  # as small as real gradients are
+    return torch.cat([p.grad.flatten() for p in model.encoder.parameters() if p.grad is not None])
 
 
 def test_eight_bit_weights_are_cut_and_turned():
@@ -219,3 +230,230 @@ def test_eight_bit_weights_are_cut_and_turned():
         assert (found - expected).norm() < 0.08 * expected.norm()
     odd = torch.randn(5, 32)  # no multiple of 16: the exact product
     torch.testing.assert_close(ops.linear(odd, prepared), odd @ weight.T)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Adapters, and whatever else is frozen
+
+
+def adapt(model, **settings):
+    """Add an adapter as it is after some training: B is not zero any more."""
+    add_adapter(model, AdapterConfig(**{"rank": 3, **settings}))
+    for name, parameter in model.named_parameters():
+        if name.endswith("lora_b"):
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def assert_same_as_plain(model, positions=None, **settings):
+    """Loss and gradients of the fast layers are those of the plain ones."""
+    model.encoder.fast_layers = None
+    loss, expected = loss_and_gradients(model, positions)
+    model.encoder.fast_layers = FastLayers(model.encoder, torch.float64, **settings)
+    fast_loss, found = loss_and_gradients(model, positions)
+    assert fast_loss == pytest.approx(loss, rel=1e-12)
+    assert_close(found, expected)
+    return found
+
+
+@pytest.mark.parametrize("positions", [None, POSITIONS], ids=["all tokens", "asked"])
+@pytest.mark.parametrize(
+    ("changes", "settings"),
+    [
+        ({}, {}),
+        ({}, {"targets": ADAPTER_TARGETS}),
+        ({}, {"targets": ("query",)}),
+        ({}, {"targets": ("key", "ffn_output")}),
+        ({}, {"targets": ("attention_output",)}),
+        ({}, {"targets": ("ffn_input",)}),
+        ({}, {"rank": 20, "alpha": 7.0}),
+        ({}, {"per_application": True, "rank": 8}),
+        ({"num_hidden_layers": 1}, {}),
+        ({"sharing": "none"}, {}),
+        ({"sharing": "ffn"}, {"per_application": True, "rank": 4}),
+        ({"num_hidden_groups": 2}, {"targets": ADAPTER_TARGETS}),
+        ({"hidden_act": "gelu"}, {}),
+    ],
+    ids=str,
+)
+def test_adapters_have_the_values_and_gradients_of_the_plain_layers(changes, settings, positions):
+    model = adapt(make_model(**changes), **settings)
+    assert FastLayers.fits(model.encoder)
+    found = assert_same_as_plain(model, positions)
+    of_adapters = [gradient for name, gradient in found.items() if ".lora_" in name]
+    assert of_adapters
+    assert all(gradient.abs().max() > 1e-6 for gradient in of_adapters)
+    assert not any(name.startswith("encoder.") and ".lora_" not in name for name in found)
+
+
+@pytest.mark.parametrize("per_application", [True, False])
+def test_adapters_when_layers_are_recomputed(per_application):
+    model = adapt(make_model(), rank=4, per_application=per_application)
+    assert_same_as_plain(model, POSITIONS, recompute=True)
+
+
+@pytest.mark.parametrize("per_application", [True, False])
+def test_adapters_at_another_depth(per_application):
+    """Applications that are left out have no gradients rather than zeros, which would let weights decay."""
+    model = adapt(make_model(), rank=4, per_application=per_application)
+    model.set_depth(2)
+    found = assert_same_as_plain(model, POSITIONS)
+    assert ("encoder.attention.3.query.lora_a" in dict(model.named_parameters())) == per_application
+    assert not any(".3." in name for name in found)
+
+
+@pytest.mark.parametrize("per_application", [True, False])
+def test_adapters_learn_the_same_in_a_few_steps(per_application):
+    results = []
+    for fast in (True, False):
+        model = adapt(make_model(), rank=4, per_application=per_application)
+        if fast:
+            model.encoder.fast_layers = FastLayers(model.encoder, torch.float64)
+        learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        before = {name: p.detach().clone() for name, p in learning.items()}
+        optimizer = torch.optim.SGD(learning.values(), lr=0.01)
+        for _ in range(3):
+            loss_and_gradients(model, POSITIONS)
+            optimizer.step()
+        results.append(learning)
+    for name, parameter in results[0].items():
+        torch.testing.assert_close(parameter, results[1][name], rtol=1e-8, atol=1e-10, msg=name)
+        assert not torch.equal(parameter, before[name]), name
+
+
+@pytest.mark.parametrize("thawed", ["attention.0.norm", "attention.0.key", "ffn.0.output.bias", "embeddings"])
+def test_adapters_beside_something_else_that_learns(thawed):
+    model = adapt(make_model(), targets=("query", "value", "ffn_input"))
+    for name, parameter in model.encoder.named_parameters():
+        if name.startswith(thawed):
+            parameter.requires_grad_(True)
+    found = assert_same_as_plain(model, POSITIONS)
+    assert any(name.startswith(f"encoder.{thawed}") for name in found)
+
+
+@pytest.mark.parametrize("sharing", ["all", "none"])
+@pytest.mark.parametrize("what", ["embeddings", "encoder"])
+def test_what_a_run_freezes(what, sharing):
+    model = make_model(sharing=sharing)
+    freeze(model, what)
+    assert_same_as_plain(model, POSITIONS)
+
+
+class Counting:
+    """The plain operations; counts those that frozen weights need none of."""
+
+    def __init__(self):
+        self.to_weights, self.to_inputs, self.sums = 0, 0, []
+
+    def __getattr__(self, name):
+        return getattr(plain_ops, name)
+
+    def add_weight_gradient(self, *arguments):
+        self.to_weights += 1
+        plain_ops.add_weight_gradient(*arguments)
+
+    def linear_backward(self, *arguments):
+        self.to_inputs += 1
+        return plain_ops.linear_backward(*arguments)
+
+    def VectorSums(self, count, *more):
+        self.sums.append(count)
+        return plain_ops.VectorSums(count, *more)
+
+
+def count_operations(model):
+    model.encoder.fast_layers = FastLayers(model.encoder, torch.float64, ops := Counting())
+    loss_and_gradients(model, None)
+    return ops
+
+
+def test_no_gradient_is_made_for_what_is_frozen():
+    whole = count_operations(make_model())
+    assert (whole.to_weights, whole.to_inputs, sorted(whole.sums)) == (4 * 4, 4 * 4, [1, 3, 3, 3])
+    # No bias's or norm's sums, only thin ones: A and B of queries to values together, and of both products of the FFN.
+    adapted = count_operations(adapt(make_model()))
+    assert adapted.to_weights == 0
+    assert sorted(adapted.sums) == [32, 32, 32, 48, 48, 96]
+    assert adapted.to_inputs == 4 * 4 - 1  # nothing learns below the first attention
+    assert count_operations(adapt(make_model(), targets=("ffn_output",))).to_inputs == 3 * 4 + 1
+
+    upper = make_model(sharing="none")
+    upper.requires_grad_(False)
+    upper.encoder.ffn[2].requires_grad_(True)
+    operations = count_operations(upper)
+    assert (operations.to_weights, operations.to_inputs) == (2, 4 + 1)
+
+    features = make_model()
+    freeze(features, "encoder")
+    operations = count_operations(features)
+    assert (operations.to_weights, operations.to_inputs, operations.sums) == (0, 0, [])
+
+
+def bytes_kept(model):
+    """What the fast layers keep for a backward pass."""
+    layers = FastLayers(model.encoder, torch.float64)
+    layers._refresh()
+    reach = layers.reach(model.encoder.embeddings.word.weight.requires_grad)
+    hidden = torch.randn(40, model.config.hidden_size, dtype=torch.float64)
+    _, saved = layers.forward(hidden, STARTS, 19, None, reach)
+    parts = [part for pair in saved for part in pair]
+    tensors = [getattr(part, field.name) for part in parts for field in dataclasses.fields(part)]
+    storages = [tensor.untyped_storage() for tensor in tensors if tensor is not None]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def test_an_adapter_keeps_half_of_what_full_training_keeps():
+    shape = dict(hidden_size=128, intermediate_size=512)
+    whole = bytes_kept(make_model(**shape))
+    assert bytes_kept(adapt(make_model(**shape))) < 0.6 * whole
+    assert bytes_kept(adapt(make_model(**shape), rank=4, per_application=True)) < 0.6 * whole
+
+
+def test_nothing_is_kept_below_what_learns():
+    model = make_model(sharing="none")
+    model.requires_grad_(False)
+    assert bytes_kept(model) == 0
+    model.encoder.ffn[3].requires_grad_(True)
+    highest = bytes_kept(model)
+    model.encoder.ffn[0].requires_grad_(True)
+    assert 0 < 3.9 * highest < bytes_kept(model)
+
+
+def test_a_frozen_adapter_does_not_learn():
+    model = adapt(make_model())
+    assert FastLayers(model.encoder, torch.float64).reach(False) is not None
+    model.encoder.requires_grad_(False)
+    assert FastLayers(model.encoder, torch.float64).reach(False) is None
+    model.encoder.ffn[0].output.lora_a.requires_grad_(True)
+    found = assert_same_as_plain(model)
+    assert [name for name in found if name.startswith("encoder.")] == ["encoder.ffn.0.output.lora_a"]
+
+
+def test_an_adapter_with_dropout_goes_the_plain_way():
+    assert not FastLayers.fits(adapt(make_model(), dropout=0.1).encoder)
+
+
+def test_evaluation_sees_the_adapters_as_they_are():
+    model = adapt(make_model())
+    layers = FastLayers(model.encoder, torch.float64)
+    for _ in range(2):
+        outputs = []
+        for model.encoder.fast_layers in (layers, None):
+            with torch.inference_mode():
+                outputs.append(model(**make_inputs()).masked_lm)
+        torch.testing.assert_close(*outputs)
+        with torch.no_grad():
+            model.encoder.ffn[0].input.lora_b.mul_(2)
+
+
+@pytest.mark.parametrize("settings", [{}, {"per_application": True}], ids=["one", "per application"])
+@pytest.mark.parametrize(
+    ("ops", "dtype", "near"),
+    [(Fp8Ops(plain_ops), torch.float32, 0.95), (plain_ops, torch.bfloat16, 0.995)],
+    ids=["8 bits", "bf16"],
+)
+def test_adapters_in_low_precision_come_close(ops, dtype, near, settings):
+    exact = gradients_through(plain_ops, adapt(eight_bit_model(), **settings))
+    coarse = gradients_through(ops, adapt(eight_bit_model(), **settings), dtype)
+    assert torch.nn.functional.cosine_similarity(exact, coarse, dim=0) > near
+    assert not torch.equal(exact, coarse)

@@ -5,8 +5,8 @@ only needs the predicted positions), so each has its own starts. Scores are kept
 GPU's exponential is one: `scale_log2` = log2(e) / sqrt(D).
 
 Names: Q queries and K keys of one sequence, D width of a head. `*_stride` is the distance between tokens.
-The kernels also sum over tokens for the gradients of the biases: one sum per program, kept over all applications of a
-shared layer.
+The kernels also sum over tokens for the gradients of the biases (SUMS: if they learn): one sum per program, kept over
+all applications of a shared layer.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ def backward_query_kernel(
     sums_stride,
     scale,
     scale_log2,
+    SUMS: tl.constexpr,
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -164,9 +165,10 @@ def backward_query_kernel(
         gathered += tl.dot(dscores.to(k_tile.dtype), k_tile)
     gathered *= scale
     store_rows(dq, gathered, q_first, rows, q_length, dq_stride, head, D)
-    gathered = tl.where((rows < q_length)[:, None], gathered, 0.0)
-    number = sequence * tl.num_programs(0) + block
-    add_to(sums + number * sums_stride + head * D + tl.arange(0, D), tl.sum(gathered, 0))
+    if SUMS:
+        gathered = tl.where((rows < q_length)[:, None], gathered, 0.0)
+        number = sequence * tl.num_programs(0) + block
+        add_to(sums + number * sums_stride + head * D + tl.arange(0, D), tl.sum(gathered, 0))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -191,6 +193,7 @@ def backward_key_kernel(
     width,  # A * D
     scale,
     scale_log2,
+    SUMS: tl.constexpr,
     D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -223,10 +226,11 @@ def backward_key_kernel(
     dk_tile *= scale
     store_rows(dk, dk_tile, k_first, columns, k_length, dk_stride, head, D)
     store_rows(dv, dv_tile, k_first, columns, k_length, dk_stride, head, D)
-    inside = (columns < k_length)[:, None]
-    where = sums + (sequence * tl.num_programs(0) + block) * sums_stride + head * D + tl.arange(0, D)
-    add_to(where + width, tl.sum(tl.where(inside, dk_tile, 0.0), 0))
-    add_to(where + 2 * width, tl.sum(tl.where(inside, dv_tile, 0.0), 0))
+    if SUMS:
+        inside = (columns < k_length)[:, None]
+        where = sums + (sequence * tl.num_programs(0) + block) * sums_stride + head * D + tl.arange(0, D)
+        add_to(where + width, tl.sum(tl.where(inside, dk_tile, 0.0), 0))
+        add_to(where + 2 * width, tl.sum(tl.where(inside, dv_tile, 0.0), 0))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -249,6 +253,7 @@ def backward_whole_kernel(
     width,  # A * D
     scale,
     scale_log2,
+    SUMS: tl.constexpr,
     D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -278,8 +283,9 @@ def backward_whole_kernel(
     store_rows(dq, dq_tile, first, rows, length, grads_stride, head, D)
     store_rows(dk, dk_tile, first, rows, length, grads_stride, head, D)
     store_rows(dv, dv_tile, first, rows, length, grads_stride, head, D)
-    # Rows beyond the end are 0 in all three: their powers are.
-    where = sums + sequence * 3 * width + head * D + tl.arange(0, D)
-    add_to(where, tl.sum(dq_tile, 0))
-    add_to(where + width, tl.sum(dk_tile, 0))
-    add_to(where + 2 * width, tl.sum(dv_tile, 0))
+    if SUMS:
+        # Rows beyond the end are 0 in all three: their powers are.
+        where = sums + sequence * 3 * width + head * D + tl.arange(0, D)
+        add_to(where, tl.sum(dq_tile, 0))
+        add_to(where + width, tl.sum(dk_tile, 0))
+        add_to(where + 2 * width, tl.sum(dv_tile, 0))

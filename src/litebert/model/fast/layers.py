@@ -11,144 +11,54 @@ What makes them fast, for a packed batch without dropout:
   values are needed for all tokens; queries, the output projection and the FFN are not.
 - The activation is recomputed in the backward pass, where its input is read anyway. `recompute` keeps only the input of
   each layer.
+- What is frozen gets no gradient, and no backward pass goes below the lowest block that learns.
+- An adapter is merged into its working matrix and learns from thin products (`products.py`). Where nothing else learns,
+  the outputs of LayerNorm and of the FFN's first product are made again instead of kept, which halves what is kept.
 
 Shapes: T packed tokens, N sequences, H hidden, A heads, D = H / A, I intermediate, Q rows asked for in the last layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from litebert.model.adapter import AdaptedLinear
 from litebert.model.encoder import Attention, Encoder, FeedForward
 from litebert.model.fast import plain_ops
+from litebert.model.fast.blocks import (
+    AttentionSaved,
+    AttentionSums,
+    AttentionWeights,
+    Block,
+    FeedForwardSaved,
+    FeedForwardSums,
+    FeedForwardWeights,
+    block_learns,
+    parameters_of,
+)
 from litebert.model.fast.plain_ops import Packing
+from litebert.model.fast.products import Branch, Gradients
 
 HEAD_WIDTHS = (16, 32, 64, 128)  # that the attention kernels know
 # A gradient in two parts that the next kernel adds: of the branch, and of the residual beside it.
 Pair = tuple[Tensor, Tensor | None]
 
 
-class AttentionWeights(NamedTuple):
-    """An attention block's working weights, or its gradients."""
+@dataclass(frozen=True)
+class Reach:
+    """How far down a backward pass goes, and how much is kept for it."""
 
-    qkv: Tensor  # [3 H, H]: queries, keys and values, one under the other
-    qkv_bias: Tensor
-    output: Tensor  # [H, H]
-    output_bias: Tensor
-    norm: Tensor
-    norm_bias: Tensor
+    lowest: int  # the lowest block that learns: 0 the first application's attention, 1 its FFN, 2 the second's, ...
+    input: bool  # whether the layers' input has a gradient; lowest is 0 then
+    lean: bool  # whether to make tensors again that only matrices learn from: nothing but adapters learns
 
-    @classmethod
-    def of(cls, block: Attention) -> AttentionWeights:
-        """The block's parameters, merged."""
-        parts = (block.query, block.key, block.value)
-        return cls(
-            torch.cat([part.weight for part in parts]),
-            torch.cat([part.bias for part in parts]),
-            block.output.weight,
-            block.output.bias,
-            block.norm.weight,
-            block.norm.bias,
-        )
-
-    def by_parameter(self) -> list[Tensor]:
-        """In the order of `parameters_of`, queries, keys and values apart again."""
-        q, k, v = self.qkv.chunk(3)
-        q_bias, k_bias, v_bias = self.qkv_bias.chunk(3)
-        return [q, q_bias, k, k_bias, v, v_bias, self.output, self.output_bias, self.norm, self.norm_bias]
-
-
-class FeedForwardWeights(NamedTuple):
-    """An FFN block's working weights."""
-
-    input: Tensor  # [I, H]
-    input_bias: Tensor
-    output: Tensor  # [H, I]
-    output_bias: Tensor
-    norm: Tensor
-    norm_bias: Tensor
-
-    @classmethod
-    def of(cls, block: FeedForward) -> FeedForwardWeights:
-        """The block's parameters."""
-        return cls(
-            block.input.weight,
-            block.input.bias,
-            block.output.weight,
-            block.output.bias,
-            block.norm.weight,
-            block.norm.bias,
-        )
-
-
-@dataclass
-class AttentionSums:
-    """An attention block's gradients, summed over its applications."""
-
-    qkv: Tensor
-    output: Tensor
-    biases: Any  # three vectors: of queries, keys and values
-    norm: Any  # three vectors: the LayerNorm's weight and bias, the output projection's bias
-
-    def by_parameter(self) -> list[Tensor]:
-        """In the order of `parameters_of`."""
-        norm, norm_bias, output_bias = self.norm.result()
-        biases = self.biases.result().flatten()
-        return AttentionWeights(self.qkv, biases, self.output, output_bias, norm, norm_bias).by_parameter()
-
-
-@dataclass
-class FeedForwardSums:
-    """An FFN block's gradients, summed over its applications."""
-
-    input: Tensor
-    output: Tensor
-    bias: Any  # one vector: the input projection's bias
-    norm: Any  # three vectors, as above
-
-    def by_parameter(self) -> list[Tensor]:
-        """In the order of `parameters_of`."""
-        norm, norm_bias, output_bias = self.norm.result()
-        return [self.input, self.bias.result()[0], self.output, output_bias, norm, norm_bias]
-
-
-def parameters_of(block: Attention | FeedForward) -> list[nn.Parameter]:
-    """A block's parameters in the order of its gradients."""
-    if isinstance(block, FeedForward):
-        parts: tuple[nn.Module, ...] = (block.input, block.output, block.norm)
-    else:
-        parts = (block.query, block.key, block.value, block.output, block.norm)
-    return [parameter for part in parts for parameter in part.parameters()]  # weight, then bias
-
-
-@dataclass
-class AttentionSaved:
-    """What an attention block's backward needs."""
-
-    hidden: Tensor  # [T, H] its input
-    rows: Tensor | None  # [Q] of the input that asked, None for all
-    q: Tensor  # [Q, A, D]
-    k: Tensor  # [T, A, D]
-    v: Tensor
-    context: Tensor  # [Q, A, D]
-    lse: Tensor  # [A, Q]
-    normed: Tensor  # [Q, H]
-    rstd: Tensor  # [Q]
-
-
-@dataclass
-class FeedForwardSaved:
-    """What an FFN block's backward needs."""
-
-    hidden: Tensor  # [Q, H] its input
-    inner: Tensor  # [Q, I] before the activation
-    normed: Tensor
-    rstd: Tensor
+    def goes_below(self, block: int) -> bool:
+        """Whether a block's input needs a gradient."""
+        return self.input or block > self.lowest
 
 
 @dataclass(frozen=True)
@@ -187,10 +97,10 @@ class FastLayers:
 
     @staticmethod
     def fits(encoder: Encoder) -> bool:
-        """Whether this model's layers can be run here: a GELU, heads of a width that the kernels know, no adapter."""
+        """Whether this model's layers can be run here: a GELU, heads of a width that the kernels know, no dropout."""
         config = encoder.config
-        if any(type(module).__name__ == "AdaptedLinear" for module in encoder.modules()):
-            return False  # its branch is not in the matrices that the kernels read
+        if any(isinstance(module, AdaptedLinear) and module.dropout.p > 0 for module in encoder.modules()):
+            return False  # the branch reads another input than the matrix, so it cannot be merged
         width = config.hidden_size // config.num_attention_heads
         return config.hidden_act != "relu" and width in HEAD_WIDTHS
 
@@ -201,10 +111,11 @@ class FastLayers:
         self._refresh()
         asked = None if positions is None else Asked.at(positions, starts, len(hidden))
         hidden = hidden.to(self.dtype)
-        if torch.is_grad_enabled():
-            hidden = _Layers.apply(hidden, self, starts, max_length, asked, *self._parameters())
+        reach = self.reach(hidden.requires_grad) if torch.is_grad_enabled() else None
+        if reach is not None:
+            hidden = _Layers.apply(hidden, self, starts, max_length, asked, reach, *self._parameters())
         else:
-            hidden, _ = self.forward(hidden, starts, max_length, asked, keep=False)
+            hidden, _ = self.forward(hidden, starts, max_length, asked, None)
         if asked is None:
             return hidden, hidden[starts[:-1].clamp(max=len(hidden) - 1)]
         assert positions is not None
@@ -215,26 +126,47 @@ class FastLayers:
         """Refresh the working weights at the next call, even if no parameter changes until then."""
         self._made_from = []
 
+    def reach(self, of_input: bool) -> Reach | None:
+        """How far down a backward pass has to go, if the input has a gradient or not; None if nothing learns."""
+        attention, ffn = ([block_learns(block) for block in blocks] for blocks in self._blocks())
+        applied = [learning for step in self.encoder.plan for learning in (attention[step.attention], ffn[step.ffn])]
+        if not of_input and not any(applied):
+            return None
+        lean = not self.recompute and not any(
+            block_learns(block, adapters=False) for blocks in self._blocks() for block in blocks
+        )
+        return Reach(0 if of_input else applied.index(True), of_input, lean)
+
     # -- forward -------------------------------------------------------------------------------------------------------
 
     def forward(
-        self, hidden: Tensor, starts: Tensor, max_length: int, asked: Asked | None, keep: bool
+        self, hidden: Tensor, starts: Tensor, max_length: int, asked: Asked | None, reach: Reach | None
     ) -> tuple[Tensor, list[Any]]:
-        """All applications; with `keep`, also what the backward pass needs of each."""
+        """All applications; with `reach`, also what the backward pass needs of each."""
         saved: list[Any] = []
         plan = self.encoder.plan
+        lowest = len(plan) if reach is None else reach.lowest // 2
         for number, step in enumerate(plan):
             rows = asked if number == len(plan) - 1 else None
             attention, ffn = self._attention[step.attention], self._ffn[step.ffn]
-            before = hidden
-            hidden, first = self.attend(hidden, attention, starts, max_length, rows)
-            hidden, second = self.feed_forward(hidden, ffn)
+            before, keep = hidden, number >= lowest
+            hidden, first = self.attend(hidden, attention, starts, max_length, rows, keep and not self.recompute)
+            hidden, second = self.feed_forward(hidden, ffn, keep and not self.recompute)
+            if reach is not None and reach.lean:
+                second.hidden = second.inner = None
+                first.hidden = before if number == lowest else None  # below it no LayerNorm's rows are kept
             if keep:
                 saved.append(before if self.recompute else (first, second))
         return hidden, saved
 
     def attend(
-        self, hidden: Tensor, weights: AttentionWeights, starts: Tensor, max_length: int, asked: Asked | None
+        self,
+        hidden: Tensor,
+        weights: AttentionWeights,
+        starts: Tensor,
+        max_length: int,
+        asked: Asked | None,
+        keep: bool,
     ) -> tuple[Tensor, AttentionSaved]:
         """An attention block: [T, H] -> [T, H], or [Q, H] at the rows asked for."""
         ops, width = self.ops, hidden.shape[1]
@@ -248,16 +180,21 @@ class FastLayers:
             k, v = self._heads(ops.linear(hidden, ops.cut(weights.qkv, of_rest), weights.qkv_bias[of_rest]))
         context, lse = ops.attend(q, k, v, _packing(starts, max_length, asked))
         branch = ops.linear(context.flatten(1), weights.output)
+        narrow = _narrow(weights.qkv_branch, hidden, keep)
+        narrow_context = _narrow(weights.output_branch, context.flatten(1), keep)
         out, normed, rstd = ops.add_norm(asking, branch, weights.output_bias, weights.norm, weights.norm_bias, self.eps)
-        return out, AttentionSaved(hidden, rows, q, k, v, context, lse, normed, rstd)
+        return out, AttentionSaved(hidden, rows, q, k, v, context, lse, normed, rstd, narrow, narrow_context)
 
-    def feed_forward(self, hidden: Tensor, weights: FeedForwardWeights) -> tuple[Tensor, FeedForwardSaved]:
+    def feed_forward(self, hidden: Tensor, weights: FeedForwardWeights, keep: bool) -> tuple[Tensor, FeedForwardSaved]:
         """An FFN block."""
         ops = self.ops
         inner = ops.linear(hidden, weights.input, weights.input_bias)
-        branch = ops.linear(ops.gelu(inner, self.tanh), weights.output)
+        value = ops.gelu(inner, self.tanh)
+        branch = ops.linear(value, weights.output)
+        narrow = _narrow(weights.input_branch, hidden, keep)
+        narrow_inner = _narrow(weights.output_branch, value, keep)
         out, normed, rstd = ops.add_norm(hidden, branch, weights.output_bias, weights.norm, weights.norm_bias, self.eps)
-        return out, FeedForwardSaved(hidden, inner, normed, rstd)
+        return out, FeedForwardSaved(hidden, inner, normed, rstd, narrow, narrow_inner)
 
     def _heads(self, projected: Tensor) -> tuple[Tensor, ...]:
         """[T, n H] -> n views [T, A, D]."""
@@ -267,93 +204,130 @@ class FastLayers:
     # -- backward ------------------------------------------------------------------------------------------------------
 
     def backward(
-        self, grad: Tensor, saved: list[Any], starts: Tensor, max_length: int, asked: Asked | None
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The gradients of the input and of every parameter, float32 (or float64), summed over the applications."""
-        attention_sums = [self._attention_sums(weights) for weights in self._attention]
-        ffn_sums = [self._ffn_sums(weights) for weights in self._ffn]
-        pair: Pair = (grad, None)
-        for number, step in reversed(list(enumerate(self.encoder.plan))):
-            kept = saved.pop()
+        self, grad: Tensor, saved: list[Any], starts: Tensor, max_length: int, asked: Asked | None, reach: Reach
+    ) -> tuple[Tensor | None, Gradients]:
+        """The gradients of the input and of every parameter, float32 (or float64), summed over the applications.
+
+        None for what is frozen, and for blocks that are not applied.
+        """
+        plan, blocks = self.encoder.plan, self._blocks()
+        numbers = range(reach.lowest // 2, len(plan))
+        first_use = {place: number for number in reversed(numbers) for place in enumerate(plan[number])}
+        sums: dict[tuple[int, int], Any] = {}  # by the place of a block: 0 attention or 1 FFN, and its number
+        found: dict[tuple[int, int], Gradients] = {}
+        pair: Pair | None = (grad, None)
+        for number in reversed(numbers):
+            step = plan[number]
             attention, ffn = self._attention[step.attention], self._ffn[step.ffn]
-            rows = asked if number == len(self.encoder.plan) - 1 else None
-            if self.recompute:
-                hidden, first = self.attend(kept, attention, starts, max_length, rows)
-                _, second = self.feed_forward(hidden, ffn)
-            else:
-                first, second = kept
-            pair = self.feed_forward_backward(pair, second, ffn, ffn_sums[step.ffn])
-            packing = _packing(starts, max_length, rows)
-            pair = self.attend_backward(pair, first, attention, attention_sums[step.attention], packing)
-        first_part, second_part = pair
-        grad = first_part if second_part is None else first_part + second_part
-        sums: Iterable[AttentionSums | FeedForwardSums] = (*attention_sums, *ffn_sums)
-        return grad, [tensor for block in sums for tensor in block.by_parameter()]
+            rows = asked if number == len(plan) - 1 else None
+            first, second = self._kept(number, saved, starts, max_length, rows)
+            for place in enumerate(step):
+                if place not in sums:
+                    sums[place] = self._new_sums(*place)
+            assert pair is not None
+            pair = self.feed_forward_backward(pair, second, ffn, sums[1, step.ffn], reach.goes_below(2 * number + 1))
+            del second  # the widest: its memory serves the attention's gradients
+            if pair is not None:
+                packing, below = _packing(starts, max_length, rows), reach.goes_below(2 * number)
+                pair = self.attend_backward(pair, first, attention, sums[0, step.attention], packing, below)
+            for place in enumerate(step):
+                if first_use[place] == number:  # sums of blocks with one application do not pile up
+                    found[place] = sums.pop(place).by_parameter()
+        of_input = None if pair is None else pair[0] if pair[1] is None else pair[0] + pair[1]
+        gradients: Gradients = []
+        for kind, same in enumerate(blocks):
+            for number, block in enumerate(same):
+                gradients += found.get((kind, number), [None] * len(parameters_of(block)))
+        return of_input, gradients
+
+    def _new_sums(self, kind: int, number: int) -> AttentionSums | FeedForwardSums:
+        if kind == 0:
+            attention = cast(Attention, self.encoder.attention[number])
+            return AttentionSums.of(attention, self._attention[number], self.ops, self._exact)
+        ffn = cast(FeedForward, self.encoder.ffn[number])
+        return FeedForwardSums.of(ffn, self._ffn[number], self.ops, self._exact)
+
+    def _kept(
+        self, number: int, saved: list[Any], starts: Tensor, max_length: int, asked: Asked | None
+    ) -> tuple[AttentionSaved, FeedForwardSaved]:
+        """What was kept of the application that comes last in `saved`, with what is to be made again."""
+        ops, plan = self.ops, self.encoder.plan
+        attention, ffn = self._attention[plan[number].attention], self._ffn[plan[number].ffn]
+        kept = saved.pop()
+        if self.recompute:
+            hidden, first = self.attend(kept, attention, starts, max_length, asked, True)
+            return first, self.feed_forward(hidden, ffn, True)[1]
+        first, second = kept
+        if first.hidden is None:
+            below = self._ffn[plan[number - 1].ffn]
+            first.hidden = ops.rescale(saved[-1][1].normed, below.norm, below.norm_bias)
+        if second.hidden is None:
+            second.hidden = ops.rescale(first.normed, attention.norm, attention.norm_bias)
+        if second.inner is None:
+            second.inner = ops.linear(second.hidden, ffn.input, ffn.input_bias)
+        return first, second
 
     def feed_forward_backward(
-        self, pair: Pair, saved: FeedForwardSaved, weights: FeedForwardWeights, sums: FeedForwardSums
-    ) -> Pair:
-        """Adds the FFN block's gradients to `sums`; returns those of its input, branch and residual."""
-        ops = self.ops
+        self, pair: Pair, saved: FeedForwardSaved, weights: FeedForwardWeights, sums: FeedForwardSums, below: bool
+    ) -> Pair | None:
+        """Adds the FFN block's gradients to `sums`; returns those of its input, branch and residual (`below`)."""
+        ops, inner, hidden = self.ops, saved.inner, saved.hidden
+        assert inner is not None
+        assert hidden is not None
         summed = ops.add_norm_backward(*pair, saved.normed, saved.rstd, weights.norm, sums.norm)
-        inner = saved.inner
         grad = ops.linear_backward(summed, weights.output)
-        ops.gelu_backward(inner, grad, self.tanh, sums.bias)  # inner is now the activation
-        ops.add_weight_gradient(sums.output, summed, inner)
-        ops.add_weight_gradient(sums.input, grad, saved.hidden)
-        return ops.linear_backward(grad, weights.input), summed
+        # The kernel that has both wide tensors at hand takes the thin products of both.
+        of_value, of_grad = sums.output.to_a(summed), sums.input.to_b(saved.narrow)
+        ops.gelu_backward(inner, grad, self.tanh, sums.bias, of_value, of_grad)
+        sums.output.add_matrix(summed, inner)  # inner is now the activation
+        sums.output.add_b(summed, sums.output.to_b(saved.narrow_inner))
+        sums.input.add_matrix(grad, hidden)
+        sums.input.add_a(hidden, sums.input.to_a(grad))
+        return (ops.linear_backward(grad, weights.input), summed) if below else None
 
     def attend_backward(
-        self, pair: Pair, saved: AttentionSaved, weights: AttentionWeights, sums: AttentionSums, packing: Packing
-    ) -> Pair:
-        """Adds the attention block's gradients to `sums`; returns those of its input, branch and residual."""
-        ops, width = self.ops, saved.hidden.shape[1]
+        self,
+        pair: Pair,
+        saved: AttentionSaved,
+        weights: AttentionWeights,
+        sums: AttentionSums,
+        packing: Packing,
+        below: bool,
+    ) -> Pair | None:
+        """Adds the attention block's gradients to `sums`; returns those of its input, as the FFN's."""
+        ops, hidden, rows = self.ops, saved.hidden, saved.rows
+        assert hidden is not None
+        width = hidden.shape[1]
         summed = ops.add_norm_backward(*pair, saved.normed, saved.rstd, weights.norm, sums.norm)
-        ops.add_weight_gradient(sums.output, summed, saved.context.flatten(1))
+        sums.output.add(summed, saved.context.flatten(1), saved.narrow_context)
         grad = ops.linear_backward(summed, weights.output).view_as(saved.context)
 
         # One buffer for the gradients of queries, keys and values, or two where few rows ask.
-        parts = 3 if saved.rows is None else 2
-        joint = torch.empty(len(saved.hidden), parts * width, dtype=grad.dtype, device=grad.device)
-        dq = joint if saved.rows is None else torch.empty_like(summed)
-        out = self._heads(joint) if saved.rows is None else (*self._heads(dq), *self._heads(joint))
+        parts = 3 if rows is None else 2
+        joint = torch.empty(len(hidden), parts * width, dtype=grad.dtype, device=grad.device)
+        dq = joint if rows is None else torch.empty_like(summed)
+        out = self._heads(joint) if rows is None else (*self._heads(dq), *self._heads(joint))
         ops.attend_backward(grad, saved.q, saved.k, saved.v, saved.context, saved.lse, packing, out, sums.biases)
-        if saved.rows is None:
-            ops.add_weight_gradient(sums.qkv, joint, saved.hidden)
-            return ops.linear_backward(joint, weights.qkv), summed
-        asking = saved.hidden[saved.rows]
-        ops.add_weight_gradient(sums.qkv[:width], dq, asking)
-        ops.add_weight_gradient(sums.qkv[width:], joint, saved.hidden)
+        if rows is None:
+            sums.qkv.add(joint, hidden, saved.narrow)
+            return (ops.linear_backward(joint, weights.qkv), summed) if below else None
+        sums.qkv.add(dq, hidden[rows], None if saved.narrow is None else saved.narrow[rows])
+        sums.qkv.add(joint, hidden, saved.narrow, width)
+        if not below:
+            return None
         total = ops.linear_backward(joint, ops.cut(weights.qkv, slice(width, None)))
         of_asking = ops.linear_backward(dq, ops.cut(weights.qkv, slice(None, width)))
-        total.index_add_(0, saved.rows, of_asking + summed)
+        total.index_add_(0, rows, of_asking + summed)
         return total, None
-
-    def _attention_sums(self, weights: AttentionWeights) -> AttentionSums:
-        width = self.encoder.config.hidden_size
-        return AttentionSums(
-            self._zeros(weights.qkv), self._zeros(weights.output), self._vectors(3, width), self._vectors(3, width)
-        )
-
-    def _ffn_sums(self, weights: FeedForwardWeights) -> FeedForwardSums:
-        inner, width = weights.input.shape
-        return FeedForwardSums(
-            self._zeros(weights.input), self._zeros(weights.output), self._vectors(1, inner), self._vectors(3, width)
-        )
-
-    def _zeros(self, weight: Any) -> Tensor:
-        return torch.zeros(weight.shape, dtype=self._exact, device=weight.device)
-
-    def _vectors(self, count: int, width: int) -> Any:
-        return self.ops.VectorSums(count, width, self._exact, self._attention[0].norm.device)
 
     # -- weights -------------------------------------------------------------------------------------------------------
 
-    def _blocks(self) -> list[Attention | FeedForward]:
-        return [*self.encoder.attention, *self.encoder.ffn]  # type: ignore[list-item, unused-ignore]
+    def _blocks(self) -> tuple[list[Block], list[Block]]:
+        """All attention blocks and all FFN blocks."""
+        return list(self.encoder.attention), list(self.encoder.ffn)  # type: ignore[arg-type, unused-ignore]
 
     def _parameters(self) -> list[nn.Parameter]:
-        return [parameter for block in self._blocks() for parameter in parameters_of(block)]
+        return [parameter for blocks in self._blocks() for block in blocks for parameter in parameters_of(block)]
 
     @torch.inference_mode(False)  # made during an evaluation, they serve training too
     @torch.no_grad()
@@ -366,11 +340,15 @@ class FastLayers:
         def working(weights: Any) -> Any:
             return type(weights)(*map(self._working, weights._fields, weights))
 
-        self._attention = [working(AttentionWeights.of(block)) for block in self.encoder.attention]  # type: ignore[arg-type]
-        self._ffn = [working(FeedForwardWeights.of(block)) for block in self.encoder.ffn]  # type: ignore[arg-type]
+        dtype = self.dtype
+        with torch.autocast(self._parameters()[0].device.type, enabled=False):  # adapters are merged in full precision
+            self._attention = [working(AttentionWeights.of(block, dtype)) for block in self.encoder.attention]  # type: ignore[arg-type]
+            self._ffn = [working(FeedForwardWeights.of(block, dtype)) for block in self.encoder.ffn]  # type: ignore[arg-type]
         self._made_from = versions
 
-    def _working(self, name: str, tensor: Tensor) -> Any:
+    def _working(self, name: str, tensor: Any) -> Any:
+        if not isinstance(tensor, Tensor):
+            return tensor
         if name in ("output_bias", "norm", "norm_bias"):  # no matrix product takes these: full precision costs nothing
             return tensor.detach()
         tensor = tensor.detach().to(self.dtype)
@@ -388,11 +366,12 @@ class _Layers(torch.autograd.Function):
         starts: Tensor,
         max_length: int,
         asked: Asked | None,
+        reach: Reach,
         *parameters: Tensor,
     ) -> Tensor:
-        ctx.layers, ctx.batch = layers, (starts, max_length, asked)
+        ctx.layers, ctx.batch = layers, (starts, max_length, asked, reach)
         ctx.needed = [parameter.requires_grad for parameter in parameters]
-        hidden, ctx.saved = layers.forward(hidden, starts, max_length, asked, keep=True)
+        hidden, ctx.saved = layers.forward(hidden, *ctx.batch)
         return hidden
 
     @staticmethod
@@ -403,7 +382,11 @@ class _Layers(torch.autograd.Function):
         saved, ctx.saved = ctx.saved, None
         grad, sums = ctx.layers.backward(grad.contiguous(), saved, *ctx.batch)
         sums = [total if needed else None for total, needed in zip(sums, ctx.needed, strict=True)]
-        return grad, None, None, None, None, *sums
+        return grad, None, None, None, None, None, *sums
+
+
+def _narrow(branch: Branch | None, x: Tensor, keep: bool) -> Tensor | None:
+    return branch.narrow(x) if branch is not None and keep else None
 
 
 def _packing(starts: Tensor, max_length: int, asked: Asked | None) -> Packing:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,11 @@ class Packing(NamedTuple):
 
 
 class VectorSums:
-    """Sums over tokens of `count` vectors, over all applications of a block: gradients of biases and LayerNorms."""
+    """Sums over tokens of `count` vectors, over all applications of a block: gradients of biases and LayerNorms.
+
+    Also of thin products, as matrices [count, width]. Where an operation below takes None for its sums, nothing learns
+    from them.
+    """
 
     def __init__(self, count: int, width: int, dtype: torch.dtype, device: torch.device):
         self.total = torch.zeros(count, width, dtype=dtype, device=device)
@@ -43,6 +47,13 @@ class VectorSums:
     def result(self) -> Tensor:
         """The sums, [count, width]."""
         return self.total
+
+
+class Thin(NamedTuple):
+    """A product with a tensor of few columns: `sums` += wide^T `factor`."""
+
+    sums: Any  # VectorSums [width of the wide one, R]
+    factor: Tensor  # [T, R]
 
 
 def prepare(weight: Tensor) -> Tensor:
@@ -70,6 +81,11 @@ def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
     total.addmm_(grad.to(total.dtype).T, x.to(total.dtype))
 
 
+def add_thin_product(thin: Thin, wide: Tensor, first: int = 0) -> None:
+    """sums += wide^T factor, in their own precision; `first`: the row of them where those of `wide` begin."""
+    add_weight_gradient(thin.sums.total[first : first + wide.shape[1]], wide, thin.factor)
+
+
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
     """q [Q, A, D] over k and v [K, A, D] -> context [Q, A, D], and log2 of the softmax's sums [A, Q]."""
     context = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
@@ -90,7 +106,7 @@ def attend_backward(
     lse: Tensor,
     packing: Packing,
     out: tuple[Tensor, ...],
-    sums: VectorSums,
+    sums: VectorSums | None,
 ) -> None:
     """Write the gradients of q, k and v into `out`, shaped like them, and add them to three `sums` over tokens."""
     dq, dk, dv = out
@@ -104,7 +120,8 @@ def attend_backward(
         dv[j] = torch.einsum("aqk,qad->kad", weights, g).to(dv.dtype)
         dq[i] = torch.einsum("aqk,kad->qad", dscores, k[j].to(weights.dtype)).to(dq.dtype)
         dk[j] = torch.einsum("aqk,qad->kad", dscores, q[i].to(weights.dtype)).to(dk.dtype)
-    sums.add(*(x.to(_exact(x)).flatten(1) for x in (dq, dk, dv)))
+    if sums is not None:
+        sums.add(*(x.to(_exact(x)).flatten(1) for x in (dq, dk, dv)))
 
 
 def add_norm(
@@ -119,8 +136,13 @@ def add_norm(
     return (normed * weight + shift).to(residual.dtype), branch, rstd.squeeze(-1)
 
 
+def rescale(normed: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+    """What `add_norm` gave, again, from its normalised rows."""
+    return (normed.to(_exact(normed)) * weight + shift).to(normed.dtype)
+
+
 def add_norm_backward(
-    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor, sums: VectorSums
+    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor, sums: VectorSums | None
 ) -> Tensor:
     """The gradient of `add_norm`'s sum from one or two incoming ones (two: they are added).
 
@@ -132,7 +154,8 @@ def add_norm_backward(
     dnormed = total * weight
     slope = (dnormed * normed).mean(-1, keepdim=True)
     dsum = (dnormed - dnormed.mean(-1, keepdim=True) - normed * slope) * rstd[:, None]
-    sums.add(total * normed, total, dsum)
+    if sums is not None:
+        sums.add(total * normed, total, dsum)
     return dsum.to(grad.dtype)
 
 
@@ -141,8 +164,18 @@ def gelu(x: Tensor, tanh: bool) -> Tensor:
     return F.gelu(x, approximate="tanh" if tanh else "none")
 
 
-def gelu_backward(x: Tensor, grad: Tensor, tanh: bool, sums: VectorSums) -> None:
-    """Overwrites x with gelu(x) and `grad` with the gradient of x, which is added to `sums` over tokens."""
+def gelu_backward(
+    x: Tensor,
+    grad: Tensor,
+    tanh: bool,
+    sums: VectorSums | None,
+    of_value: Thin | None = None,
+    of_grad: Thin | None = None,
+) -> None:
+    """Overwrites `grad` with the gradient of x, which is added to `sums` over tokens, and x with gelu(x).
+
+    `of_value` and `of_grad`: thin products of the two. What stands in x after the first is not to be used.
+    """
     exact = _exact(x)
     with torch.enable_grad():
         leaf = x.to(exact, copy=True).requires_grad_()
@@ -150,7 +183,13 @@ def gelu_backward(x: Tensor, grad: Tensor, tanh: bool, sums: VectorSums) -> None
         (dx,) = torch.autograd.grad(value, leaf, grad.to(exact))
     x.copy_(value.detach())
     grad.copy_(dx)
-    sums.add(dx)
+    if sums is not None:
+        sums.add(dx)
+    if of_value is not None:
+        add_thin_product(of_value, x)
+        x.fill_(torch.nan)  # so that nobody uses it
+    if of_grad is not None:
+        add_thin_product(of_grad, grad)
 
 
 def quantize(x: Tensor, scale: Tensor, dtype: torch.dtype, turned: bool) -> Tensor:

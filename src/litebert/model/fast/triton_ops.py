@@ -16,6 +16,7 @@ from torch import Tensor
 from litebert.model.fast import attention_kernels, pointwise_kernels
 from litebert.model.fast.plain_ops import (
     Packing,
+    Thin,
     cut,
     linear,
     linear_backward,
@@ -27,6 +28,7 @@ __all__ = [
     "add_norm",
     "add_norm_backward",
     "add_norm_only",
+    "add_thin_product",
     "add_weight_gradient",
     "attend",
     "attend_backward",
@@ -39,6 +41,7 @@ __all__ = [
     "linear_backward",
     "prepare",
     "quantize",
+    "rescale",
 ]
 
 
@@ -71,14 +74,19 @@ ADD_NORM_BACKWARD_ELEMENTS = 2048
 ADD_NORM_BACKWARD_WARPS = 4
 GELU = Blocks(1, 2048, 4)
 GELU_BACKWARD = Blocks(8, 512, 4)
+GELU_BACKWARD_THIN = Blocks(64, 64, 4)  # with thin products
 QUANTIZE = Blocks(64, 64, 4)
+THIN = Blocks(64, 64, 4, 3)
+THIN_MAX = 64  # columns of a thin factor that the kernels take; beyond, it is cuBLAS's work
+THIN_PROGRAMS = 512  # that share a thin product: a few for each multiprocessor
 ROW_PROGRAMS = 1024  # programs that share the rows of a sum over tokens: a few for each multiprocessor
 
 
 class VectorSums:
     """Sums over tokens of `count` vectors, over all applications of a block: gradients of biases and LayerNorms.
 
-    Every program of a kernel adds to its own row. The rows are summed once, at the end.
+    Also of thin products, as matrices [count, width]. Every program of a kernel adds to its own row. The rows are
+    summed once, at the end.
     """
 
     def __init__(self, count: int, width: int, dtype: torch.dtype, device: torch.device):
@@ -93,7 +101,8 @@ class VectorSums:
 
     def result(self) -> Tensor:
         """The sums, [count, width]."""
-        return sum((rows.sum(0) for rows in self._partial), torch.zeros((), dtype=self._dtype, device=self._device))
+        sums = [rows.sum(0) for rows in self._partial]
+        return sum(sums[1:], sums[0]) if sums else torch.zeros(self._shape, dtype=self._dtype, device=self._device)
 
 
 def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
@@ -102,6 +111,38 @@ def add_weight_gradient(total: Tensor, grad: Tensor, x: Tensor) -> None:
         total.addmm_(grad.T, x)
     else:
         torch.addmm(total, grad.T, x, out_dtype=total.dtype, out=total)  # type: ignore[call-overload, unused-ignore]
+
+
+def add_thin_product(thin: Thin, wide: Tensor, first: int = 0) -> None:
+    """sums += wide^T factor, in float32; `first`: the row of them where those of `wide` begin."""
+    rows, width = wide.shape
+    rank = thin.factor.shape[1]
+    if rank > THIN_MAX:
+        add_weight_gradient(thin.sums.of_programs(1)[0, first : first + width], wide, thin.factor)
+        return
+    column_programs, row_programs, per_program = _thin_grid(rows, width, THIN)
+    partial = thin.sums.of_programs(row_programs)[:, first:]
+    pointwise_kernels.thin_product_kernel[(column_programs, row_programs)](
+        wide,
+        thin.factor,
+        partial,
+        rows,
+        width,
+        partial.stride(0),
+        per_program,
+        RANK=rank,
+        BLOCK_ROWS=THIN.rows,
+        BLOCK_WIDTH=THIN.columns,
+        num_warps=THIN.warps,
+        num_stages=THIN.stages,
+    )
+
+
+def _thin_grid(rows: int, width: int, blocks: Blocks) -> tuple[int, int, int]:
+    """Programs by columns and by rows of a wide tensor, and the rows of each."""
+    column_programs = _cdiv(width, blocks.columns)
+    per_program = _round_up(_cdiv(rows, max(1, THIN_PROGRAMS // column_programs)), blocks.rows)
+    return column_programs, _cdiv(rows, per_program), per_program
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
@@ -180,7 +221,7 @@ def attend_backward(
     lse: Tensor,
     packing: Packing,
     out: tuple[Tensor, ...],
-    sums: VectorSums,
+    sums: VectorSums | None,
 ) -> None:
     """Write the gradients of q, k and v into `out`, shaped like them, and add them to three `sums` over tokens."""
     dq, dk, dv = out
@@ -199,7 +240,7 @@ def attend_backward(
             dq,
             dk,
             dv,
-            sums.of_programs(sequences),
+            q if sums is None else sums.of_programs(sequences),
             packing.q_starts,
             q.stride(0),
             grad.stride(0),
@@ -208,6 +249,7 @@ def attend_backward(
             heads * width,
             scale,
             scale_log2,
+            SUMS=sums is not None,
             D=width,
             BLOCK=max(16, _power_of_two(packing.max_k)),
             num_warps=WHOLE_WARPS,
@@ -218,7 +260,7 @@ def attend_backward(
     tables = (ATTEND_BACKWARD_QUERY, ATTEND_BACKWARD_KEY)
     by_query, by_key = (_fitted(table[_table_width(q)], packing, q.device) for table in tables)
     q_blocks, k_blocks = _cdiv(packing.max_q, by_query.rows), _cdiv(packing.max_k, by_key.columns)
-    partial = sums.of_programs(sequences * max(q_blocks, k_blocks))
+    partial = q if sums is None else sums.of_programs(sequences * max(q_blocks, k_blocks))
     delta = torch.empty_like(lse)
     if not packing.whole:
         for tensor in (dq, dk, dv):  # rows of no sequence, and keys of sequences that nothing is asked of
@@ -243,6 +285,7 @@ def attend_backward(
         partial.stride(0),
         scale,
         scale_log2,
+        SUMS=sums is not None,
         D=width,
         BLOCK_Q=by_query.rows,
         BLOCK_K=by_query.columns,
@@ -270,6 +313,7 @@ def attend_backward(
         heads * width,
         scale,
         scale_log2,
+        SUMS=sums is not None,
         D=width,
         BLOCK_Q=by_key.rows,
         BLOCK_K=by_key.columns,
@@ -365,8 +409,28 @@ def embed_norm(
     return out
 
 
+def rescale(normed: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+    """What `add_norm` gave, again, from its normalised rows."""
+    rows, width = normed.shape
+    out = torch.empty_like(normed)
+    block_width = _power_of_two(width)
+    block_rows = max(1, ADD_NORM_ONLY_ELEMENTS // block_width)
+    pointwise_kernels.rescale_kernel[(_cdiv(rows, block_rows),)](
+        normed,
+        weight,
+        shift,
+        out,
+        rows,
+        width,
+        BLOCK_ROWS=block_rows,
+        BLOCK_WIDTH=block_width,
+        num_warps=ADD_NORM_ONLY_WARPS,
+    )
+    return out
+
+
 def add_norm_backward(
-    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor, sums: VectorSums
+    grad: Tensor, grad2: Tensor | None, normed: Tensor, rstd: Tensor, weight: Tensor, sums: VectorSums | None
 ) -> Tensor:
     """The gradient of `add_norm`'s sum from one or two incoming ones (two: they are added).
 
@@ -385,11 +449,12 @@ def add_norm_backward(
         rstd,
         weight,
         dsum,
-        sums.of_programs(programs),
+        grad if sums is None else sums.of_programs(programs),
         rows,
         width,
         per_program,
         TWO=grad2 is not None,
+        SUMS=sums is not None,
         BLOCK_ROWS=block_rows,
         BLOCK_WIDTH=block_width,
         num_warps=ADD_NORM_BACKWARD_WARPS if block_width <= 1024 else 2 * ADD_NORM_BACKWARD_WARPS,
@@ -407,25 +472,54 @@ def gelu(x: Tensor, tanh: bool) -> Tensor:
     return out
 
 
-def gelu_backward(x: Tensor, grad: Tensor, tanh: bool, sums: VectorSums) -> None:
-    """Overwrites x with gelu(x) and `grad` with the gradient of x, which is added to `sums` over tokens."""
+def gelu_backward(
+    x: Tensor,
+    grad: Tensor,
+    tanh: bool,
+    sums: VectorSums | None,
+    of_value: Thin | None = None,
+    of_grad: Thin | None = None,
+) -> None:
+    """Overwrites `grad` with the gradient of x, which is added to `sums` over tokens, and x with gelu(x).
+
+    `of_value` and `of_grad`: thin products of the two. What stands in x after the first is not to be used.
+    """
+    if any(thin is not None and thin.factor.shape[1] > THIN_MAX for thin in (of_value, of_grad)):
+        gelu_backward(x, grad, tanh, sums)
+        for thin, wide in ((of_value, x), (of_grad, grad)):
+            if thin is not None:
+                add_thin_product(thin, wide)
+        return
     rows, width = x.shape
-    block_rows, block_width = GELU_BACKWARD.rows, min(GELU_BACKWARD.columns, _power_of_two(width))
-    column_programs = _cdiv(width, block_width)
-    per_program = _round_up(_cdiv(rows, max(1, 4 * ROW_PROGRAMS // column_programs)), block_rows)
-    row_programs = _cdiv(rows, per_program)
+    if of_value is None and of_grad is None:
+        blocks = Blocks(GELU_BACKWARD.rows, min(GELU_BACKWARD.columns, _power_of_two(width)), *GELU_BACKWARD[2:])
+        column_programs = _cdiv(width, blocks.columns)
+        per_program = _round_up(_cdiv(rows, max(1, 4 * ROW_PROGRAMS // column_programs)), blocks.rows)
+        row_programs = _cdiv(rows, per_program)
+    else:
+        blocks = GELU_BACKWARD_THIN
+        column_programs, row_programs, per_program = _thin_grid(rows, width, blocks)
+
+    def factor_and_sums(thin: Thin | None) -> tuple[Tensor, Tensor]:
+        return (x, x) if thin is None else (thin.factor, thin.sums.of_programs(row_programs))
+
     pointwise_kernels.gelu_backward_kernel[(column_programs, row_programs)](
         x,
         grad,
-        sums.of_programs(row_programs),
+        x if sums is None else sums.of_programs(row_programs),
+        *factor_and_sums(of_value),
+        *factor_and_sums(of_grad),
         rows,
         width,
         per_program,
         TANH=tanh,
-        BLOCK_ROWS=block_rows,
-        BLOCK_WIDTH=block_width,
-        num_warps=GELU_BACKWARD.warps,
-        num_stages=GELU_BACKWARD.stages,
+        SUMS=sums is not None,
+        VALUE=0 if of_value is None else of_value.factor.shape[1],
+        GRAD=0 if of_grad is None else of_grad.factor.shape[1],
+        BLOCK_ROWS=blocks.rows,
+        BLOCK_WIDTH=blocks.columns,
+        num_warps=blocks.warps,
+        num_stages=blocks.stages,
     )
 
 
