@@ -6,6 +6,7 @@ import pytest
 from small_models import small_model
 
 from litebert.model.hub import save_model
+from litebert.predict.predictor import Predictor
 
 
 @pytest.fixture
@@ -30,6 +31,19 @@ def test_export_of_the_folder_where_one_stands(cli, folder, monkeypatch):
     result = cli("export", ".", "--to", "torch-export")
     assert result.code == 0, result
     assert (folder.parent / "model-torch" / "model.pt2").is_file()
+
+
+def test_an_adapter_is_exported_merged(cli, tmp_path, monkeypatch):
+    """By the package's name or by its folder: the file answers as the adapter does."""
+    monkeypatch.chdir(tmp_path)
+    result = cli("export", "default:sentiment")
+    assert result.code == 0, result
+    exported = Predictor("sentiment-onnx").classify("a warm and funny film")
+    merged = Predictor("default:sentiment").classify("a warm and funny film")
+    assert exported.label == merged.label == "positive"
+    assert exported.probabilities == pytest.approx(merged.probabilities, abs=1e-4)
+    assert cli("adapter", "merge", "default:sentiment", "--out", "merged").code == 0
+    assert Predictor("merged").classify("a warm and funny film").probabilities == pytest.approx(merged.probabilities)
 
 
 def test_export_as_json(cli, folder, tmp_path):

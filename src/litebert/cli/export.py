@@ -22,7 +22,7 @@ KINDS = ("onnx", "torch-export", "web")
 
 @app.command()
 def export(
-    model: Annotated[str, typer.Argument(help="A model folder or a Hub name.")],
+    model: Annotated[str, typer.Argument(help="A model or adapter folder, a Hub name, or default:NAME.")],
     to: Annotated[
         str, typer.Option(help="onnx (model.onnx), torch-export (model.pt2) or web (a folder for transformers.js).")
     ] = "onnx",
@@ -89,8 +89,9 @@ def _check_options(to: str, options: Mapping[str, tuple[str, object]]) -> None:
 
 
 def _beside(model: str, to: str) -> Path:
-    """The default folder: runs/mine/model -> runs/mine/model-onnx, albert/albert-base-v2 -> albert-base-v2-onnx."""
-    path = Path(model)
+    """The default folder: runs/mine/model -> runs/mine/model-onnx, albert/albert-base-v2 -> albert-base-v2-onnx,
+    default:sentiment -> sentiment-onnx."""
+    path = Path(model.rpartition(":")[2] if model.startswith("default:") else model)
     suffix = {"onnx": "-onnx", "torch-export": "-torch", "web": "-web"}[to]
     return beside(path, suffix) if path.is_dir() else Path(f"{path.name}{suffix}")
 

@@ -10,7 +10,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.groups import CommandGroup
-from litebert.cli.options import Json, MicroBatch, check_files, check_models, check_out_folder
+from litebert.cli.options import Json, MicroBatch, check_models, check_out_folder
 
 if TYPE_CHECKING:
     from litebert.model.count import PaperModel
@@ -142,12 +142,12 @@ app.add_typer(adapter, name="adapter")
 
 @adapter.command()
 def merge(
-    folder: Annotated[Path, typer.Argument(help="An adapter folder, such as RUN/adapter.")],
+    folder: Annotated[str, typer.Argument(help="An adapter folder, such as RUN/adapter, or default:NAME.")],
     out: Annotated[Path, typer.Option(help="Folder to write: the merged model.")],
     base: Annotated[str | None, typer.Option(help="The base model; by default the one the adapter names.")] = None,
 ) -> None:
     """Merge an adapter into its base model: a plain model folder for export, transformers and everything else."""
-    check_files(folder)
+    check_models(folder)
     check_out_folder(out)
     from litebert.predict.load import merge_folder
 

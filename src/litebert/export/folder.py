@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,6 +21,7 @@ from litebert.model.hub import load_model
 from litebert.page import page_files
 from litebert.predict.exits import EXITS_FILE
 from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, STAGES, TORCH_FILE, stage_file
+from litebert.predict.load import is_adapter, merge_folder
 from litebert.remote import CONFIG_FILE, find_folder, is_google
 from litebert.tasks.task import TASK_FILE
 from litebert.text.tokenizer import Tokenizer
@@ -67,6 +70,23 @@ class ExportReport:
             "files": [file.as_dict() for file in self.files],
             "page": self.page,
         }
+
+
+Export = TypeVar("Export", bound=Callable[..., ExportReport])
+
+
+def merging_adapters(export: Export) -> Export:
+    """An export that takes adapters too: it exports an adapter's model with the adapter merged into it."""
+
+    @functools.wraps(export)
+    def exported(source: Path | str, target: Path | str, **options: Any) -> ExportReport:
+        folder = None if is_google(source) else find_folder(source)
+        if folder is None or not is_adapter(folder):
+            return export(source, target, **options)
+        with tempfile.TemporaryDirectory() as temporary:
+            return export(merge_folder(folder, Path(temporary, folder.name)), target, **options)
+
+    return exported  # type: ignore[return-value]
 
 
 def open_source(source: Path | str, target: Path, overwrite: bool) -> tuple[Path, Model]:

@@ -18,6 +18,7 @@ from litebert.export.folder import (
     copy_companions,
     find_tokenizer,
     is_foreign,
+    merging_adapters,
     open_source,
     versions,
 )
@@ -33,6 +34,7 @@ from litebert.predict.runtime import Outputs, Request
 MOST_BYTES = 2**31 - 2**20
 
 
+@merging_adapters
 def export_onnx(
     source: Path | str,
     target: Path | str,

@@ -16,6 +16,7 @@ from litebert.export.folder import (
     ExportReport,
     copy_companions,
     is_foreign,
+    merging_adapters,
     open_source,
     versions,
 )
@@ -26,6 +27,7 @@ from litebert.model.heads import Model
 from litebert.predict.exported import TORCH_FILE, Manifest
 
 
+@merging_adapters
 def export_torch(source: Path | str, target: Path | str, *, overwrite: bool = False) -> ExportReport:
     """Write `model.pt2`: call `torch.export.load(path).module()` with int64 tensors of any batch and length."""
     target = Path(target)

@@ -32,6 +32,7 @@ from litebert.export.folder import (
     ExportReport,
     copy_companions,
     is_foreign,
+    merging_adapters,
     open_source,
     versions,
 )
@@ -83,6 +84,7 @@ ARCHITECTURES = {
 }
 
 
+@merging_adapters
 def export_web(
     source: Path | str,
     target: Path | str,

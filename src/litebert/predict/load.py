@@ -144,8 +144,8 @@ def _with_head(source: Path, task: Task) -> Model:
 
 
 def merge_folder(folder: Path | str, out: Path | str, base: str | None = None) -> Path:
-    """Write an adapter and its base as one plain model folder."""
-    model, task, source = load_adapted(Path(folder), base)
+    """Write an adapter (a folder, or default:NAME) and its base as one plain model folder."""
+    model, task, source = load_adapted(find_folder(folder), base)
     out = Path(out)
     if out.exists() and any(out.iterdir()):
         raise CheckpointError(f"{out}: not empty; name another folder to write")
