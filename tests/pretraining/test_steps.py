@@ -11,6 +11,7 @@ import functools
 import pytest
 import torch
 from eager_graphs import EagerGraph, failing, stand_in
+from interruptions import killed_at
 from safetensors.torch import load_file
 from tiny_run import make_corpus, poison, tiny_config
 
@@ -29,7 +30,6 @@ from litebert.train.device import DeviceConfig, open_device
 from litebert.train.log import read_metrics
 from litebert.train.processes import World
 from litebert.train.steps import CALLS, GraphStep, PlainStep, Recorded, Recorder, Timing, Trial, shape_of
-from litebert.train.trainer import Trainer
 
 CPU = open_device(DeviceConfig(device="cpu", threads=1))
 STAGES = {
@@ -311,24 +311,12 @@ def test_killed_with_graphs_and_resumed_without_and_back(corpus, tmp_path, monke
     whole = run_plainly(config)
     stand_in(monkeypatch)
 
-    class Killed(BaseException):
-        pass
-
-    original = Trainer._set_learning_rate
-    for stop_at, graphs in ((4, "on"), (6, "off"), (None, "auto")):
-
-        def die(self, stop_at=stop_at) -> None:
-            if self.step == stop_at:
-                raise Killed
-            original(self)
-
-        monkeypatch.setattr(Trainer, "_set_learning_rate", die)
+    for stop_at, graphs in ((4, "on"), (6, "off")):
         choose(monkeypatch, graphs)
-        if stop_at is None:
+        with killed_at(stop_at):
             pretrain(config, tmp_path, quiet=True)
-        else:
-            with pytest.raises(Killed):
-                pretrain(config, tmp_path, quiet=True)
+    choose(monkeypatch, "auto")
+    pretrain(config, tmp_path, quiet=True)
     assert_same_run(whole, tmp_path)
 
 
