@@ -35,8 +35,7 @@ from litebert.train import checkpoint
 from litebert.train.device import seed_everything
 from litebert.train.log import read_metrics
 from litebert.train.processes import World
-from litebert.train.steps import PlainStep
-from litebert.train.trainer import Trainer, TrainingStoppedError
+from litebert.train.trainer import PlainStep, Trainer, TrainingStoppedError
 
 
 @pytest.fixture(scope="module")

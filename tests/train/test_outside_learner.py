@@ -14,10 +14,9 @@ from tiny_shape import tiny_shape
 
 from litebert.errors import ConfigError
 from litebert.model.heads import EncoderModel
-from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
+from litebert.train.config import DeviceConfig, GuardConfig, LogConfig, OptimConfig
 from litebert.train.device import seed_everything
 from litebert.train.folder import check_folder
-from litebert.train.guard import GuardConfig
 from litebert.train.learner import Change, Evaluation, Learner, StepBatches
 from litebert.train.log import read_metrics
 from litebert.train.optimizer import make_optimizer

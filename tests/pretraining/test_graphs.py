@@ -27,9 +27,10 @@ from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import trainer as trainer_module
 from litebert.train.device import DeviceConfig, open_device
+from litebert.train.graphs import CALLS, GraphStep, Recorded, Recorder, Timing, Trial, shape_of
 from litebert.train.log import read_metrics
 from litebert.train.processes import World
-from litebert.train.steps import CALLS, GraphStep, PlainStep, Recorded, Recorder, Timing, Trial, shape_of
+from litebert.train.trainer import PlainStep
 
 CPU = open_device(DeviceConfig(device="cpu", threads=1))
 STAGES = {
@@ -78,7 +79,7 @@ def plain_step(model) -> PlainStep:
 
 
 def graph_step(model, choose=False) -> GraphStep:
-    return GraphStep(model, CPU, loss_of(model), choose=choose, check=True)
+    return GraphStep(plain_step(model), choose=choose, check=True)
 
 
 def loss_of(model):
@@ -135,7 +136,7 @@ def test_micro_batches_add_up_and_recording_amid_a_step_loses_nothing(corpus, mo
     counts = sum(counts_of(batch) for batch in batches)
     plain, step = plain_step(reference), graph_step(model)
     expected = [plain(batch, counts) for batch in batches]
-    found = [PlainStep.__call__(step, batches[0], counts), *(step(batch, counts) for batch in batches[1:])]
+    found = [step.plain(batches[0], counts), *(step(batch, counts) for batch in batches[1:])]
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     for name, gradient in gradients(reference).items():
         assert torch.equal(gradients(model)[name], gradient), name
@@ -225,7 +226,7 @@ def test_a_trial_amid_training(corpus, monkeypatch, faster):
 
     monkeypatch.setattr(PlainStep, "__call__", slow)
     monkeypatch.setattr(EagerGraph, "replay", replayed)
-    monkeypatch.setattr("litebert.train.steps.time.perf_counter", lambda: clock["now"])
+    monkeypatch.setattr("litebert.train.graphs.time.perf_counter", lambda: clock["now"])
     batch, _ = draw(corpus, "sop", 0)
     step = graph_step(make_model("sop"), choose=True)
     for stage in (1, 2):
