@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tiny_run import make_corpus, tiny_config
+from tiny_run import tiny_config
 from tiny_shape import tiny_shape
 
 from litebert.baselines.masks import score_mask_baselines
@@ -29,11 +29,6 @@ from litebert.pretraining.recipes import Recipe
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")

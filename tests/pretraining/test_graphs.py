@@ -13,7 +13,7 @@ import torch
 from eager_graphs import EagerGraph, failing, stand_in
 from interruptions import killed_at
 from safetensors.torch import load_file
-from tiny_run import make_corpus, poison, tiny_config
+from tiny_run import poison, tiny_config
 
 from litebert.errors import ConfigError
 from litebert.model.config import ModelConfig
@@ -37,11 +37,6 @@ STAGES = {
     "depth": [{"until": 0.5, "value": 1}, {"until": 1.0, "value": 2}],
     "length": [{"until": 0.25, "value": 32}, {"until": 1.0, "value": 64}],
 }
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 # -- one step ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny_run import make_corpus
 from tiny_shape import tiny_shape
 
 from litebert.errors import ConfigError, InputError
@@ -26,8 +25,8 @@ SENTENCES = ["the dog barks.", "the dogs bark at the old man.", "rain", "a cat s
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return Tokenizer.load(make_corpus(tmp_path_factory.mktemp("corpus")) / "tokenizer")
+def tokenizer(corpus):
+    return Tokenizer.load(corpus / "tokenizer")
 
 
 @pytest.fixture(scope="module")

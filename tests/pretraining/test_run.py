@@ -20,7 +20,7 @@ import pytest
 import torch
 from interruptions import killed_at
 from safetensors.torch import load_file
-from tiny_run import make_corpus, poison, tiny_config
+from tiny_run import lines, make_corpus, poison, tiny_config
 
 from litebert.config import to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError, DataError
@@ -38,13 +38,7 @@ from litebert.report.summary import final_numbers
 from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import checkpoint
-from litebert.train.log import read_metrics
 from litebert.train.trainer import TrainingStoppedError
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 def weights(run, step: int = 8) -> dict[str, torch.Tensor]:
@@ -62,10 +56,6 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], toleranc
             torch.testing.assert_close(tensor, b[name], atol=tolerance, rtol=0, msg=name)
         else:
             assert torch.equal(tensor, b[name]), name
-
-
-def lines(run, kind: str) -> list[dict]:
-    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == kind]
 
 
 def test_a_run_leaves_a_whole_folder(corpus, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from interruptions import stopped_at
 from safetensors.torch import load_file
-from tiny_run import make_corpus, tiny_config
+from tiny_run import lines, tiny_config
 from torch import nn
 
 from litebert.config import write_yaml
@@ -22,19 +22,9 @@ from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.run import Pretraining, pretrain
 from litebert.train import checkpoint
 from litebert.train.device import open_device
-from litebert.train.log import read_metrics
 from litebert.train.optimizer import Average, Muon
 from litebert.train.processes import World
 from litebert.train.trainer import Trainer
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-def lines(run, kind: str) -> list[dict]:
-    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == kind]
 
 
 def tensors(run, name: str) -> dict[str, torch.Tensor]:
