@@ -11,30 +11,22 @@ Anything else is printed and makes the script fail.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
 import random
 import shutil
-import sys
-import tempfile
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import torch
 from rich.console import Console
+from tiny import tiny_model, tiny_run
+from trials import describe_error, read_options, try_all
 
 from litebert.errors import LitebertError
 from litebert.files import file_sha256
 
-if TYPE_CHECKING:
-    from litebert.model.config import ModelConfig
-
-Item = TypeVar("Item", bound="Named")
 SMALL = 64 << 10
 MODES = ("flip", "zero", "cut", "remove")
 
@@ -120,35 +112,9 @@ def _quiet() -> Console:
 
 def _pretraining(folder: Path) -> Scene:
     """A run of nine steps with checkpoints at three and six, killed after seven."""
-    from litebert.pretraining.config import run_config
     from litebert.pretraining.run import pretrain
 
-    config = run_config(
-        {
-            "model": {
-                "hidden_size": 16,
-                "embedding_size": 8,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 2,
-                "intermediate_size": 32,
-                "max_position_embeddings": 64,
-            },
-            "data": {
-                "stores": [str(folder / "store")],
-                "tokenizer": str(folder / "vocab"),
-                "held_out": 10,
-                "workers": 0,
-                "row_tokens": 128,
-            },
-            "recipe": {"max_length": 64},
-            "optim": {"lr": 0.01, "warmup_steps": 2},
-            "steps": 9,
-            "batch_tokens": 256,
-            "micro_batch_tokens": 256,
-            "device": {"device": "cpu", "threads": 1},
-            "log": {"report_every": 1, "evaluate_every": 0, "checkpoint_every": 3},
-        }
-    )
+    config = tiny_run(folder / "store", folder / "vocab", steps=9, log={"checkpoint_every": 3})
 
     def go_on(out: Path) -> dict[str, str]:
         from litebert.report import write_report
@@ -180,7 +146,7 @@ def _finetuning(folder: Path) -> Scene:
         {
             "task": "classification",
             "model": str(folder / "model"),
-            "recipe": "base",
+            "preset": "base",
             "data": {"train": str(folder / "rows.jsonl"), "dev": str(folder / "rows.jsonl")},
             "optim": {"lr": 0.01},
             "batch": 8,
@@ -308,61 +274,9 @@ def try_scene(scene: Scene, regions: int, together: int, every: int = 1, first: 
     return count, wrong
 
 
-# -- shared with hostile_files.py --------------------------------------------------------------------------------------
-
-
-class Named(Protocol):
-    """Something to try, known by its name."""
-
-    @property
-    def name(self) -> str: ...
-
-
-def try_all(
-    make: Callable[[Path], Sequence[Item]], attempt: Callable[[Item], tuple[int, list[str]]], only: str
-) -> None:
-    """Try everything whose name contains `only` in a temporary folder and print failures; exit code 1 if any."""
-    torch.set_num_threads(1)
-    bad = 0
-    with tempfile.TemporaryDirectory(prefix="damaged-", ignore_cleanup_errors=True) as folder:
-        for item in make(Path(folder)):
-            if only in item.name:
-                count, wrong = attempt(item)
-                bad += len(wrong)
-                print("\n  ".join([f"{item.name}: {count:,} cases, {len(wrong)} wrong", *wrong]), flush=True)
-    sys.exit(1 if bad else 0)
-
-
-def describe_error(error: Exception) -> str:
-    """What escaped, and the last line of litebert that it passed: "KeyError: 'a' (config.py:12)"."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = next((frame for frame in reversed(frames) if "/litebert/" in frame.filename), frames[-1])
-    return f"{type(error).__name__}: {str(error)[:150]} ({Path(where.filename).name}:{where.lineno})"
-
-
-def tiny_model(vocab_size: int, **more: Any) -> ModelConfig:
-    """A model that takes no time."""
-    from litebert.model.config import ModelConfig
-
-    return ModelConfig(
-        vocab_size=vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        **more,
-    )
-
-
 def main() -> None:
     """Try every scene, print failures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--regions", type=int, default=12)
-    parser.add_argument("--together", type=int, default=40)
-    options = parser.parse_args()
+    options = read_options(__doc__, regions=12, together=40)
     try_all(make_scenes, lambda scene: try_scene(scene, options.regions, options.together), options.only)
 
 

@@ -36,8 +36,8 @@ from litebert.model.hub import save_model
 from litebert.remote import find_folder
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import Device, open_device
+from litebert.train.graphs import shape_of
 from litebert.train.processes import World
-from litebert.train.steps import shape_of
 from litebert.train.trainer import Trainer
 
 TASKS = {"sst-2": (32, 128), "qnli": (32, 128), "squad-1.1": (48, 384)}  # batch of Table 14, length

@@ -41,7 +41,8 @@ from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.features import Feature
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device, DeviceConfig, open_device, seed_everything, speed_up
-from litebert.train.steps import GraphStep, Loss, PlainStep
+from litebert.train.graphs import GraphStep
+from litebert.train.trainer import Loss, PlainStep
 
 TASKS = (
     Task("classification", "classification", labels=("a", "b"), max_length=64),
@@ -156,14 +157,14 @@ def draw(task: Task, layout: Layout, seed: int) -> Batch:
     return make_batch(task, sequences, layout, 0, SHAPES[layout])
 
 
-def make_step(model: Model, task: Task, layout: Layout, device: Device) -> PlainStep:
+def make_step(model: Model, task: Task, layout: Layout, device: Device) -> PlainStep | GraphStep:
     """As a run makes it, on a copy of the model."""
     model = copy.deepcopy(model).to(device.device)
     if layout == "packed":
         speed_up(model, dataclasses.replace(device, compile=False))
     loss = loss_of(model, task)
     if device.is_cuda:
-        return GraphStep(model, device, loss, choose=False, check=False)
+        return GraphStep(PlainStep(model, device, loss), choose=False, check=False)
     return PlainStep(model, device, loss)
 
 
@@ -171,7 +172,7 @@ def loss_of(model: Model, task: Task) -> Loss:
     return lambda inputs, counts: weigh(*batch_loss(model, task.kind, *inputs), counts)
 
 
-def take(step: PlainStep, batch: Batch, count: float = 4) -> torch.Tensor:
+def take(step: PlainStep | GraphStep, batch: Batch, count: float = 4) -> torch.Tensor:
     """One step on a batch that is not on the device yet."""
     device = step.device.device
     inputs = Inputs(*to_device(batch, device), batch.max_length, batch.num_rows)
@@ -221,7 +222,7 @@ def gradient_error(model: Model, reference: Model) -> float:
     )
 
 
-def time_steps(step: PlainStep, batch: Batch, device: Device, count: int = 20) -> float:
+def time_steps(step: PlainStep | GraphStep, batch: Batch, device: Device, count: int = 20) -> float:
     device.synchronize()
     began = time.perf_counter()
     for _ in range(count if device.is_cuda else 1):

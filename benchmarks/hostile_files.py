@@ -10,7 +10,6 @@ takes each fiftieth case, as the tests do.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import random
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from damaged_files import describe_error, tiny_model, try_all
+from tiny import tiny_model
+from trials import describe_error, read_options, try_all
 
 from litebert.errors import LitebertError
 
@@ -290,11 +290,7 @@ def try_door(door: Door, seconds: int, every: int = 1, first: int = 0) -> tuple[
 
 def main() -> None:
     """Try every door, print failures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--seconds", type=int, default=20)
-    options = parser.parse_args()
+    options = read_options(__doc__, every=1, seconds=20)
     try_all(make_doors, lambda door: try_door(door, options.seconds, options.every), options.only)
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
+from tiny import tiny_run
 
-from litebert.pretraining.config import run_config
 from litebert.pretraining.run import pretrain
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
@@ -79,32 +79,17 @@ def make_run(folder: Path, device: str, steps: int):
     tokenizer.save(folder / "tokenizer")
     encoded = [tokenizer.encode_batch(text) for text in texts]
     TokenStore.write(folder / "store", encoded, tokenizer.fingerprint, tokenizer.vocab_size)
-    return run_config(
-        {
-            "model": {
-                "hidden_size": 64,
-                "embedding_size": 32,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 2,
-                "intermediate_size": 128,
-                "max_position_embeddings": 64,
-                "hidden_dropout_prob": 0.0,
-            },
-            "data": {
-                "stores": [str(folder / "store")],
-                "tokenizer": str(folder / "tokenizer"),
-                "held_out": 20,
-                "workers": 0,
-                "row_tokens": 128,
-            },
-            "recipe": {"max_length": 64},
-            "optim": {"lr": 1e-3, "warmup_steps": 2},
-            "steps": steps,
-            "batch_tokens": 1024,
-            "micro_batch_tokens": 512,
-            "device": {"device": device, "graphs": "off", "precision": "fp32"},
-            "log": {"report_every": 5, "evaluate_every": 0, "checkpoint_every": 0},
-        }
+    return tiny_run(
+        folder / "store",
+        folder / "tokenizer",
+        model={"hidden_size": 64, "embedding_size": 32, "intermediate_size": 128, "hidden_dropout_prob": 0.0},
+        data={"held_out": 20},
+        optim={"lr": 1e-3},
+        steps=steps,
+        batch_tokens=1024,
+        micro_batch_tokens=512,
+        device={"device": device, "threads": 0, "graphs": "off", "precision": "fp32"},
+        log={"report_every": 5},
     )
 
 

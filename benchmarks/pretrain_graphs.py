@@ -5,7 +5,7 @@
 A step is recorded with one batch and replayed with another, then once more after the weights have changed: what is
 frozen into a graph by mistake shows there. That plain steps are right is gpu_check.py's business. Then times, and a
 small run with stages of depth and length: plain, replayed, and as `graphs: auto` chooses. CI has no GPU, so this is a
-script; tests/pretraining/test_steps.py holds what surrounds the graphs. `--device cpu` checks the script itself,
+script; tests/pretraining/test_graphs.py holds what surrounds the graphs. `--device cpu` checks the script itself,
 without graphs.
 """
 
@@ -39,9 +39,10 @@ from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
 from litebert.text.train_vocab import VocabConfig, train_vocab
 from litebert.train.device import Device, DeviceConfig, open_device, seed_everything, speed_up
+from litebert.train.graphs import GraphStep
 from litebert.train.log import read_metrics
 from litebert.train.optimizer import clip_gradients, make_optimizer
-from litebert.train.steps import GraphStep, Loss, PlainStep
+from litebert.train.trainer import Loss, PlainStep
 
 MOST = 0.01  # relative difference of a gradient: the same kernels, of which some add in any order
 VOCABULARY = 1000
@@ -86,13 +87,17 @@ def counts_of(inputs: Inputs) -> Tensor:
     return torch.stack([(inputs.labels >= 0).sum(), (inputs.order >= 0).sum()]).float()
 
 
-def make_step(model: PretrainingModel, device: Device) -> PlainStep:
+def make_step(model: PretrainingModel, device: Device) -> PlainStep | GraphStep:
     """As a run makes it, on a copy of the model; on a GPU always replayed."""
     model = copy.deepcopy(model).to(device.device)
     speed_up(model, device)
     if device.is_cuda:
-        return GraphStep(model, device, loss_of(model, scorer(device)), choose=False, check=True)
+        return GraphStep(PlainStep(model, device, loss_of(model, scorer(device))), choose=False, check=True)
     return PlainStep(model, device, loss_of(model, score))
+
+
+def plain_of(step: PlainStep | GraphStep) -> PlainStep:
+    return step.plain if isinstance(step, GraphStep) else step
 
 
 def loss_of(model: PretrainingModel, scored: Callable[[PretrainingOutput, Inputs], Totals]) -> Loss:
@@ -104,8 +109,7 @@ def check_step(objective: str, device: Device) -> dict[str, Any]:
     torch.manual_seed(0)
     model = (MaskedLMModel if objective == "none" else PretrainingModel)(small_shape())
     step = make_step(model, device)
-    reference = make_step(model, device)
-    reference = PlainStep(reference.model, device, reference.loss)
+    reference = plain_of(make_step(model, device))
     errors: dict[str, list[float]] = {}
     for depth in (2, 6):
         for each in (step, reference):
@@ -150,7 +154,7 @@ def check_dropout(device: Device) -> dict[str, Any]:
     inputs, counts = moved(batch, device), counts_of(batch).to(device.device)
     losses = {}
     for way, take in (
-        ("plain", lambda: PlainStep.__call__(step, inputs, counts)),
+        ("plain", lambda: plain_of(step)(inputs, counts)),
         ("step", lambda: step(inputs, counts)),
     ):
         losses[way] = []
@@ -168,9 +172,10 @@ def check_failure(device: Device) -> dict[str, Any]:
         return {"ok": True}
     torch.manual_seed(0)
     step = make_step(PretrainingModel(small_shape(hidden_dropout_prob=0.3)), dataclasses.replace(device, compile=False))
+    plain = plain_of(step)
     batch = draw(1, device)
     inputs, counts = moved(batch, device), counts_of(batch).to(device.device)
-    plainly = step.loss
+    plainly = plain.loss
 
     def waits(inputs: Inputs, counts: Tensor) -> tuple[Tensor, Tensor]:
         loss, sums = plainly(inputs, counts)
@@ -178,7 +183,7 @@ def check_failure(device: Device) -> dict[str, Any]:
             sums[2].item()
         return loss, sums
 
-    step.loss = waits
+    plain.loss = waits
     losses = []
     for _ in range(3):
         seed_everything(1)
@@ -243,13 +248,13 @@ def time_case(shape: ModelConfig, tokens: int, device: Device, rounds: int = 5, 
     for name in ("plain", "replayed"):
         step = make_step(PretrainingModel(shape), device)
         if name == "plain":
-            step = PlainStep(step.model, device, step.loss)
+            step = plain_of(step)
         optimizer = make_optimizer(step.model, config.optim, config.learning_rate().peak)
 
-        def gradients(step: PlainStep = step) -> None:
+        def gradients(step: PlainStep | GraphStep = step) -> None:
             step(inputs, counts)
 
-        def whole(step: PlainStep = step, optimizer: torch.optim.Optimizer = optimizer) -> None:
+        def whole(step: PlainStep | GraphStep = step, optimizer: torch.optim.Optimizer = optimizer) -> None:
             step.clear()
             step(inputs, counts)
             clip_gradients(step.model.parameters())

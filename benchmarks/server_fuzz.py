@@ -26,6 +26,7 @@ import httpx
 import hypothesis
 import schemathesis
 from hypothesis import strategies as st
+from tiny import tiny_model
 
 from litebert.predict.abilities import ABILITIES
 from litebert.serve.schemas import path_of
@@ -184,7 +185,6 @@ def write_models(folder: Path) -> list[str]:
     """A small random model of every kind."""
     import torch
 
-    from litebert.model.config import ModelConfig
     from litebert.model.heads import MODELS
     from litebert.model.hub import save_model
     from litebert.tasks.task import Task, save_task
@@ -203,16 +203,7 @@ def write_models(folder: Path) -> list[str]:
     }
     torch.manual_seed(0)
     for head, task in tasks.items():
-        config = ModelConfig(
-            vocab_size=tokenizer.vocab_size,
-            embedding_size=16,
-            hidden_size=32,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            intermediate_size=64,
-            max_position_embeddings=64,
-            labels=task.labels if task else (),
-        )
+        config = tiny_model(tokenizer.vocab_size, labels=task.labels if task else ())
         save_model(MODELS[head](config), folder / head)
         tokenizer.save(folder / head)
         if task:

@@ -94,5 +94,11 @@ class CommandResult:
     def __init__(self, code: int, out: str, err: str):
         self.code, self.out, self.err = code, out, err
 
+    def assert_refused(self, message: str) -> None:
+        """A user's mistake: exit code 2 and a message that says so, however its lines break."""
+        assert self.code == 2, self
+        assert message in " ".join(self.err.split()), self
+        assert "Traceback" not in self.err
+
     def __repr__(self) -> str:
         return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"

@@ -22,7 +22,7 @@ EXTRAS = {
 
 
 def require(module: str, what: str) -> ModuleType:
-    """Import an optional module, or say which extra installs it: require("ray.data", "engine ray")."""
+    """Import what `what` needs, or say which extra installs it: require("ray.data", "engine='ray'")."""
     top = module.split(".")[0]
     extra = next(name for name, modules in EXTRAS.items() if top in modules)
     if importlib.util.find_spec(top) is None:

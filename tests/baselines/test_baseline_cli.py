@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from tiny_run import make_corpus
+from tiny_shape import tiny_shape
 from toy_tasks import KINDS as TASK_KINDS
 from toy_tasks import make_files, make_model, tiny_config
 
@@ -15,7 +16,6 @@ from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.results import read_scores
 from litebert.finetuning.run import finetune
 from litebert.finetuning.study import run_study
-from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.text.generate import generate_documents
@@ -191,8 +191,8 @@ def test_masks_by_counting_beside_a_model(cli, corpus, tmp_path):
 
 def make_pretrained(folder, corpus):
     tokenizer = Tokenizer.load(corpus / "tokenizer")
-    shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
-    save_model(PretrainingModel(ModelConfig(vocab_size=tokenizer.vocab_size, **shape)), folder)
+    shape = tiny_shape(vocab_size=tokenizer.vocab_size, num_hidden_layers=1, max_position_embeddings=512)
+    save_model(PretrainingModel(shape), folder)
     tokenizer.save(folder)
     return folder
 

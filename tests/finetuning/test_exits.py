@@ -6,7 +6,8 @@ import json
 
 import pytest
 import torch
-from toy_tasks import make_files, make_model, tiny_config, write_rows
+from interruptions import killed_at
+from toy_tasks import KINDS, make_files, make_model, tiny_config, write_rows
 
 from litebert.errors import ConfigError, DataError
 from litebert.finetuning import run
@@ -21,16 +22,6 @@ from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.metrics import show_value
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
-from litebert.train.trainer import Trainer
-
-KINDS = (
-    "classification",
-    "regression",
-    "multi-label",
-    "token-classification",
-    "multiple-choice",
-    "question-answering",
-)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +57,7 @@ def test_the_loss_is_the_sum_of_the_losses_at_each_depth(deep_model, tmp_path, m
 
 
 @pytest.mark.parametrize("how", ["sum", "random"])
-def test_every_exit_learns_and_a_killed_run_goes_on_to_the_same_weights(deep_model, tmp_path, monkeypatch, how):
+def test_every_exit_learns_and_a_killed_run_goes_on_to_the_same_weights(deep_model, tmp_path, how):
     files = make_files(tmp_path / "files", "classification", train=40, dev=20)
     changes = {"exits": [1, 2, 3], "exit_loss": how, "dropout": 0.1, "steps": 12, "log": {"checkpoint_every": 5}}
     config = tiny_config(deep_model, files, **changes)
@@ -77,20 +68,8 @@ def test_every_exit_learns_and_a_killed_run_goes_on_to_the_same_weights(deep_mod
     for depth in trained.exits:
         assert not torch.equal(trained.exits[depth].weight, fresh.exits[depth].weight)
 
-    class KilledError(BaseException):
-        pass
-
-    real = Trainer._set_learning_rate
-
-    def killed(self):
-        if self.step == 8:
-            raise KilledError
-        real(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_set_learning_rate", killed)
-        with pytest.raises(KilledError):
-            finetune(config, tmp_path / "killed", quiet=True)
+    with killed_at(8):
+        finetune(config, tmp_path / "killed", quiet=True)
     assert checkpoint.steps(tmp_path / "killed") == [5]
     again = finetune(config, tmp_path / "killed", quiet=True)
     assert again.scores == whole.scores

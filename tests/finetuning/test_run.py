@@ -12,6 +12,7 @@ import sys
 
 import pytest
 import torch
+from interruptions import killed_at
 from rich.console import Console
 from toy_tasks import make_files, make_model, mixed_choices, tiny_config, write_rows
 
@@ -34,8 +35,7 @@ from litebert.train import checkpoint
 from litebert.train.device import seed_everything
 from litebert.train.log import read_metrics
 from litebert.train.processes import World
-from litebert.train.steps import PlainStep
-from litebert.train.trainer import Trainer, TrainingStoppedError
+from litebert.train.trainer import PlainStep, Trainer, TrainingStoppedError
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +115,6 @@ def test_questions_with_two_to_four_options_are_learnt_scored_and_answered(toy_m
     assert exported.check(predictor.runtime).scores["accuracy"] == (result.scores.value, result.scores.value)
 
 
-class KilledError(BaseException):
-    """Nothing of ours catches this, as nothing catches SIGKILL."""
-
-
 @pytest.mark.parametrize(
     ("kind", "seed", "at"),
     [
@@ -129,23 +125,14 @@ class KilledError(BaseException):
         ("question-answering", 1, 3),  # some without an answer
     ],
 )
-def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, tmp_path, monkeypatch, kind, seed, at):
+def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, tmp_path, kind, seed, at):
     files = make_files(tmp_path / "files", kind, seed=seed)
     # Dropout everywhere: what is random must come again.
     config = tiny_config(toy_model, files, kind, dropout=0.1, log={"checkpoint_every": 2})
     whole = finetune(config, tmp_path / "whole", quiet=True)
 
-    real = Trainer._set_learning_rate
-
-    def killed(self):
-        if self.step == at:
-            raise KilledError
-        real(self)
-
-    monkeypatch.setattr(Trainer, "_set_learning_rate", killed)
-    with pytest.raises(KilledError):
+    with killed_at(at):
         finetune(config, tmp_path / "killed", quiet=True)
-    monkeypatch.undo()
     assert checkpoint.steps(tmp_path / "killed") == ([at - at % 2] if at > 1 else [])
     again = finetune(config, tmp_path / "killed", quiet=True)
     assert again.scores == whole.scores

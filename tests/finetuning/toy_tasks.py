@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
-import signal
 import string
 from pathlib import Path
+
+from interruptions import stopped_at
+from tiny_shape import tiny_shape
 
 from litebert.config import merge
 from litebert.finetuning.config import FinetuneConfig, finetune_config
 from litebert.finetuning.run import finetune
-from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import seed_everything
-from litebert.train.trainer import Trainer
 
 NEUTRAL = "the a film story plot was is very and it one day we saw with more".split()
 GOOD, BAD = ["good", "great", "fine"], ["bad", "poor", "dull"]
@@ -42,18 +41,9 @@ def make_model(folder: Path, seed: int = 0, **changes) -> Path:
     vocab = folder / "vocab.txt"
     vocab.write_text("\n".join(dict.fromkeys(pieces)) + "\n", encoding="utf-8")
     tokenizer = Tokenizer.load(vocab)
-    settings = dict(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
+    settings = {"max_position_embeddings": 64, "initializer_range": 0.2, **changes}
     seed_everything(seed)
-    save_model(PretrainingModel(ModelConfig(**{**settings, **changes})), folder)
+    save_model(PretrainingModel(tiny_shape(vocab_size=tokenizer.vocab_size, **settings)), folder)
     tokenizer.save(folder)
     return folder
 
@@ -151,16 +141,8 @@ def tiny_config(model: Path, files: dict[str, str], kind: str = "classification"
     return finetune_config(merge(data, changes))
 
 
-def finetune_in_two(config: FinetuneConfig, folder: Path, step: int, monkeypatch) -> None:
+def finetune_in_two(config: FinetuneConfig, folder: Path, step: int) -> None:
     """Run until a signal comes at `step`, then again to the end."""
-    taken = Trainer.forward_backward
-
-    def cut(self, *arguments):
-        if self.step == step:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return taken(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "forward_backward", cut)
-    assert not finetune(config, folder, quiet=True).completed
-    monkeypatch.undo()
+    with stopped_at(step):
+        assert not finetune(config, folder, quiet=True).completed
     assert finetune(config, folder, quiet=True).completed

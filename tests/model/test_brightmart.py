@@ -13,10 +13,11 @@ import pytest
 import torch
 import transformers
 from small_vocabularies import WORDPIECES, wordpiece
+from tiny_shape import tiny_shape
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.export.model_graph import build_onnx
-from litebert.model.config import ModelConfig, vary
+from litebert.model.config import vary
 from litebert.model.count import count_parameters
 from litebert.model.fast.layers import FastLayers
 from litebert.model.google import load_google
@@ -28,16 +29,7 @@ from litebert.train.device import DeviceConfig, open_device
 
 FOLDER = Path(__file__).parent / "fixtures" / "tf" / "brightmart"
 LENGTHS = (12, 9, 5)
-CONFIG = ModelConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=24,
-    project_words_only=True,
-)
+CONFIG = tiny_shape(max_position_embeddings=24, project_words_only=True)
 
 
 def forward(config, weights, ids, segments, mask):
@@ -183,19 +175,24 @@ def test_parameters_folders_and_training(config, tmp_path):
     assert isinstance(load_model(tmp_path, "classification", new_head=True), ClassificationModel)
 
 
-def test_the_variant_with_norms_before_the_blocks_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        ("postln", "preln", ConfigError, r"albert_config.json: ln_type 'preln' is not supported"),
+        (
+            '"embedding_size": 8',
+            '"embedding_size": 4',
+            CheckpointError,
+            r"word_embeddings has shape \[50, 8\], the config says \[50, 4\]",
+        ),
+    ],
+    ids=["norms before the blocks", "another shape"],
+)
+def test_a_config_that_does_not_fit_is_refused(tmp_path, old, new, error, message):
     shutil.copytree(FOLDER, tmp_path / "zh")
     config = tmp_path / "zh" / "albert_config.json"
-    config.write_text(config.read_text().replace("postln", "preln"))
-    with pytest.raises(ConfigError, match=r"albert_config.json: ln_type 'preln' is not supported"):
-        load_google(tmp_path / "zh")
-
-
-def test_a_config_of_another_shape_names_the_tensor(tmp_path):
-    shutil.copytree(FOLDER, tmp_path / "zh")
-    config = tmp_path / "zh" / "albert_config.json"
-    config.write_text(config.read_text().replace('"embedding_size": 8', '"embedding_size": 4'))
-    with pytest.raises(CheckpointError, match=r"word_embeddings has shape \[50, 8\], the config says \[50, 4\]"):
+    config.write_text(config.read_text().replace(old, new))
+    with pytest.raises(error, match=message):
         load_google(tmp_path / "zh")
 
 

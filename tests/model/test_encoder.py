@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+from tiny_shape import tiny_shape
 from torch import nn
 
 from litebert.errors import InputError
 from litebert.model import encoder as encoder_module
-from litebert.model.config import ModelConfig, vary
+from litebert.model.config import vary
 from litebert.model.encoder import Encoder, attend_in_rows, attend_packed, attend_varlen
 from litebert.model.heads import (
     MODELS,
@@ -22,15 +23,7 @@ from litebert.model.heads import (
     TokenClassificationModel,
 )
 
-TINY = ModelConfig(
-    vocab_size=50,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-)
+TINY = tiny_shape(vocab_size=50, num_hidden_layers=3)
 IDS = torch.arange(20).view(2, 10) % 50
 
 

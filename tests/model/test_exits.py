@@ -8,24 +8,14 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from tiny_shape import tiny_shape
 
 from litebert.errors import ConfigError, InputError
-from litebert.model.config import ModelConfig, vary
+from litebert.model.config import vary
 from litebert.model.heads import AnswerModel, ClassificationModel, PretrainingModel, SpanModel, TokenClassificationModel
 from litebert.model.hub import load_model, save_model
 
-TINY = ModelConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=4,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-    initializer_range=0.3,
-    labels=("a", "b", "c"),
-    exits=(1, 3, 4),
-)
+TINY = tiny_shape(num_hidden_layers=4, initializer_range=0.3, labels=("a", "b", "c"), exits=(1, 3, 4))
 IDS = torch.arange(20).reshape(2, 10)
 MASK = torch.ones_like(IDS)
 MASK[1, 7:] = 0

@@ -14,23 +14,16 @@ import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from small_vocabularies import english
+from tiny_shape import tiny_shape
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.model import hub
-from litebert.model.config import ModelConfig, vary
+from litebert.model.config import vary
 from litebert.model.heads import MODELS, ClassificationModel, EncoderModel, PretrainingModel
 from litebert.model.hub import load_model, load_model_and_report, save_model
 from litebert.predict.predictor import Predictor
 
-TINY = ModelConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-)
+TINY = tiny_shape()
 
 
 @pytest.fixture

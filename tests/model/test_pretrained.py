@@ -9,22 +9,14 @@ import huggingface_hub
 import pytest
 import torch
 from small_vocabularies import english
+from tiny_shape import tiny_shape
 
 import litebert
 from litebert import ClassificationModel, EncoderModel, MaskedLMModel, Model, PretrainingModel, Tokenizer
 from litebert.errors import CheckpointError
-from litebert.model.config import ModelConfig
 from litebert.remote import push_folder
 
-TINY = ModelConfig(
-    vocab_size=english().vocab_size,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-)
+TINY = tiny_shape(vocab_size=english().vocab_size)
 IDS = torch.arange(12).view(2, 6)
 
 

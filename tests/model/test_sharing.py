@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny_shape import tiny_shape
 
 from litebert.errors import ConfigError
-from litebert.model.config import ModelConfig, num_blocks, plan_of, sharing_plan, vary
+from litebert.model.config import num_blocks, plan_of, sharing_plan, vary
 from litebert.model.encoder import Encoder
 
-TINY = ModelConfig(
-    vocab_size=30,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=4,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-)
+TINY = tiny_shape(vocab_size=30, num_hidden_layers=4)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from litebert.train.steps import WARM_UPS, Recorded, Recorder
+from litebert.train.graphs import WARM_UPS, Recorded, Recorder
 
 
 class EagerGraph:

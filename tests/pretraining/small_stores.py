@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,3 +74,8 @@ def random_documents(num: int, seed: int = 0, sentences: float = 12.0, words: fl
 def numbered_vocabulary(store: MemoryStore) -> SmallVocabulary:
     """A vocabulary large enough for a store whose ids are token numbers."""
     return SmallVocabulary(FIRST + store.num_tokens)
+
+
+def same_batch(one, other) -> bool:
+    """Whether all arrays of two batches are equal."""
+    return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))

@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_stores import CLS, FIRST, MASK, PAD, SEP, MemoryStore, SmallVocabulary, numbered_vocabulary, random_documents
+from small_stores import (
+    CLS,
+    FIRST,
+    MASK,
+    PAD,
+    SEP,
+    MemoryStore,
+    SmallVocabulary,
+    numbered_vocabulary,
+    random_documents,
+    same_batch,
+)
 
 from litebert.errors import ConfigError, DataError, InputError
 from litebert.pretraining import chapters
@@ -45,10 +56,6 @@ def sequences(batch):
         assert (text >= FIRST).all()
         result.append((a[1:-1].tolist(), b[:-1].tolist(), int(batch.order[i])))
     return result
-
-
-def same(one, other):
-    return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
 
 
 @pytest.mark.parametrize("recipe", ["paper", "google"])
@@ -137,8 +144,8 @@ def test_a_step_needs_no_steps_before_it():
     one = make()
     for step in range(4):
         one.batch(step)
-    assert same(one.batch(far), make().batch(far))
-    assert same(one.batch(2), make().batch(2))
+    assert same_batch(one.batch(far), make().batch(far))
+    assert same_batch(one.batch(2), make().batch(2))
 
 
 @pytest.mark.parametrize(("recipe", "expected"), [("paper", "b7c13ad13b47dc8b"), ("google", "62af8b4128510eaf")])
@@ -152,8 +159,8 @@ def test_batches_stay_the_same_from_version_to_version(recipe, expected):
 
 def test_seeds_and_epochs_differ():
     batches = make()
-    assert not same(batches.batch(0), make(seed=8).batch(0))
-    assert not same(batches.batch(0), batches.batch(1))
+    assert not same_batch(batches.batch(0), make(seed=8).batch(0))
+    assert not same_batch(batches.batch(0), batches.batch(1))
     epoch = batches.steps_per_epoch
     examples = [
         {(tuple(a), tuple(b)): None for s in range(epoch) for a, b, _ in sequences(batches.batch(k * epoch + s))}
@@ -201,7 +208,7 @@ def test_the_next_chapter_is_planned_while_this_one_is_used():
     batches.batch(rows // 2 + 1)
     ahead = source.chapter(1)  # waits for the background thread, plans nothing itself
     assert planned == [0, 1]
-    assert same(batches.batch(rows), make(tokens_per_batch=512).batch(rows))
+    assert same_batch(batches.batch(rows), make(tokens_per_batch=512).batch(rows))
     assert source.chapter(1) is ahead
 
 
@@ -285,7 +292,7 @@ def test_pickled_batches_are_the_same_without_measuring_again(monkeypatch):
     batches = make()
     copy = pickle.loads(pickle.dumps(batches))
     monkeypatch.setattr(chapters.Source, "_calibrate", None)
-    assert same(copy.batch(17), batches.batch(17))
+    assert same_batch(copy.batch(17), batches.batch(17))
 
 
 def test_a_tiny_store_still_fills_rows():

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tiny_run import make_corpus, tiny_config
+from tiny_run import tiny_config
+from tiny_shape import tiny_shape
 
 from litebert.baselines.masks import score_mask_baselines
 from litebert.errors import ConfigError
-from litebert.model.config import ModelConfig
 from litebert.model.heads import ClassificationModel, MaskedLMModel, PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining.batches import Batches
@@ -32,19 +32,13 @@ from litebert.train.device import DeviceConfig, open_device
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
 def tokenizer(corpus):
     return Tokenizer.load(corpus / "tokenizer")
 
 
 def tiny_model(cls, vocab_size: int, positions: int = 64):
     torch.manual_seed(0)
-    shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
-    return cls(ModelConfig(vocab_size=vocab_size, max_position_embeddings=positions, **shape))
+    return cls(tiny_shape(vocab_size=vocab_size, max_position_embeddings=positions))
 
 
 def make_batches(corpus, tokenizer, **recipe) -> Batches:

@@ -7,10 +7,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny_run import make_corpus
+from tiny_shape import tiny_shape
 
 from litebert.errors import ConfigError, InputError
-from litebert.model.config import ModelConfig
 from litebert.model.heads import MaskedLMModel
 from litebert.model.hub import save_model
 from litebert.pretraining.minimal_pairs import (
@@ -26,8 +25,8 @@ SENTENCES = ["the dog barks.", "the dogs bark at the old man.", "rain", "a cat s
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return Tokenizer.load(make_corpus(tmp_path_factory.mktemp("corpus")) / "tokenizer")
+def tokenizer(corpus):
+    return Tokenizer.load(corpus / "tokenizer")
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +37,7 @@ def device():
 @pytest.fixture(scope="module")
 def model(tokenizer):
     torch.manual_seed(0)
-    shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
-    model = MaskedLMModel(ModelConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=32, **shape))
+    model = MaskedLMModel(tiny_shape(vocab_size=tokenizer.vocab_size, max_position_embeddings=32))
     with torch.no_grad():
         for parameter in model.parameters():  # far from uniform guesses
             parameter.add_(torch.randn_like(parameter) * 0.3)

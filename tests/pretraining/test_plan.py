@@ -7,7 +7,7 @@ import pytest
 from litebert.errors import ConfigError
 from litebert.model.config import preset
 from litebert.model.count import count_parameters
-from litebert.pretraining.plan import load_rates, most_gpus, predict
+from litebert.pretraining.plan import load_rates, most_gpus, predict_run
 
 
 @pytest.mark.parametrize("length", [128, 512])
@@ -15,14 +15,14 @@ from litebert.pretraining.plan import load_rates, most_gpus, predict
 def test_one_gpu_is_what_was_measured(name, length):
     rates = load_rates()
     [measured] = [rate for rate in rates.rates if (rate.model, rate.length) == (name, length)]
-    prediction = predict(preset(name), gpus=1, batch_tokens=4096 * length, steps=1, length=length)
+    prediction = predict_run(preset(name), gpus=1, batch_tokens=4096 * length, steps=1, length=length)
     assert prediction.tokens_per_second == pytest.approx(measured.tokens_per_second, rel=0.02)
     assert prediction.communication_seconds == 0
 
 
 def test_more_gpus_cost_communication():
     config = preset("albert-xlarge")
-    one, eight = (predict(config, gpus, 4096 * 512, 125_000, bandwidth=50e9) for gpus in (1, 8))
+    one, eight = (predict_run(config, gpus, 4096 * 512, 125_000, bandwidth=50e9) for gpus in (1, 8))
     sent = 2 * 7 / 8 * 4 * count_parameters(config).with_heads  # a ring all-reduce of fp32
     assert eight.communication_seconds == pytest.approx(sent / 50e9)
     assert eight.seconds_per_step == pytest.approx(one.seconds_per_step / 8 + sent / 50e9)
@@ -34,7 +34,7 @@ def test_communication_ends_what_more_gpus_bring():
     config, batch = preset("albert-base"), 4096 * 512
     count = most_gpus(config, batch, bandwidth=10e9)
     speeds = [
-        predict(config, gpus, batch, 1, bandwidth=10e9).tokens_per_second for gpus in (count // 2, count, 2 * count)
+        predict_run(config, gpus, batch, 1, bandwidth=10e9).tokens_per_second for gpus in (count // 2, count, 2 * count)
     ]
     assert speeds[1] >= 1.5 * speeds[0]
     assert speeds[2] < 1.5 * speeds[1]
@@ -52,6 +52,6 @@ def test_widths_between_the_measured_ones_are_interpolated():
 
 def test_impossible_plans_are_refused():
     with pytest.raises(ConfigError, match="gpus: must be >= 1"):
-        predict(preset("albert-base"), 0, 4096, 1)
+        predict_run(preset("albert-base"), 0, 4096, 1)
     with pytest.raises(ConfigError, match="batch_tokens: 32 tokens cannot be divided among 64 GPUs"):
-        predict(preset("albert-base"), 64, 32, 1)
+        predict_run(preset("albert-base"), 64, 32, 1)

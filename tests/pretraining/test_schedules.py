@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import os
-import signal
 import subprocess
 import sys
 
 import pytest
 import torch
+from interruptions import stopped_at
 from safetensors.torch import load_file
-from tiny_run import make_corpus, tiny_config
+from tiny_run import lines, tiny_config
 from torch import nn
 
 from litebert.config import write_yaml
@@ -22,19 +22,9 @@ from litebert.pretraining.data import Data, load_tokenizer, settle
 from litebert.pretraining.run import Pretraining, pretrain
 from litebert.train import checkpoint
 from litebert.train.device import open_device
-from litebert.train.log import read_metrics
 from litebert.train.optimizer import Average, Muon
 from litebert.train.processes import World
 from litebert.train.trainer import Trainer
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-def lines(run, kind: str) -> list[dict]:
-    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == kind]
 
 
 def tensors(run, name: str) -> dict[str, torch.Tensor]:
@@ -64,26 +54,12 @@ def learner_of(config) -> Pretraining:
     return Pretraining(config, Data(config, tokenizer), open_device(config.device), World())
 
 
-def interrupt_at(step: int, config, folder, monkeypatch) -> None:
-    """Stop a run by a signal in the middle of a step, as often as it is called."""
-    taken = Trainer.forward_backward
-
-    def cut(self, *arguments):
-        if self.step == step:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return taken(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "forward_backward", cut)
-    result = pretrain(config, folder, quiet=True)
-    monkeypatch.setattr(Trainer, "forward_backward", taken)
-    assert not result.completed
-
-
-def test_resumed_equals_uninterrupted_bit_for_bit(corpus, tmp_path, monkeypatch):
+def test_resumed_equals_uninterrupted_bit_for_bit(corpus, tmp_path):
     config = tiny_config(corpus, **ALL)
     assert pretrain(config, tmp_path / "whole", quiet=True).completed
     for step in (2, 4, 5):
-        interrupt_at(step, config, tmp_path / "cut", monkeypatch)
+        with stopped_at(step):
+            assert not pretrain(config, tmp_path / "cut", quiet=True).completed
     assert pretrain(config, tmp_path / "cut", quiet=True).completed
     for name in ("model.safetensors", "optimizer.safetensors"):
         whole, cut = tensors(tmp_path / "whole", name), tensors(tmp_path / "cut", name)

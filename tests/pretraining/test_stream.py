@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pickle
 import signal
@@ -12,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from small_stores import FINGERPRINT, FIRST, SmallVocabulary, random_documents
+from small_stores import FINGERPRINT, FIRST, SmallVocabulary, random_documents, same_batch
 
 from litebert.errors import DataError
 from litebert.pretraining.batches import Batches
@@ -29,17 +28,13 @@ def batches(tmp_path_factory):
     return Batches(store, SmallVocabulary(900), recipe, tokens_per_batch=4096, row_tokens=512, seed=5)
 
 
-def same(one, other):
-    return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
-
-
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_any_number_of_workers_gives_the_same_batches(batches, workers):
     with batches.iterate(4, 9, rank=1, world=2, micro_batches=2, workers=workers) as stream:
         found = list(stream)
     expected = [batches.batch(step, 1, 2, micro, 2) for step in range(4, 9) for micro in range(2)]
     assert len(found) == len(expected)
-    assert all(same(one, other) for one, other in zip(found, expected, strict=True))
+    assert all(same_batch(one, other) for one, other in zip(found, expected, strict=True))
 
 
 def test_a_restart_goes_on_where_it_stopped(batches):
@@ -47,7 +42,7 @@ def test_a_restart_goes_on_where_it_stopped(batches):
         first = [next(stream) for _ in range(3)]
     with batches.iterate(3, 5) as stream:
         rest = list(stream)
-    assert all(same(batch, batches.batch(step)) for step, batch in enumerate(first + rest))
+    assert all(same_batch(batch, batches.batch(step)) for step, batch in enumerate(first + rest))
 
 
 def test_a_killed_worker_is_an_error_not_a_wait(batches):
@@ -70,7 +65,7 @@ def test_a_signal_to_the_process_group_is_the_parents(batches, sent):
         os.kill(worker, sent)
         found += stream
     assert len(found) == 40
-    assert all(same(batch, batches.batch(step)) for step, batch in enumerate(found))
+    assert all(same_batch(batch, batches.batch(step)) for step, batch in enumerate(found))
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}  # ours as before
 
 

@@ -14,6 +14,7 @@ from litebert.pretraining.objective import score
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
 from litebert.text.train_vocab import VocabConfig, train_vocab
+from litebert.train.log import read_metrics
 from litebert.train.trainer import Trainer
 
 
@@ -56,6 +57,11 @@ def tiny_config(corpus: Path, **changes: Any) -> RunConfig:
         "log": {"report_every": 1, "evaluate_every": 4, "evaluate_batches": 2, "checkpoint_every": 3},
     }
     return run_config(merge(data, changes))
+
+
+def lines(run: Path, kind: str) -> list[dict[str, Any]]:
+    """What a run logged of one kind: train, eval or event."""
+    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == kind]
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], value: float = float("nan")) -> None:

@@ -16,9 +16,9 @@ from synthetic_runs import write_run
 from litebert.errors import DataError
 from litebert.report import write_report
 from litebert.report.figures import LEFT, RIGHT, SIZES, TOP
-from litebert.report.history import differences, flatten, show_setting
 from litebert.report.html import VOID, Markup, element, inline_json, join
 from litebert.report.pretraining_page import draw_page, rank_of
+from litebert.report.provenance import differences, flatten, show_setting
 from litebert.report.runs import Guess, MetricLog, TrainingRun, read_run, read_runs
 
 CHARTS = {

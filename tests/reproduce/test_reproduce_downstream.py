@@ -8,8 +8,8 @@ import random
 
 import pytest
 from scipy import stats
+from tiny_shape import tiny_shape
 
-from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining import run as pretraining_run
@@ -50,11 +50,9 @@ def tasks(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(corpus, tmp_path_factory):
     tokenizer = Tokenizer.load(corpus.tokenizer)
-    shape = dict(hidden_size=16, embedding_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     folder = tmp_path_factory.mktemp("model")
-    save_model(
-        PretrainingModel(ModelConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **shape)), folder
-    )
+    shape = tiny_shape(vocab_size=tokenizer.vocab_size, num_hidden_layers=1, max_position_embeddings=64)
+    save_model(PretrainingModel(shape), folder)
     tokenizer.save(folder)
     return folder
 

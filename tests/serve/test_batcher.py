@@ -31,12 +31,18 @@ def occupy(client, fake):
     return thread
 
 
-def together(client, fake, count, call):
-    """The answers to calls that stand in the queue together, behind one request that sits in the model until then."""
+def block(client, fake):
+    """The same once the server is ready; the model is held until `fake.go` is set."""
     wait_until(lambda: client.get("/ready").status_code == 200)
     fake.go.clear()
     first = occupy(client, fake)
     wait_until(fake.entered.is_set)
+    return first
+
+
+def together(client, fake, count, call):
+    """The answers to calls that stand in the queue together, behind one request that sits in the model until then."""
+    first = block(client, fake)
 
     def release():
         wait_until(lambda: client.app.state.service.batchers["fake"]._queue.waiting == count)
@@ -73,10 +79,7 @@ def test_requests_that_wait_together_run_together_and_nobody_gets_anothers_answe
 def test_a_batch_ends_at_its_budget_and_keeps_the_order_of_arrival(fake):
     # Each text costs 4 tokens, so a budget of 10 takes two requests.
     with running({"fake": fake}, batch_tokens=10) as client:
-        wait_until(lambda: client.get("/ready").status_code == 200)
-        fake.go.clear()
-        first = occupy(client, fake)
-        wait_until(fake.entered.is_set)
+        first = block(client, fake)
         queue = client.app.state.service.batchers["fake"]._queue
         threads = []
         for i in range(6):
@@ -191,10 +194,7 @@ def test_what_a_slow_device_cannot_do_in_time_is_refused_at_once(fake):
 def test_a_full_queue_refuses_with_429_and_loses_nothing(fake, setting):
     # Each text costs 4 tokens: three fit either queue.
     with running({"fake": fake}, **setting) as client:
-        wait_until(lambda: client.get("/ready").status_code == 200)
-        fake.go.clear()
-        first = occupy(client, fake)
-        wait_until(fake.entered.is_set)
+        first = block(client, fake)
         answers: list[httpx.Response] = []
         threads = [threading.Thread(target=lambda i=i: answers.append(embed(client, f"text {i}"))) for i in range(10)]
         for thread in threads:
@@ -215,10 +215,7 @@ def test_a_full_queue_refuses_with_429_and_loses_nothing(fake, setting):
 
 def test_a_request_that_cannot_start_in_time_is_503_and_never_runs(fake):
     with running({"fake": fake}, timeout_s=2) as client:
-        wait_until(lambda: client.get("/ready").status_code == 200)
-        fake.go.clear()
-        first = occupy(client, fake)
-        wait_until(fake.entered.is_set)
+        first = block(client, fake)
         late = embed(client, "text 1")
         assert (late.status_code, late.json()["error"]["code"]) == (503, "overloaded")
         assert int(late.headers["retry-after"]) >= 1

@@ -10,7 +10,8 @@ import pytest
 
 from litebert.config import build
 from litebert.errors import ConfigError
-from litebert.train.guard import Guard, GuardConfig
+from litebert.train.config import GuardConfig
+from litebert.train.guard import Guard
 
 
 def warmed(config: GuardConfig | None = None, level: float = 4.0, steps: int = 40) -> Guard:

@@ -10,28 +10,19 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 import torch.nn.functional as F
+from tiny_shape import tiny_shape
 
 from litebert.errors import ConfigError
-from litebert.model.config import ModelConfig
 from litebert.model.heads import EncoderModel
-from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
+from litebert.train.config import DeviceConfig, GuardConfig, LogConfig, OptimConfig
 from litebert.train.device import seed_everything
 from litebert.train.folder import check_folder
-from litebert.train.guard import GuardConfig
 from litebert.train.learner import Change, Evaluation, Learner, StepBatches
 from litebert.train.log import read_metrics
 from litebert.train.optimizer import make_optimizer
 from litebert.train.trainer import Trainer, alone_in, open_machine
 
-SHAPE = ModelConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=8,
-)
+SHAPE = tiny_shape(max_position_embeddings=8)
 
 
 @dataclass(frozen=True)

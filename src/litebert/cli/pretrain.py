@@ -25,7 +25,7 @@ from litebert.cli.options import (
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
-    from litebert.pretraining.plan import Prediction
+    from litebert.pretraining.plan import RunEstimate
 
 
 @app.command()
@@ -142,13 +142,13 @@ def plan(
 ) -> None:
     """Predict the speed, duration and memory of a pretraining run on several GPUs, from rates measured on one."""
     from litebert.pretraining.config import find_model_config
-    from litebert.pretraining.plan import load_rates, most_gpus, predict
+    from litebert.pretraining.plan import load_rates, most_gpus, predict_run
 
     if not 0 < bandwidth < math.inf:
         raise ConfigError(f"--bandwidth: must be > 0, got {bandwidth:g}")
     config, rates = find_model_config(model), load_rates()
     rows = [
-        predict(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)
+        predict_run(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)
         for count in gpus or [1, 8, 64]
     ]
     most = most_gpus(config, batch * length, length, bandwidth * 1e9, rates)
@@ -165,7 +165,7 @@ def plan(
     )
 
 
-def _print_plan(title: str, rows: Sequence[Prediction], note: str) -> None:
+def _print_plan(title: str, rows: Sequence[RunEstimate], note: str) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -1,1 +1,6 @@
-"""Models as files for other runtimes: ONNX (fp32 and int8) and torch.export packages."""
+"""Models as files for other runtimes, compared with torch before they are kept.
+
+graph, model_graph    ONNX nodes, and a model built of them; quantize: 8-bit weights and products
+check                 the same inputs through torch and through the file; folder: what an export adds to a model folder
+onnx_file, torch_package, web (web_page)    what is written: `--to onnx`, `--to torch`, `--to web`
+"""

@@ -22,8 +22,7 @@ from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import AdapterConfig, load_config
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.read import canonical_name, find_task
-from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
-from litebert.train.guard import GuardConfig
+from litebert.train.config import DeviceConfig, GuardConfig, LogConfig, OptimConfig
 from litebert.train.schedule import ExitLoss, LearningRate, check_weights
 
 AUTO = "auto"  # the preset that fits the model and the machine

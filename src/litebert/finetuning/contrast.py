@@ -28,7 +28,7 @@ from litebert.finetuning.data import Data
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import pool_tokens
 from litebert.model.heads import Model
-from litebert.tasks.task import SimilarityExample, kind_of
+from litebert.tasks.task import SimilarityExample
 from litebert.train.processes import World, gather_rows
 
 if TYPE_CHECKING:
@@ -106,6 +106,11 @@ def label_loss(vectors: Tensor, labels: Tensor) -> Tensor:
     return torch.stack(halves).mean() if halves else 0.0 * error.sum()
 
 
+def _compare_labels(vectors: Tensor, _: Tensor, labels: Tensor) -> Tensor:
+    """`label_loss` of texts that stand alone, in the form of the other losses."""
+    return label_loss(vectors[:, 0], labels)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # A run's own
 
@@ -119,6 +124,8 @@ class Contrast:
     loss: Callable[[Tensor, Tensor, Tensor], Tensor]  # vectors [B, K, H], texts [B, K], scores [B] (or labels)
     sizes: tuple[int, ...]  # of the vectors' beginnings that are compared too
     world: World
+    dropout: float | None = None  # of the run; None: the model's own
+    notes: tuple[str, ...] = ()
 
     def __call__(self, model: Model, whole: Whole) -> tuple[Tensor, Tensor]:
         """The mean loss of the whole batch, and this process's share of its sums."""
@@ -153,13 +160,11 @@ def embed_parts(model: Model, parts: Sequence[Part], pooling: str) -> Tensor:
     return torch.cat(vectors)
 
 
-def make_contrast(config: FinetuneConfig, data: Data, hidden_size: int, world: World) -> Contrast | None:
-    """What a run compares; None if its loss is a sum over examples. Raises before anything is trained."""
+def make_contrast(config: FinetuneConfig, data: Data, model: ModelConfig, world: World) -> Contrast:
+    """What a run compares whose loss is not a sum over examples. Raises before anything is trained."""
     if config.few:
         _at_least_two(config, data, "few labels are learned by comparing texts")
-        return Contrast("mean", 1, lambda vectors, _, labels: label_loss(vectors[:, 0], labels), (), world)
-    if not kind_of(data.task).compares:
-        return None
+        return Contrast("mean", 1, _compare_labels, (), world, config.dropout)
     first = data.train.examples[0]
     assert isinstance(first, SimilarityExample)
     chosen = config.similarity
@@ -173,6 +178,7 @@ def make_contrast(config: FinetuneConfig, data: Data, hidden_size: int, world: W
         )
     if loss == "ranking" and first.form == "scored":
         raise ConfigError("loss: ranking takes pairs that belong together, and these have scores; use cosent or cosine")
+    hidden_size = model.hidden_size
     too_long = [size for size in chosen.sizes if size > hidden_size]
     if too_long:
         raise ConfigError(f"sizes: must be <= {hidden_size}, the model's vectors; got {too_long[0]}")
@@ -189,7 +195,8 @@ def make_contrast(config: FinetuneConfig, data: Data, hidden_size: int, world: W
         return cosine_loss(vectors, (scores - low) / max(high - low, 1e-9))
 
     sizes = tuple(sorted({size for size in chosen.sizes if size < hidden_size}, reverse=True))
-    return Contrast(chosen.pooling, 3 if first.form == "triplets" else 2, compare, sizes, world)
+    texts = 3 if first.form == "triplets" else 2
+    return Contrast(chosen.pooling, texts, compare, sizes, world, *_dropout_for(config, first, model))
 
 
 def _at_least_two(config: FinetuneConfig, data: Data, why: str) -> None:
@@ -199,14 +206,15 @@ def _at_least_two(config: FinetuneConfig, data: Data, why: str) -> None:
         raise DataError(f"{data.train.examples[0].where}: the only training example; {why}, so give at least two")
 
 
-def dropout_for(config: FinetuneConfig, data: Data, model: ModelConfig) -> tuple[float | None, list[str]]:
+def _dropout_for(
+    config: FinetuneConfig, first: SimilarityExample, model: ModelConfig
+) -> tuple[float | None, tuple[str, ...]]:
     """The dropout of a run, and what to tell about it: single sentences are learned from by dropout alone."""
-    first = data.train.examples[0]
-    if not isinstance(first, SimilarityExample) or first.form != "sentences":
-        return config.dropout, []
+    if first.form != "sentences":
+        return config.dropout, ()
     if config.dropout == 0:
         raise ConfigError("dropout: must be > 0 to learn from single sentences, which differ by dropout alone")
     if config.dropout is None and max(model.hidden_dropout_prob, model.attention_probs_dropout_prob) == 0:
         note = f"single sentences differ by dropout alone, and the model has none: dropout {SIMCSE_DROPOUT} is used"
-        return SIMCSE_DROPOUT, [note]
-    return config.dropout, []
+        return SIMCSE_DROPOUT, (note,)
+    return config.dropout, ()

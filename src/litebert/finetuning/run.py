@@ -29,7 +29,7 @@ from litebert.finetuning.baselines import compare_with_baselines, write_baseline
 from litebert.finetuning.batches import TrainingBatches
 from litebert.finetuning.card import write_card
 from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig, config_from
-from litebert.finetuning.contrast import Whole, dropout_for, make_contrast
+from litebert.finetuning.contrast import Contrast, Whole, make_contrast
 from litebert.finetuning.data import Data, open_tokenizer, read_data
 from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_model, to_device
@@ -155,11 +155,10 @@ def train_model(
     resuming = check_folder(out, config, resume, FREE_ON_RESUME)
     _ = data.train  # read now: a mistake in the files must not leave a folder either
     shape = load_config(config.model)
-    dropout_for(config, data, shape)
     if config.exits and kind_of(data.task).compares:
         raise ConfigError(f"exits: not for {data.task.kind}, which has no head; its vectors are available at any depth")
     check_exits(config.exits, shape.num_hidden_layers)
-    make_contrast(config, data, shape.hidden_size, world)
+    _contrast_of(config, data, world)
     with alone_in(out, world, device) as stop:
         learner = Finetuning(config, data, device, world)
         with Trainer(learner, config, out, device, world, resuming, console, quiet) as trainer:
@@ -187,6 +186,13 @@ def finished_run(folder: Path, config: FinetuneConfig, console: Console) -> Fine
         saved = None
     check_config(folder, saved, config, FREE_ON_RESUME)
     return FinetuneResult(folder, scores.step, completed=True, scores=scores, model=folder / "best")
+
+
+def _contrast_of(config: FinetuneConfig, data: Data, world: World) -> Contrast | None:
+    """The loss of a run that compares the examples of a batch; None if its loss is a sum over them."""
+    if not (config.few or kind_of(data.task).compares):
+        return None
+    return make_contrast(config, data, load_config(config.model), world)
 
 
 def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> None:
@@ -227,11 +233,13 @@ class Finetuning(Learner):
     def __init__(self, config: FinetuneConfig, data: Data, device: Device, world: World):
         self.config, self.data, self.device, self.world, self.task = config, data, device, world, data.task
         self.notes = [(note, "") for note in data.all_notes()] + [(warning, "yellow") for warning in data.warnings()]
-        dropout, more = dropout_for(config, data, load_config(config.model))
-        self.notes += [(note, "") for note in more]
+        self.contrast = _contrast_of(config, data, world)
+        start = config
+        if self.contrast is not None:
+            self.notes += [(note, "") for note in self.contrast.notes]
+            start = dataclasses.replace(config, dropout=self.contrast.dropout)
         seed_everything(config.seed)
-        self.model, new = make_model(dataclasses.replace(config, dropout=dropout), data.task)
-        self.contrast = make_contrast(config, data, self.model.config.hidden_size, world)
+        self.model, new = make_model(start, data.task)
         optim = config.optim
         if config.adapter is not None:
             if any(name.startswith("encoder.") for name in new):

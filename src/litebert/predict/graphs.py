@@ -23,7 +23,7 @@ from torch import Tensor
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.predict.fused import Encoded, FusedEncoder, Table, lay_out
-from litebert.train.steps import leave_recording
+from litebert.train.graphs import leave_recording
 
 # Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
 # runtime makes by itself. In larger ones the GPU is busy for longer than it takes to launch everything.

@@ -19,8 +19,7 @@ from litebert.config import build, check_numbers, given, merge, override, read_y
 from litebert.errors import ConfigError, did_you_mean
 from litebert.model.config import PRESETS, ModelConfig, load_config, plan_of, preset, read_config
 from litebert.pretraining.recipes import Recipe, named_recipe
-from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
-from litebert.train.guard import GuardConfig
+from litebert.train.config import DeviceConfig, GuardConfig, LogConfig, OptimConfig
 from litebert.train.schedule import (
     ExitLoss,
     LearningRate,

@@ -23,7 +23,7 @@ NO_ORDER = -100
 
 # Which draw of a window's stream decides what.
 SHORT, LENGTH, CUT, RANDOM_B, SWAP, PARTNER, PARTNER_START = range(7)
-# Bit i of the stream from here on says whether pop i takes the front; two streams, for A and B.
+# Bit i of the stream from here on says whether pop i is from the front; one stream for A, one for B.
 POPS_A, POPS_B = 1 << 32, 1 << 33
 
 
@@ -37,7 +37,7 @@ class Text:
     first: Integers
     #: [stretches] add to a place in the text to get the token's number in the store
     shift: Integers
-    #: [sentences] whether it begins and ends where a sentence of the store does, and not inside of one
+    #: [sentences] whether it begins, and whether it ends, where a sentence of the store does (and not inside one)
     whole_start: npt.NDArray[np.bool_]
     whole_end: npt.NDArray[np.bool_]
     #: [stretches] the stretch's number in the store, and its document's

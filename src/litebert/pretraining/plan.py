@@ -1,6 +1,6 @@
 """The cost model: predict a run on many GPUs from rates measured on one.
 
-    predict(preset("albert-xlarge"), gpus=64, ...)    tokens/s, days, memory and communication
+    predict_run(preset("albert-xlarge"), gpus=64, ...)    tokens/s, days, memory and communication
 
 The rates in `rates.json` were measured by `benchmarks/pretrain_rates.py` on one GPU. More GPUs are an extrapolation:
 compute divides evenly, and after each step one ring all-reduce of fp32 gradients follows without overlap, since a
@@ -41,7 +41,7 @@ class Rates:
     rates: tuple[Rate, ...]
 
     def share(self, hidden_size: int, length: int) -> float:
-        """The share of the ceiling for a width: interpolated between measured ones of the nearest length."""
+        """The share of the ceiling at a width, interpolated between the rates measured at the nearest length."""
         nearest = min({rate.length for rate in self.rates}, key=lambda other: abs(other - length))
         points = sorted((math.log(r.hidden_size), r.share_of_ceiling) for r in self.rates if r.length == nearest)
         x = math.log(hidden_size)
@@ -60,7 +60,7 @@ def load_rates() -> Rates:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class RunEstimate:
     """What the cost model predicts for a run."""
 
     gpus: int
@@ -72,7 +72,7 @@ class Prediction:
     memory_bytes: int  # per GPU
 
 
-def predict(
+def predict_run(
     config: ModelConfig,
     gpus: int,
     batch_tokens: int,
@@ -81,7 +81,7 @@ def predict(
     micro_batch_tokens: int = 32_768,
     bandwidth: float = 100e9,
     rates: Rates | None = None,
-) -> Prediction:
+) -> RunEstimate:
     """Time and memory of a run on `gpus` GPUs whose links carry `bandwidth` bytes/s each."""
     if gpus < 1:
         raise ConfigError(f"gpus: must be >= 1, got {gpus}")
@@ -94,7 +94,7 @@ def predict(
     communication = bytes_sent / bandwidth
     step = compute + communication
     micro = min(micro_batch_tokens, batch_tokens // gpus)
-    return Prediction(
+    return RunEstimate(
         gpus=gpus,
         tokens_per_second=batch_tokens / step,
         seconds_per_step=step,
@@ -108,15 +108,16 @@ def predict(
 def most_gpus(
     config: ModelConfig, batch_tokens: int, length: int = 512, bandwidth: float = 100e9, rates: Rates | None = None
 ) -> int:
-    """How many GPUs pay: the last power of two that makes a run 1.5 times as fast as half of them do.
+    """The most GPUs worth using: the last power of two that is at least 1.5 times as fast as half as many.
 
-    Compute shrinks with each doubling and communication stays, so there is one; each GPU needs a sequence at least.
+    With each doubling compute halves and communication stays the same, so doubling stops paying; besides, each GPU
+    needs at least one sequence.
     """
     count = 1
-    speed = predict(config, 1, batch_tokens, 1, length, bandwidth=bandwidth, rates=rates).tokens_per_second
+    speed = predict_run(config, 1, batch_tokens, 1, length, bandwidth=bandwidth, rates=rates).tokens_per_second
     while 2 * count * length <= batch_tokens:
-        twice = predict(config, 2 * count, batch_tokens, 1, length, bandwidth=bandwidth, rates=rates).tokens_per_second
-        if twice < 1.5 * speed:
+        faster = predict_run(config, 2 * count, batch_tokens, 1, length, bandwidth=bandwidth, rates=rates)
+        if faster.tokens_per_second < 1.5 * speed:
             break
-        count, speed = 2 * count, twice
+        count, speed = 2 * count, faster.tokens_per_second
     return count

@@ -1,7 +1,7 @@
 """Runs as one self-contained HTML page each: pretraining, fine-tuning, studies of several seeds, reproductions.
 
-runs -> charts -> svg -> figures      run folders as data, the curves of a page, and how they are drawn
-html, numbers, summary, history       what all pages share: the frame, numbers and axes, tables, config and events
+runs -> charts -> figures             run folders as data, the curves of a page, and how they are drawn
+html, numbers, summary, provenance    what all pages share: the frame, numbers and axes, tables, config and events
 pretraining_page, finetuning_page (studies), reproduction_page (reproduction_tables)
 """
 

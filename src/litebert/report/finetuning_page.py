@@ -25,7 +25,6 @@ from litebert.parse import read_object
 from litebert.report.charts import ChartSpec, held_out, make_charts
 from litebert.report.depths import Line, Point, draw_depths
 from litebert.report.figures import chart_data, draw_figures, make_axes
-from litebert.report.history import draw_differences, draw_events, draw_provenance, draw_settings
 from litebert.report.html import (
     Child,
     Markup,
@@ -41,6 +40,7 @@ from litebert.report.html import (
     write_html,
 )
 from litebert.report.numbers import Format, count, duration
+from litebert.report.provenance import draw_differences, draw_events, draw_provenance, draw_settings
 from litebert.report.runs import TrainingRun, read_runs
 from litebert.report.studies import draw_groups, draw_seeds, draw_study_table, expand, group_runs, print_groups
 from litebert.report.summary import state_of

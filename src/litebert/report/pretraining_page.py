@@ -8,7 +8,6 @@ from pathlib import Path
 from litebert.errors import DataError
 from litebert.report.charts import make_charts
 from litebert.report.figures import chart_data, draw_figures, make_axes
-from litebert.report.history import describe_run, draw_differences, draw_events, draw_provenance, draw_settings
 from litebert.report.html import (
     Child,
     Markup,
@@ -20,6 +19,7 @@ from litebert.report.html import (
     swatch,
     write_html,
 )
+from litebert.report.provenance import describe_run, draw_differences, draw_events, draw_provenance, draw_settings
 from litebert.report.runs import Guess, Sample, TrainingRun, read_runs
 from litebert.report.summary import draw_comparison, draw_tiles, print_summary, state_of
 

@@ -97,13 +97,17 @@ def start_over(folder: Path) -> None:
 def read_result(folder: Path) -> dict[str, Any]:
     """What was measured so far: {"metrics": {...}, "facts": {...}}; empty parts if there is nothing yet."""
     empty: dict[str, Any] = {"metrics": {}, "facts": {}, "layers": None, "tasks": {}}
-    path = folder / "result.json"
+    return read_over(empty, folder / "result.json", "restore the file, or delete it to measure this cell again")
+
+
+def read_over(empty: dict[str, Any], path: Path, advice: str) -> dict[str, Any]:
+    """The object in a file, with what it lacks from `empty`; all of that if there is no file."""
     if not path.exists():
         return empty
     try:
         return {**empty, **read_object(path)}
     except DataError as error:
-        raise DataError(f"{error}; restore the file, or delete it to measure this cell again") from None
+        raise DataError(f"{error}; {advice}") from None
 
 
 def read_examples(folder: Path) -> dict[str, Examples]:

@@ -18,7 +18,7 @@ from litebert.errors import ConfigError
 from litebert.model.count import count_parameters, forward_flops
 from litebert.pretraining.config import RunConfig
 from litebert.pretraining.dry_run import time_micro_batch
-from litebert.pretraining.plan import predict
+from litebert.pretraining.plan import predict_run
 from litebert.reproduce.cell import Cell, read_result
 from litebert.reproduce.corpus import Corpus
 from litebert.reproduce.paper import METRICS, PaperRow, PaperTable
@@ -143,7 +143,7 @@ def estimate(table: PaperTable, scale: Scale, options: Options) -> tuple[list[Es
     on_gpu = scale.run.get("device", {}).get("device") != "cpu"
     if on_gpu:
         per_step = {
-            name: predict(c.model, 1, c.batch_tokens, 1, c.recipe.max_length).seconds_per_step
+            name: predict_run(c.model, 1, c.batch_tokens, 1, c.recipe.max_length).seconds_per_step
             for name, c in configs.items()
         }
         source = "GPU hours, from the rates of `litebert plan` (H200)"

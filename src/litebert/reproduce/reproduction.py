@@ -24,8 +24,7 @@ from litebert.config import to_dict
 from litebert.errors import ConfigError, DataError
 from litebert.files import staged_folder, write_atomic
 from litebert.machine import usable_cpus
-from litebert.parse import read_object
-from litebert.reproduce.cell import load_cell
+from litebert.reproduce.cell import load_cell, read_over
 from litebert.reproduce.corpus import Corpus, generated_corpus, given_corpus
 from litebert.reproduce.paper import PaperTable, load_table
 from litebert.reproduce.plan import Options, Plan, make_plan, plan_steps, wanted_metrics
@@ -198,10 +197,4 @@ def _corpus(scale: Scale, out: Path, data: DataChoice, say: Say) -> Corpus:
 
 def _read_record(out: Path) -> dict[str, Any]:
     empty: dict[str, Any] = {"litebert": litebert.__version__, "tables": {}, "budgets": {}}
-    path = out / RECORD
-    if not path.exists():
-        return empty
-    try:
-        return {**empty, **read_object(path)}
-    except DataError as error:
-        raise DataError(f"{error}; repair it, or choose another output folder") from None
+    return read_over(empty, out / RECORD, "repair it, or choose another output folder")

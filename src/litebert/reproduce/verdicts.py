@@ -66,7 +66,7 @@ class Verdict:
 
 
 def _least(value: float, digits: int) -> str:
-    """Never a zero: (1.23, 1) -> "1.2", (0.0123, 1) -> "0.01"."""
+    """Rounded, but never down to zero: (1.23, 1) -> "1.2", (0.0123, 1) -> "0.01"."""
     return f"{value:.{digits}f}" if value >= 10**-digits else f"{value:.1g}"
 
 
@@ -90,7 +90,7 @@ def judge(claim: Claim, metric: str, results: Results) -> Verdict:
 
 
 def answer_of(claim: Claim, test: Test) -> Answer:
-    """The rule at the top of this file."""
+    """The answer by the rule at the top of this file."""
     margin = claim.margin
     if claim.near is not None:
         if -margin < test.low and test.high < margin:

@@ -35,12 +35,11 @@ INLINE_CHARACTERS = 4096
 # Answers with more values than this are serialised in another thread.
 INLINE_VALUES = 2048
 
-
 Encode = Callable[[str, Sequence[Any]], bytes]
 
 
 class Ask(Protocol):
-    """A request, whoever's form it has."""
+    """A request in any of the accepted forms: ours, OpenAI's, text-embeddings-inference's."""
 
     ability: ClassVar[Ability]
     model: str | None
@@ -49,7 +48,7 @@ class Ask(Protocol):
 
 
 class NotFinite(Exception):
-    """A result with NaN or infinity in it."""
+    """A result contains NaN or infinity."""
 
 
 class Service:
@@ -164,37 +163,13 @@ class Service:
     async def _make_jobs(
         self, name: str, predictor: Predictor, ability: str, inputs: list[dict[str, Any]], seconds: float
     ) -> tuple[Sequence[Job], bool]:
-        """The jobs of a request, and whether there is one for all its texts together, whose result is a list."""
+        """The jobs of a request, and whether one job takes all its texts together and gives a list."""
         together = len(inputs) > 1 and hasattr(predictor, "many_job") and _are_alike(ABILITIES[ability], inputs)
-
-        def make_one() -> Job:
-            entry = ABILITIES[ability]
-            text = entry.inputs[0].name
-            texts = predictor.encode_texts(ability, [each[text] for each in inputs])  # type: ignore[attr-defined]
-            for index, ids in enumerate(texts):
-                if isinstance(ids, InputError):
-                    raise self._mistake(ids, index, len(inputs))
-            options = {key: value for key, value in inputs[0].items() if not entry.parameters[key].is_input}
-            try:
-                job: Job = predictor.many_job(ability, texts, **options)  # type: ignore[attr-defined]
-            except InputError as error:
-                raise self._mistake(error, 0, len(inputs)) from None
-            return job
 
         def make() -> list[Job]:
             if together and ability in predictor.abilities:
-                return [make_one()]
-            jobs = []
-            for index, arguments in enumerate(inputs):
-                try:
-                    jobs.append(predictor.job(ability, **arguments))
-                except InputError as error:
-                    if ability not in predictor.abilities:
-                        # Clients know the model by its served name, not by its folder.
-                        reason = str(error).removeprefix(f"{predictor.name}: ")
-                        raise Refusal(400, "no_such_ability", f"{name}: {reason}") from None
-                    raise self._mistake(error, index, len(inputs)) from None
-            return jobs
+                return [self._joint_job(predictor, ABILITIES[ability], inputs)]
+            return self._separate_jobs(name, predictor, ability, inputs)
 
         if count_characters(inputs) <= INLINE_CHARACTERS:
             return make(), together
@@ -202,6 +177,34 @@ class Service:
             return await asyncio.wait_for(self._aside(make), seconds), together
         except TimeoutError:
             raise Refusal(503, "overloaded", "the server is overloaded; try again later") from None
+
+    def _joint_job(self, predictor: Predictor, ability: Ability, inputs: list[dict[str, Any]]) -> Job:
+        """One job for texts with the same options."""
+        text = ability.inputs[0].name
+        texts = predictor.encode_texts(ability.name, [each[text] for each in inputs])  # type: ignore[attr-defined]
+        for index, ids in enumerate(texts):
+            if isinstance(ids, InputError):
+                raise self._mistake(ids, index, len(inputs))
+        options = {key: value for key, value in inputs[0].items() if not ability.parameters[key].is_input}
+        try:
+            job: Job = predictor.many_job(ability.name, texts, **options)  # type: ignore[attr-defined]
+        except InputError as error:
+            raise self._mistake(error, 0, len(inputs)) from None
+        return job
+
+    def _separate_jobs(self, name: str, predictor: Predictor, ability: str, inputs: list[dict[str, Any]]) -> list[Job]:
+        """A job for each input."""
+        jobs = []
+        for index, arguments in enumerate(inputs):
+            try:
+                jobs.append(predictor.job(ability, **arguments))
+            except InputError as error:
+                if ability not in predictor.abilities:
+                    # Clients know the model by its served name, not by its folder.
+                    reason = str(error).removeprefix(f"{predictor.name}: ")
+                    raise Refusal(400, "no_such_ability", f"{name}: {reason}") from None
+                raise self._mistake(error, index, len(inputs)) from None
+        return jobs
 
     def _check_candidates(self, jobs: Sequence[Job], body: Ask) -> None:
         """Refuse requests of a few bytes that would need megabytes of candidates."""
@@ -322,7 +325,7 @@ def _are_alike(ability: Ability, inputs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def count_characters(value: Any) -> int:
-    """Count the characters in nested fields: [{"text": "abc", "options": ["d", "e"], "top": 5}] -> 5."""
+    """The characters in nested fields: [{"text": "abc", "options": ["d", "e"], "top": 5}] -> 5."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -363,7 +366,7 @@ def encode_array(field: str, results: Sequence[Any]) -> bytes:
 
 
 def stack_finite(results: Sequence[Any], field: str = "vector") -> Any:
-    """The arrays of all results as one, which knows neither NaN nor infinity, as JSON does not."""
+    """The arrays of all results as one; NaN and infinity are refused, as in JSON."""
     array = np.stack([getattr(result, field) for result in results])
     if not np.isfinite(array).all():
         raise NotFinite
@@ -371,7 +374,7 @@ def stack_finite(results: Sequence[Any], field: str = "vector") -> Any:
 
 
 def dump(answer: Any) -> bytes:
-    """An answer as JSON, which knows neither NaN nor infinity."""
+    """An answer as JSON, which has no NaN and no infinity."""
     try:
         return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
@@ -379,7 +382,7 @@ def dump(answer: Any) -> bytes:
 
 
 def _rounded(result: Any) -> Any:
-    """A result with its arrays cut to the digits that it names: four of a weight are a third of the bytes."""
+    """A result with its arrays rounded to the digits they declare: four digits take a third of the bytes."""
     kind: Any = type(result)
     changes = {name: getattr(result, name).round(digits) for name, digits in _digits(kind).items()}
     return dataclasses.replace(result, **changes) if changes else result

@@ -100,9 +100,7 @@ class PartWriter:
 
     def abort(self) -> None:
         """Discard the unfinished file."""
-        with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        _discard(self._file, self._temporary)
 
     def __enter__(self) -> PartWriter:
         return self
@@ -254,18 +252,19 @@ class _NpyWriter:
             os.fsync(self._file.fileno())
             self._file.close()
         except OSError:
-            self._discard()
+            _discard(self._file, self._temporary)
             raise
         if kind is not None:
-            self._discard()
+            _discard(self._file, self._temporary)
             return
         os.replace(self._temporary, self.path)
         self.sha256, self.crc32 = self._sink.hash.hexdigest(), self._sink.crc
 
-    def _discard(self) -> None:
-        with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
+
+def _discard(file: BinaryIO, path: Path) -> None:
+    with contextlib.suppress(OSError):  # closing writes what is buffered, and the disk may be full
+        file.close()
+    path.unlink(missing_ok=True)
 
 
 def make_schema(fingerprint: str, vocab_size: int) -> pa.Schema:

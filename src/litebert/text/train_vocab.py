@@ -53,20 +53,6 @@ PAPER_OPTIONS: dict[str, Any] = {
 MAX_CHARACTERS = 1000  # per line: SentencePiece skips lines of more than max_sentence_length bytes
 LARGE = 1 << 30  # characters; from here on SentencePiece needs train_extremely_large_corpus
 
-AFTER_VOWEL = frozenset({"는", "가", "를", "와"})
-AFTER_CONSONANT = frozenset({"은", "이", "을", "과"})
-AFTER_ANY = frozenset({"에", "에서", "에게", "의", "도"})
-TO = frozenset({"로", "으로"})  # 로 after a vowel or ㄹ, 으로 after the other consonants
-PARTICLES = sorted(AFTER_VOWEL | AFTER_CONSONANT | AFTER_ANY | TO, key=lambda particle: (-len(particle), particle))
-
-MAX_PARTICLES = 2  # 에서는, 에게도
-MIN_SHARE = 0.01  # of a word's count: seen this often with a subject or object particle, it is a noun
-MIN_COUNT = 3
-REMEMBERED_WORDS = 1 << 20
-
-_WORD = re.compile(r"[가-힣]+(?![^\W\d_])")
-_FIRST_SYLLABLE, _FINALS, _RIEUL = 0xAC00, 28, 8
-
 Progress = Callable[[str, int, int], None]  # stage, done, total (0: unknown)
 
 
@@ -202,6 +188,23 @@ def _explained(error: RuntimeError, config: VocabConfig) -> Exception:
             "for its characters and symbols alone; use a larger vocab_size or a lower character_coverage"
         )
     return DataError(f"SentencePiece could not train on this text: {message}")
+
+
+# -- Korean particles -------------------------------------------------------------------------------------------------
+
+AFTER_VOWEL = frozenset({"는", "가", "를", "와"})
+AFTER_CONSONANT = frozenset({"은", "이", "을", "과"})
+AFTER_ANY = frozenset({"에", "에서", "에게", "의", "도"})
+TO = frozenset({"로", "으로"})  # 로 after a vowel or ㄹ, 으로 after the other consonants
+PARTICLES = sorted(AFTER_VOWEL | AFTER_CONSONANT | AFTER_ANY | TO, key=lambda particle: (-len(particle), particle))
+
+MAX_PARTICLES = 2  # 에서는, 에게도
+MIN_SHARE = 0.01  # of a word's count: seen this often with a subject or object particle, it is a noun
+MIN_COUNT = 3
+REMEMBERED_WORDS = 1 << 20
+
+_WORD = re.compile(r"[가-힣]+(?![^\W\d_])")
+_FIRST_SYLLABLE, _FINALS, _RIEUL = 0xAC00, 28, 8
 
 
 class Particles:

@@ -2,7 +2,7 @@
 
 config, learner    the settings of a run, and what differs between runs
 trainer            the loop: step, guard, report, evaluate, checkpoint, resume, roll back, stop
-steps              gradients of a micro-batch, kernel by kernel or replayed from a CUDA graph
+graphs             gradients of a micro-batch, recorded once and replayed from a CUDA graph
 optimizer, schedule, guard    the update, its learning rate, and whether to take it at all
 checkpoint, folder, log       what the run folder holds
 device, processes             the hardware of one process, and several processes as one run

@@ -1,4 +1,4 @@
-"""The settings that every run has: optimiser, log and hardware. No torch."""
+"""The settings that every run has: optimiser, guard, log and hardware. No torch."""
 
 from __future__ import annotations
 
@@ -73,6 +73,26 @@ class OptimConfig:
             decay_share=self.decay_share,
             style=self.style,
         )
+
+
+@dataclass(frozen=True)
+class GuardConfig:
+    """What to do about a loss (or gradient) that is not finite, and about one that jumps."""
+
+    on_nan: Literal["skip", "rollback", "stop"] = "skip"
+    on_spike: Literal["ignore", "skip", "rollback", "stop"] = "skip"
+    spike_factor: float = 2.0  # a loss above this multiple of the median of the last steps is a spike
+    gradient_factor: float | None = None  # the same for the gradient's norm; None: clipping deals with it
+    window: int = 100  # the last steps that the median is taken over
+    min_history: int = 20  # no verdict on spikes before this many steps
+    max_skips: int = 10  # in a row
+    max_rollbacks: int = 3  # in all
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "> 1", "spike_factor", "gradient_factor")
+        check_numbers(self, ">= 0", "max_skips", "max_rollbacks")
+        if not 1 <= self.min_history <= self.window:
+            raise ConfigError(f"min_history: must be between 1 and window ({self.window}), got {self.min_history}")
 
 
 @dataclass(frozen=True)

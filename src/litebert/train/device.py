@@ -1,4 +1,4 @@
-"""The only place that knows the hardware: device, precision, threads, compilation, peak speed.
+"""The hardware of a run: device, precision, threads, compilation, peak speed, and seeds for all its generators.
 
 device = open_device(DeviceConfig())           -> Device(device=cpu, precision='fp32', compile=False, ...)
 with device.autocast(): loss = model(batch)
@@ -112,8 +112,8 @@ def _pick(wanted: str, local_rank: int, num_local: int) -> torch.device:
 
 def _precision(wanted: str, device: torch.device, name: str) -> Precision:
     if device.type == "cpu":
-        # Some virtual machines announce AMX and then die of an illegal instruction in a bf16 product; a user's
-        # process must not, and fp32 is as fast on most others.
+        # Some virtual machines announce AMX, and then a bf16 product ends the process with an illegal instruction;
+        # on most other CPUs fp32 is as fast.
         if wanted == "bf16":
             raise ConfigError("precision: bf16 is for GPUs (on some CPUs it crashes the process); use fp32")
         return "fp32"
@@ -144,7 +144,7 @@ def _graphs(config: DeviceConfig, device: torch.device) -> Literal["auto", "on",
         if config.graphs == "on":
             raise ConfigError("graphs: only a GPU has CUDA graphs; use auto")
         return "off"
-    # A trial goes by the clock, so what is to be bit-equal must do without; and a graph holds its memory all the time.
+    # A trial goes by the clock, so runs that must be bit-equal go without; and a graph keeps its memory throughout.
     if config.graphs == "auto" and (config.deterministic or config.recompute):
         return "off"
     return config.graphs

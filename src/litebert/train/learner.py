@@ -23,36 +23,6 @@ class StepBatches(NamedTuple):
     tokens: int
 
 
-class Feed:
-    """The batches of each step in turn, on the device before they are needed.
-
-    A step ends by waiting for the device, to learn its loss. If the next batches were fetched and copied only then, the
-    device would be idle meanwhile; so `prepare` is called while it still has work.
-    """
-
-    def __init__(self, batches: Iterator[StepBatches]):
-        self._batches = batches
-        self._ready: StepBatches | None = None
-
-    def prepare(self) -> None:
-        """Fetch the next step's batches, if that has not been done."""
-        if self._ready is None:
-            self._ready = next(self._batches)
-
-    def take(self) -> StepBatches:
-        """The next step's batches."""
-        self.prepare()
-        assert self._ready is not None
-        taken, self._ready = self._ready, None
-        return taken
-
-    def close(self) -> None:
-        """Close the source of the batches."""
-        self._ready = None
-        if hasattr(self._batches, "close"):
-            self._batches.close()
-
-
 class Change(NamedTuple):
     """A new part of the run begins: the message about it, and whether its batches differ."""
 

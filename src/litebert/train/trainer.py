@@ -18,21 +18,24 @@ import dataclasses
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from litebert.config import to_dict
 from litebert.errors import CheckpointError, ConfigError, LitebertError
+from litebert.model.heads import Model
 from litebert.train import checkpoint
-from litebert.train.config import DeviceConfig, LogConfig, OptimConfig
+from litebert.train.config import DeviceConfig, GuardConfig, LogConfig, OptimConfig
 from litebert.train.device import Device, open_device, seed_everything
 from litebert.train.folder import begin, describe_process, locked, write_facts
-from litebert.train.guard import Guard, GuardConfig
-from litebert.train.learner import Feed, Learner
+from litebert.train.graphs import GraphStep
+from litebert.train.guard import Guard
+from litebert.train.learner import Learner, StepBatches
 from litebert.train.log import Meter, MetricsLog, Progress, StepTotals
 from litebert.train.optimizer import Average, clip_gradients, load_moments, moments
 from litebert.train.processes import (
@@ -47,7 +50,6 @@ from litebert.train.processes import (
     world_from_environment,
 )
 from litebert.train.schedule import run_progress
-from litebert.train.steps import GraphStep, PlainStep
 
 AVERAGE = "average."  # of the averaged weights' names in a checkpoint
 
@@ -357,12 +359,12 @@ class Trainer:
 
     # -- small things --------------------------------------------------------------------------------------------------
 
-    def _make_step(self) -> PlainStep:
+    def _make_step(self) -> PlainStep | GraphStep:
         learner = self.learner
+        plain = PlainStep(learner.model, self.device, learner.loss)
         if learner.graphs == "off" or self.world.has_group:
-            return PlainStep(learner.model, self.device, learner.loss)
-        choose = learner.graphs == "auto"
-        return GraphStep(learner.model, self.device, learner.loss, choose, learner.check_graphs)
+            return plain
+        return GraphStep(plain, choose=learner.graphs == "auto", check=learner.check_graphs)
 
     def clock(self) -> float:
         """Seconds since the run began, without the time between its parts."""
@@ -379,6 +381,66 @@ class Trainer:
         hardware = {"processes": self.world.size, **self.learner.hardware()}
         counts = {"steps": self.step, "tokens": self.tokens, "seconds": self.clock()}
         return {**describe_process(self.device, **hardware), **self.learner.facts(self.step), **counts}
+
+
+# -- the parts of a step ----------------------------------------------------------------------------------------------
+
+# A micro-batch (a named tuple of tensors, dictionaries of tensors and numbers) and what each loss is the mean over
+# -> the loss to go down, and the sums to report.
+Loss = Callable[[Any, Tensor], tuple[Tensor, Tensor]]
+
+
+class PlainStep:
+    """The gradients of one micro-batch, kernel by kernel."""
+
+    def __init__(self, model: Model, device: Device, loss: Loss):
+        self.model, self.device, self.loss = model, device, loss
+        self.news: list[str] = []  # for the caller to report
+
+    def __call__(self, inputs: Any, counts: Tensor) -> Tensor:
+        """Add the gradients of a micro-batch to the parameters'; returns its sums."""
+        with self.device.autocast():
+            loss, sums = self.loss(inputs, counts)
+        loss.backward()
+        return sums
+
+    def clear(self) -> None:
+        """Forget the gradients of the step before."""
+        self.model.zero_grad(set_to_none=True)
+
+    def renew(self) -> None:
+        """Another depth or length begins: other work, other shapes."""
+        self.clear()
+
+
+class Feed:
+    """The batches of each step in turn, on the device before they are needed.
+
+    A step ends by waiting for the device, to learn its loss. If the next batches were fetched and copied only then, the
+    device would be idle meanwhile; so `prepare` is called while it still has work.
+    """
+
+    def __init__(self, batches: Iterator[StepBatches]):
+        self._batches = batches
+        self._ready: StepBatches | None = None
+
+    def prepare(self) -> None:
+        """Fetch the next step's batches, if that has not been done."""
+        if self._ready is None:
+            self._ready = next(self._batches)
+
+    def take(self) -> StepBatches:
+        """The next step's batches."""
+        self.prepare()
+        assert self._ready is not None
+        taken, self._ready = self._ready, None
+        return taken
+
+    def close(self) -> None:
+        """Close the source of the batches."""
+        self._ready = None
+        if hasattr(self._batches, "close"):
+            self._batches.close()
 
 
 def check_same_step(step: int, world: World, device: torch.device) -> None:

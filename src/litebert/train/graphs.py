@@ -1,4 +1,4 @@
-"""Gradients of one micro-batch: kernel by kernel, or on a GPU replayed from a recorded CUDA graph.
+"""CUDA graphs: the gradients of a micro-batch recorded once and replayed, where that pays.
 
 A small model's kernels take longer to launch than to run; a graph launches them all at once. It repeats fixed work on
 fixed memory: it reads what was copied into its inputs, adds to the parameters' gradients in place, and overwrites the
@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from torch import Tensor
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
 from litebert.train.device import Device, encoders_of
+
+if TYPE_CHECKING:
+    from litebert.train.trainer import PlainStep
 
 WARM_UPS = 3  # torch's advice before a capture: lazy initialisation must have happened
 APART = 0.1  # share by which a replay's numbers may differ from those of the work itself: bf16, sums in another order
@@ -147,38 +150,11 @@ def leave_recording(stream: torch.cuda.Stream) -> None:
     generator.graphsafe_set_state(generator.clone_state())  # a copy of the numbers alone
 
 
-# A micro-batch (a named tuple of tensors, dictionaries of tensors and numbers) and what each loss is the mean over
-# -> the loss to go down, and the sums to report.
-Loss = Callable[[Any, Tensor], tuple[Tensor, Tensor]]
-
 CALLS = 6  # per way in a trial; the fastest counts, since the first ones compile, record and warm up
 LAUNCHING_SHARE = 0.5  # of a plain step's time: if launching takes less, the GPU is busy and a graph gains nothing
 # A graph runs the same kernels, so it should be no slower. On a shared GPU the clock may say otherwise; it is rejected
 # only beyond this factor.
 SLOWER = 1.5
-
-
-class PlainStep:
-    """Runs the model as it is: on CPUs, in several processes, and wherever recording fails."""
-
-    def __init__(self, model: Model, device: Device, loss: Loss):
-        self.model, self.device, self.loss = model, device, loss
-        self.news: list[str] = []  # for the caller to report
-
-    def __call__(self, inputs: Any, counts: Tensor) -> Tensor:
-        """Add the gradients of a micro-batch to the parameters'; returns its sums."""
-        with self.device.autocast():
-            loss, sums = self.loss(inputs, counts)
-        loss.backward()
-        return sums
-
-    def clear(self) -> None:
-        """Forget the gradients of the step before."""
-        self.model.zero_grad(set_to_none=True)
-
-    def renew(self) -> None:
-        """Another depth or length begins: other work, other shapes."""
-        self.clear()
 
 
 class Timing(NamedTuple):
@@ -230,27 +206,27 @@ class Recording(NamedTuple):
     sums: Tensor
 
 
-class GraphStep(PlainStep):
+class GraphStep:
     """Replays one recorded graph per shape of a micro-batch, always or (`choose`) if a trial finds that it pays.
 
     check: compare each graph with the work itself before it is used. If recording fails, steps then run plainly.
     """
 
-    def __init__(self, model: Model, device: Device, loss: Loss, choose: bool, check: bool):
-        super().__init__(model, device, loss)
-        self.choose, self.check = choose, check
-        self._recorder = Recorder(model, device)
+    def __init__(self, plain: PlainStep, choose: bool, check: bool):
+        self.plain, self.choose, self.check = plain, choose, check
+        self.model, self.device, self.news = plain.model, plain.device, plain.news
+        self._recorder = Recorder(self.model, self.device)
         self._recordings: dict[tuple[Any, ...], Recording] = {}
-        self._trial = Trial(device)
+        self._trial = Trial(self.device)
 
     def __call__(self, inputs: Any, counts: Tensor) -> Tensor:
-        """As a plain step."""
+        """Add the gradients of a micro-batch to the parameters'; returns its sums."""
         if not self._recorder.works:
-            return super().__call__(inputs, counts)
+            return self.plain(inputs, counts)
         if not self.choose:
             return self._replay(inputs, counts)
         trial = self._trial
-        take = self._replay if trial.replays() else super().__call__
+        take = self._replay if trial.replays() else self.plain
         if trial.over():
             return take(inputs, counts)
         sums = trial.time(lambda: take(inputs, counts))
@@ -261,7 +237,7 @@ class GraphStep(PlainStep):
     def clear(self) -> None:
         """In place if there is a graph: the gradients' memory is part of it."""
         if not self._recordings:
-            super().clear()
+            self.plain.clear()
         else:
             torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
 
@@ -279,7 +255,7 @@ class GraphStep(PlainStep):
             self._record(inputs, counts)
         recording = self._recordings.get(shape)
         if recording is None:
-            return super().__call__(inputs, counts)
+            return self.plain(inputs, counts)
         copy_tensors(recording.inputs, inputs)
         recording.counts.copy_(counts)
         recording.graph.replay()
@@ -287,7 +263,7 @@ class GraphStep(PlainStep):
 
     def _record(self, inputs: Any, counts: Tensor) -> None:
         held, held_counts = clone_tensors(inputs), counts.clone()
-        recorded = self._recorder.record(lambda: PlainStep.__call__(self, held, held_counts), self.check)
+        recorded = self._recorder.record(lambda: self.plain(held, held_counts), self.check)
         if recorded is not None:
             self._recordings[shape_of(inputs)] = Recording(recorded.graph, held, held_counts, recorded.result)
             return

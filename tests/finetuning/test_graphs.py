@@ -13,9 +13,9 @@ from litebert.finetuning import run as run_module
 from litebert.finetuning.run import Finetuning, finetune
 from litebert.model.hub import load_model
 from litebert.train.config import DeviceConfig
+from litebert.train.graphs import GraphStep
 from litebert.train.processes import World
-from litebert.train.steps import GraphStep, PlainStep
-from litebert.train.trainer import Trainer
+from litebert.train.trainer import PlainStep, Trainer
 
 OPTIONS = dict(classifier_dropout=0.0, optim={"lr": 0.001})
 

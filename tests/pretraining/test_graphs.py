@@ -11,8 +11,9 @@ import functools
 import pytest
 import torch
 from eager_graphs import EagerGraph, failing, stand_in
+from interruptions import killed_at
 from safetensors.torch import load_file
-from tiny_run import make_corpus, poison, tiny_config
+from tiny_run import poison, tiny_config
 
 from litebert.errors import ConfigError
 from litebert.model.config import ModelConfig
@@ -26,21 +27,16 @@ from litebert.text.store import TokenStore
 from litebert.text.tokenizer import Tokenizer
 from litebert.train import trainer as trainer_module
 from litebert.train.device import DeviceConfig, open_device
+from litebert.train.graphs import CALLS, GraphStep, Recorded, Recorder, Timing, Trial, shape_of
 from litebert.train.log import read_metrics
 from litebert.train.processes import World
-from litebert.train.steps import CALLS, GraphStep, PlainStep, Recorded, Recorder, Timing, Trial, shape_of
-from litebert.train.trainer import Trainer
+from litebert.train.trainer import PlainStep
 
 CPU = open_device(DeviceConfig(device="cpu", threads=1))
 STAGES = {
     "depth": [{"until": 0.5, "value": 1}, {"until": 1.0, "value": 2}],
     "length": [{"until": 0.25, "value": 32}, {"until": 1.0, "value": 64}],
 }
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 # -- one step ----------------------------------------------------------------------------------------------------------
@@ -78,7 +74,7 @@ def plain_step(model) -> PlainStep:
 
 
 def graph_step(model, choose=False) -> GraphStep:
-    return GraphStep(model, CPU, loss_of(model), choose=choose, check=True)
+    return GraphStep(plain_step(model), choose=choose, check=True)
 
 
 def loss_of(model):
@@ -135,7 +131,7 @@ def test_micro_batches_add_up_and_recording_amid_a_step_loses_nothing(corpus, mo
     counts = sum(counts_of(batch) for batch in batches)
     plain, step = plain_step(reference), graph_step(model)
     expected = [plain(batch, counts) for batch in batches]
-    found = [PlainStep.__call__(step, batches[0], counts), *(step(batch, counts) for batch in batches[1:])]
+    found = [step.plain(batches[0], counts), *(step(batch, counts) for batch in batches[1:])]
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     for name, gradient in gradients(reference).items():
         assert torch.equal(gradients(model)[name], gradient), name
@@ -225,7 +221,7 @@ def test_a_trial_amid_training(corpus, monkeypatch, faster):
 
     monkeypatch.setattr(PlainStep, "__call__", slow)
     monkeypatch.setattr(EagerGraph, "replay", replayed)
-    monkeypatch.setattr("litebert.train.steps.time.perf_counter", lambda: clock["now"])
+    monkeypatch.setattr("litebert.train.graphs.time.perf_counter", lambda: clock["now"])
     batch, _ = draw(corpus, "sop", 0)
     step = graph_step(make_model("sop"), choose=True)
     for stage in (1, 2):
@@ -311,24 +307,12 @@ def test_killed_with_graphs_and_resumed_without_and_back(corpus, tmp_path, monke
     whole = run_plainly(config)
     stand_in(monkeypatch)
 
-    class Killed(BaseException):
-        pass
-
-    original = Trainer._set_learning_rate
-    for stop_at, graphs in ((4, "on"), (6, "off"), (None, "auto")):
-
-        def die(self, stop_at=stop_at) -> None:
-            if self.step == stop_at:
-                raise Killed
-            original(self)
-
-        monkeypatch.setattr(Trainer, "_set_learning_rate", die)
+    for stop_at, graphs in ((4, "on"), (6, "off")):
         choose(monkeypatch, graphs)
-        if stop_at is None:
+        with killed_at(stop_at):
             pretrain(config, tmp_path, quiet=True)
-        else:
-            with pytest.raises(Killed):
-                pretrain(config, tmp_path, quiet=True)
+    choose(monkeypatch, "auto")
+    pretrain(config, tmp_path, quiet=True)
     assert_same_run(whole, tmp_path)
 
 

@@ -12,8 +12,10 @@ from litebert.report.runs import Event, TrainingRun
 
 MOST_EVENTS = 200  # per run, the latest
 OBJECTIVES = {"sop": "sentence order", "nsp": "next sentence", "none": "masked words only"}
-
 ABSENT = "–"
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -145,7 +147,7 @@ def draw_provenance(runs: Sequence[TrainingRun]) -> Markup:
     facts = [_facts(run) for run in runs]
     if len(runs) > 1:
         keys = dict.fromkeys(key for one in facts for key in one)
-        rows = {key: [one.get(key, "–") for one in facts] for key in keys}
+        rows = {key: [one.get(key, ABSENT) for one in facts] for key in keys}
         return draw_by_run("Hardware and software", "", rows, runs)
     command = facts[0].pop("command", None)
     items = [element("div", element("dt", name), element("dd", value)) for name, value in facts[0].items()]
