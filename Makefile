@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: quickstart test test-fast lint types package docs reference format clean help
+.PHONY: quickstart dev test test-fast lint types package docs reference format clean help
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -23,6 +23,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 
 quickstart: $(VENV)/.core ## set up, then the whole story in three minutes
 	@$(BIN)/litebert quickstart
+
+dev: $(VENV)/.dev ## set up what developers need
 
 test: $(VENV)/.dev ## set up, then run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(PYTEST_ARGS)
