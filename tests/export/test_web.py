@@ -20,6 +20,7 @@ from litebert.export.check import Reference
 from litebert.export.web import FILES, export_web, fit_tokenizer
 from litebert.model.hub import save_model
 from litebert.predict.inputs import Inputs
+from litebert.tasks.task import Task, save_task
 
 WEB = Path(__file__).parent / "web"
 HEADS = {
@@ -87,6 +88,19 @@ def test_files_and_names_are_transformers_js(folders, head):
     assert set(manifest["files"]) == set(FILES.values())
     for row in manifest["checks"]["onnx/model.onnx"]["check"]["differences"]:
         assert row["difference"] < 1e-4
+
+
+def test_files_of_a_similarity_model_are_scored_on_its_pairs(tmp_path):
+    source = tmp_path / "source"
+    save_model(small_model("encoder"), source)
+    english().save(source)
+    save_task(Task("close", "similarity", metrics=("spearman",), scale=(0.0, 5.0)), source)
+    rows = ["anna lives in oslo,anna lives in rome,4", "the cat sat,it was may,0.5", "a cold may,a warm may,3"]
+    (tmp_path / "dev.csv").write_text("\n".join(["text,pair,score", *rows]) + "\n", encoding="utf-8")
+    report = export_web(source, tmp_path / "web", check_data=tmp_path / "dev.csv")
+    checks = {file.name: file.data_check for file in report.files}
+    assert checks[FILES["fp32"]].scores["spearman"][0] == pytest.approx(checks[FILES["fp32"]].scores["spearman"][1])
+    assert all(check.sequences == 6 for check in checks.values())
 
 
 def test_the_table_of_characters_is_spelled_out_where_that_is_exact(folders, tmp_path):

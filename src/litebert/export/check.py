@@ -22,7 +22,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.convert import Difference
 from litebert.model.heads import Model, named_outputs
 from litebert.model.hub import load_model
-from litebert.predict.runtime import HEAD_OUTPUTS, Outputs, Request, Runtime, outputs_of
+from litebert.predict.runtime import Outputs, Request, Runtime, outputs_of, wanted_outputs
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.tasks.decode import decode, log_softmax
 from litebert.tasks.features import Feature, make_features, text_sequence
@@ -276,7 +276,7 @@ def read_check_data(path: Path, folder: Path) -> CheckData:
     tokenizer, task = Tokenizer.load(folder), load_task(folder)
     device = Device(torch.device("cpu"), "fp32", compile=False, name="CPU")
     runtime = TorchRuntime(load_model(folder), device)
-    want = HEAD_OUTPUTS[runtime.head] - {"pooled"} or frozenset({"mean"})
+    want = wanted_outputs(task, runtime.head)
     longest = runtime.config.max_position_embeddings
     if task is None:
         masked = "masked_lm" in want

@@ -225,6 +225,9 @@ def _spell_out(charsmap: str) -> list[dict[str, Any]]:
     ]
 
 
+_SUMMARIES = frozenset({"first", "mean"})  # of the states: who reads the file makes them
+
+
 class WebFile:
     """One of the files run by ONNX Runtime here, one sequence at a time, with our names for its outputs."""
 
@@ -235,7 +238,7 @@ class WebFile:
         self.head, self.name = model.head, path.name
         self._session = open_session(path, 0)
         self._given = {entry.name for entry in self._session.get_outputs()}
-        self.outputs = frozenset(self._ours())
+        self.outputs = frozenset(self._ours()) | (_SUMMARIES if "hidden" in self._ours() else frozenset())
 
     def _ours(self) -> dict[str, str]:
         back = {theirs: ours for ours, theirs in NAMES.items()}
@@ -255,8 +258,13 @@ class WebFile:
             "token_type_ids": np.asarray(fit_segments(self.config, request), np.int64)[None],
         }
         theirs = self._ours()
-        values = self._session.run([theirs[name] for name in request.want], feeds)
-        output = {name: value[0] for name, value in zip(request.want, values, strict=True)}
+        names = (request.want - _SUMMARIES) | ({"hidden"} if request.want & _SUMMARIES else set())
+        values = self._session.run([theirs[name] for name in names], feeds)
+        output = {name: value[0] for name, value in zip(names, values, strict=True)}
+        if "mean" in request.want:
+            output["mean"] = output["hidden"].mean(0)
+        if "first" in request.want:
+            output["first"] = output["hidden"][0]
         if "masked_lm" in output:
             output["masked_lm"] = output["masked_lm"][request.positions]
-        return output
+        return {name: output[name] for name in request.want}

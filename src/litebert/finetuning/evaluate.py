@@ -25,7 +25,7 @@ from litebert.model.hub import load_model
 from litebert.predict.ability import Depth
 from litebert.predict.exits import ExitRule, load_rule
 from litebert.predict.load import is_adapter, load_adapted
-from litebert.predict.runtime import HEAD_OUTPUTS, Request, Runtime
+from litebert.predict.runtime import Request, Runtime, wanted_outputs
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import DEFAULT, DEFAULT_FOLDER, find_folder
 from litebert.tasks.decode import Prediction, average, decode, write_submission
@@ -186,8 +186,6 @@ def _at_depths(
         seconds = time.perf_counter() - begin
         layers = [[int(output.pop("depth", each)) for output in own] for own in outputs]
         lengths = [len(request) for own in requests for request in own]
-        if runtime.head == "encoder":
-            outputs = [[{"vector": next(iter(output.values()))} for output in own] for own in outputs]
         evaluations = [
             score_split(task, split, decode(task, split.examples, split.features, own))
             for split, own in zip(splits, outputs, strict=True)
@@ -199,8 +197,7 @@ def _at_depths(
 
 def as_requests(runtime: Runtime, task: Task, split: Split, more: Sequence[str] = (), **when: Any) -> list[Request]:
     """The sequences of a split for a runtime; what its head says is wanted, and `more`."""
-    vectors = frozenset({"first" if task.pooling == "first" else "mean"})
-    want = (vectors if runtime.head == "encoder" else HEAD_OUTPUTS[runtime.head] - {"pooled"}) | frozenset(more)
+    want = wanted_outputs(task, runtime.head) | frozenset(more)
     groups: list[object | None] = [object() if runtime.head == "multiple-choice" else None for _ in split.examples]
     return [
         Request(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from litebert.model.heads import Model
     from litebert.predict.adapters import Adapter
     from litebert.predict.exits import ExitRule
+    from litebert.tasks.task import Task
 
 Outputs = dict[str, NDArray[Any]]
 
@@ -48,6 +49,13 @@ def outputs_of(model: Model) -> frozenset[str]:
     """The raw outputs of a model that torch runs."""
     outputs = ENCODER_OUTPUTS | HEAD_OUTPUTS[model.head]
     return outputs - {"pooled"} if model.encoder.pooler is None else outputs
+
+
+def wanted_outputs(task: Task | None, head: str) -> frozenset[str]:
+    """What a head says of a text; of an encoder, the vector that the task compares."""
+    if head == "encoder":
+        return frozenset({"mean" if task is None else task.pooling})
+    return HEAD_OUTPUTS[head] - {"pooled"}
 
 
 @dataclass(frozen=True)
