@@ -78,7 +78,7 @@ def main() -> None:
     options = parser.parse_args()
 
     options.out.mkdir(parents=True, exist_ok=True)
-    data = read_task("mrpc", folder=options.data / TASKS["mrpc"][0])
+    data = read_task("mrpc", folder=options.data / TASKS["mrpc"].path)
     labelled = pairs_of([*data.train, *data.dev["dev"]])
     sentences = {key for pair in [*labelled, *pairs_of(data.test.get("test", []))] for key in keys_of(pair)}
     pairs = labelled[: options.limit or None]
