@@ -64,6 +64,19 @@ def test_the_model_reads_guesses_at_masked_places_alone(corpus, monkeypatch):
     assert output.masked_lm.shape == (len(inputs.masked), made.config.model.vocab_size)
 
 
+def test_whole_sequences_may_be_drawn(corpus, monkeypatch):
+    """Then each shows guesses in all its places or in none; both kinds are there."""
+    made = learner(corpus, detection={**DETECTION["detection"], "draw": "sequence"})
+    inputs = to_device(made.data.training(64).batch(0), torch.device("cpu"), 64)
+    real = inputs.labels != NO_LABEL
+    shown = made.detection._draw(inputs)[real].tolist()
+    of = np.searchsorted(inputs.starts.numpy(), inputs.masked[real].numpy(), side="right").tolist()
+    by_sequence = [{each for each, place in zip(shown, of, strict=True) if place == number} for number in set(of)]
+    assert all(len(found) == 1 for found in by_sequence)
+    assert {True} in by_sequence
+    assert {False} in by_sequence
+
+
 def test_the_generator_learns_with_the_models_embeddings(corpus):
     """Its gradients reach the embeddings of the model; it has none of its own, and the detector's do not reach it."""
     made = learner(corpus)

@@ -66,6 +66,8 @@ class DetectionConfig:
 
     #: Share of the tokens to predict that the model reads as the generator's guess rather than a mask; 0 = off.
     share: float = 0.0
+    #: What is drawn: each token to predict by itself, or whole sequences, whose other half then is plain masked LM.
+    draw: Literal["token", "sequence"] = "token"
     #: How much the mean loss of detection over all tokens counts beside the others.
     weight: float = 20.0
     #: The generator: its own layers, the model's embeddings.

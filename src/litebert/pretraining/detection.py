@@ -64,7 +64,7 @@ class Detection(nn.Module):
             exits=(),
             embedding_projection=True,
         )
-        self.share = config.share
+        self.share, self.by_token = config.share, config.draw == "token"
         self.unreadable = (tokenizer.mask_id, tokenizer.pad_id)  # neither the author's nor the generator's
         self.encoder = Encoder(shape, pooler=False)
         del self.encoder.embeddings  # those of the model, which it brings to every call
@@ -104,9 +104,7 @@ class Detection(nn.Module):
         logits = self.generate(model.encoder.embeddings, inputs)
         generator_loss, generator_correct, guesses = self._guess(logits, inputs.labels)
         original = put(inputs.tokens, inputs.masked, inputs.labels, inputs.labels != NO_LABEL)
-        shown = (torch.rand(inputs.masked.shape, device=inputs.masked.device) < self.share) & (
-            inputs.labels != NO_LABEL
-        )
+        shown = self._draw(inputs) & (inputs.labels != NO_LABEL)
         tokens = put(inputs.tokens, inputs.masked, guesses, shown)
         output = model.encode(tokens, **packing_of(inputs))
         answers = model(
@@ -115,6 +113,13 @@ class Detection(nn.Module):
         readable = (tokens != self.unreadable[0]) & (tokens != self.unreadable[1])
         judged = self._judge(self.detector(output.hidden).squeeze(-1), tokens != original, readable)
         return answers, DetectionTotals(generator_loss, generator_correct, *judged)
+
+    def _draw(self, inputs: Inputs) -> Tensor:
+        """Which of the places to predict [P] may show a guess."""
+        if self.by_token:
+            return torch.rand(inputs.masked.shape, device=inputs.masked.device) < self.share
+        sequence = torch.searchsorted(inputs.starts[1:], inputs.masked.to(inputs.starts.dtype), right=True)
+        return (torch.rand(inputs.starts.shape, device=inputs.starts.device) < self.share)[sequence]
 
     def generate(self, embeddings: Embeddings, inputs: Inputs) -> Tensor:
         """The generator's logits [P, V]."""
