@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 import os
 import signal
-import time
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -14,8 +17,9 @@ import pytest
 from running import at_once, process, wait_until
 from tiny_models import TASKS, write_model
 
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, LitebertError
 from litebert.predict.predictor import Predictor
+from litebert.serve import fronts
 from litebert.serve.config import ServeConfig
 from litebert.serve.fronts import share_of
 
@@ -63,7 +67,6 @@ def test_fronts_answer_as_one_server_and_a_dead_one_is_replaced(tmp_path):
         fixed = httpx.post(f"{address}/adapters/load", json={"name": "a", "folder": str(tmp_path)}, headers=KEY)
         assert (fixed.status_code, "several processes keeps its adapters" in fixed.text) == (400, True)
 
-        time.sleep(5)  # one that dies sooner after its start ends the server
         (first, second) = before = fronts_of(child.pid)
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: len(fronts_of(child.pid)) == 2 and first not in fronts_of(child.pid))
@@ -71,6 +74,21 @@ def test_fronts_answer_as_one_server_and_a_dead_one_is_replaced(tmp_path):
         wait_until(lambda: is_ready(address))
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 0
+
+
+def test_a_front_that_dies_before_it_is_ready_ends_the_server(monkeypatch):
+    """However long it took: a slow import that fails would fail again, for ever."""
+
+    def failing(module, count, environment):
+        code = "import sys, time; time.sleep(0.5); sys.exit(3)"
+        ends = [multiprocessing.Pipe() for _ in range(count)]
+        failing.kept += [end for _, end in ends]
+        return subprocess.Popen([sys.executable, "-c", code]), [end for end, _ in ends]
+
+    failing.kept = []
+    monkeypatch.setattr(fronts, "start_process", failing)
+    with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(LitebertError, match="before it was ready"):
+        fronts.serve_fronts({}, ServeConfig(processes=2), listening)
 
 
 def test_limits_are_divided():

@@ -32,7 +32,6 @@ from litebert.serve.telemetry import PROCESSES_FOLDER, log_event
 if TYPE_CHECKING:
     from litebert.predict.predictor import Predictor
 
-SHORT_LIFE_S = 5.0  # a front that dies sooner would die again
 GRACE_S = 5.0  # beyond shutdown_s, before a front is killed
 
 
@@ -52,10 +51,18 @@ class Front:
         self.process, (self._control, *connections) = start_process(
             "litebert.serve.fronts", 1 + len(models), environment
         )
-        self.began = time.monotonic()
+        self._started = False
         self._control.send(Start({name: SharedModel.of(each) for name, each in models.items()}, settings))
         for predictor, connection in zip(models.values(), connections, strict=True):
             threading.Thread(target=serve_device, args=(predictor, connection), daemon=True).start()
+
+    @property
+    def started(self) -> bool:
+        """Whether it has ever been ready: one that dies before would die again."""
+        if not self._started and self._control.poll():
+            with contextlib.suppress(EOFError, OSError):
+                self._started = self._control.recv()
+        return self._started
 
     def take(self, client: socket.socket) -> None:
         """Give it a connection; OSError where the process has died."""
@@ -117,8 +124,8 @@ def _hand_out(
     while not stopping.is_set():
         for number, front in enumerate(fronts):
             if front.process.poll() is not None:
-                if time.monotonic() - front.began < SHORT_LIFE_S:
-                    raise LitebertError("a process of the server ends right after its start; its log says why")
+                if not front.started:
+                    raise LitebertError("a process of the server ended before it was ready; its log says why")
                 log_event("front_replaced", status=front.process.returncode)
                 fronts[number] = Front(models, settings, folder)
         ready, _, _ = select.select([listening], [], [], 0.2)
@@ -184,6 +191,7 @@ def _front_server(app: Any, settings: ServeConfig, control: Connection) -> Any:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(control.fileno(), self._take)
             self._refresh()
+            control.send(True)  # `Front.started`
 
         async def shutdown(self, *arguments: Any, **named: Any) -> None:
             """Drain."""
