@@ -37,9 +37,11 @@ S = TypeVar("S", Path, str, "Path | str")
 def resolve_default(source: S) -> S | Path:
     """The folder of the packaged model for "default", of its adapter for "default:sentiment"; else what was given.
 
-    "./default" is a folder like any other.
+    "./default" is a folder like any other; Path("default") is one too if it exists.
     """
-    if not isinstance(source, str) or source.partition(":")[0] != DEFAULT:
+    if isinstance(source, Path):
+        return source if source.exists() or str(source) != DEFAULT else resolve_default(DEFAULT)
+    if source.partition(":")[0] != DEFAULT:
         return source
     name = source.partition(":")[2]
     if ":" in source:

@@ -336,9 +336,12 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     save_model(small_model("encoder"), tmp_path / "model")
     save_model(small_model("encoder"), tmp_path / "other")
     export_onnx(tmp_path / "model", tmp_path / "onnx")
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "spiece.model").write_bytes(b"mine")
     for source, target, message in (
         ("model", "model", "is the model folder itself"),
         ("model", "other", "holds a model"),
+        ("model", "vocab", "holds a tokenizer"),
         ("model", "onnx", "set overwrite to replace it"),
         ("onnx", "new", "is an export itself"),
     ):

@@ -47,6 +47,7 @@ class Scored:
     depth: Depth | None = None  # layers applied, where that was asked for
     seconds: float | None = None  # that the model took for all examples then
     mean_depth: float | None = None  # layers per token: under "auto" a mean
+    notes: tuple[str, ...] = ()  # about the data: columns that were guessed, texts that were cut
 
 
 def evaluate_task(
@@ -81,19 +82,24 @@ def evaluate_task(
     if depth == "all" and predictions is not None:
         raise ConfigError("predictions: depth all has several per example; choose one depth")
 
+    notes: dict[str, None] = {}  # each once, in order
+
     def opened(source: Path | str) -> tuple[Model, Task, list[Split]]:
         model, own, tokenizer = open_member(source, found.task, max_length)
-        return _ready(model, hardware), own, Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer).dev
+        data = Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer)
+        cut = data.dev
+        notes.update(dict.fromkeys(data.notes))
+        return model, own, cut
 
     members: list[tuple[str, Task, list[tuple[Split, list[Prediction]]]]] = []
     if depth is None:
         for source in models:
             model, own, cut = opened(source)
+            model = _ready(model, hardware)
             members.append((str(source), own, [(split, predict_split(model, own, split, hardware)) for split in cut]))
         scored = [Scored(name, [score_split(own, split, said) for split, said in made]) for name, own, made in members]
     else:
-        model, own, tokenizer = open_member(models[0], found.task, max_length)
-        cut = Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer).dev
+        model, own, cut = opened(models[0])
         runtime, folder = TorchRuntime(model, hardware), find_folder(models[0])
         scored = _at_depths(str(models[0]), runtime, own, cut, depth, load_rule(transformer_folder(folder)))
         if depth == "all" and Path(models[0]).is_dir():
@@ -105,7 +111,7 @@ def evaluate_task(
             split = evaluation.split
             write_predictions(Path(predictions) / f"{split.name}.jsonl", evaluation)
             write_submission(evaluation.task, split.name, split.examples, evaluation.predictions, predictions)
-    return scored
+    return [dataclasses.replace(each, notes=tuple(notes)) for each in scored]
 
 
 def read_labelled(
