@@ -54,7 +54,7 @@ def evaluate_task(
     models: Sequence[Path | str],
     *,
     task: str | None = None,
-    data: Path | str | TaskData | None = None,
+    data: Any = None,
     columns: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
     max_length: int | None = None,
@@ -63,7 +63,7 @@ def evaluate_task(
     threads: int = 0,
     depth: Depth | Literal["all"] | None = None,
 ) -> list[Scored]:
-    """Score models on a folder, a file or examples; more than one also as an ensemble (mean of their probabilities).
+    """Score models on a folder, a file, rows in memory or a TaskData; several also as an ensemble (mean probabilities).
 
     The task is that of the first model unless named. `predictions` is a folder for per-example predictions, also for
     splits without labels, and for submission files for GLUE and SQuAD. With `depth`, one model is scored and timed at
@@ -75,7 +75,7 @@ def evaluate_task(
     found = data if isinstance(data, TaskData) else read_labelled(task, find_folder(models[0]), data, columns, encoding)
     splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
     if not splits:
-        where = found.task.name if data is None or isinstance(data, TaskData) else data
+        where = data if isinstance(data, Path | str) else found.task.name
         raise DataError(f"{where}: no dev or test split found")
     if depth is not None and len(models) > 1:
         raise ConfigError(f"depth: scores one model at a time, got {len(models)}")
@@ -115,7 +115,7 @@ def evaluate_task(
 
 
 def read_labelled(
-    name: str | None, model: Path, data: Path | str | None, columns: Mapping[str, str] | None, encoding: str
+    name: str | None, model: Path, data: Any, columns: Mapping[str, str] | None, encoding: str
 ) -> TaskData:
     """The data to score a model on, read as its own task unless another is named."""
     known = load_task(model)
@@ -124,6 +124,9 @@ def read_labelled(
         called = DEFAULT if model == DEFAULT_FOLDER else model
         raise ConfigError(f"{called}: not fine-tuned for a task (no {TASK_FILE}){hint}")
     name = find_task(name or (data_form(known) if known is not None else ""))
+    if not isinstance(data, Path | str | None):
+        read = read_task(name, test=data, columns=columns, task=known)
+        return dataclasses.replace(read, dev={"data": read.test["test"]}, test={})
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():
         return read_task(name, folder=where, columns=columns, encoding=encoding, task=known)
