@@ -121,6 +121,12 @@ def test_mistakes_end_with_one_message_and_code_2(cli, tmp_path, monkeypatch, ar
     assert not (tmp_path / "out").exists()
 
 
+def test_an_adapter_is_named_as_it_was_given(cli):
+    cli("verify", "default:sentiment").assert_refused(
+        "error: default:sentiment: not a model folder (no config.json); it"
+    )
+
+
 def test_another_tokenizer_is_not_overwritten_unasked(cli, tmp_path):
     """A folder of `litebert tokenizer train`, named as the target by mistake."""
     shutil.copytree(FIXTURES / "base", tmp_path / "google")

@@ -11,7 +11,6 @@ from typer.core import TyperGroup
 
 from litebert.errors import ConfigError, did_you_mean
 
-
 # These leave a folder from which the same command goes on.
 RESUMABLE = ("quickstart", "pretrain", "finetune", "score", "reproduce", "corpus build")
 

@@ -126,7 +126,7 @@ def verify_model(source: Path | str, batch: int = 4, length: int | None = None, 
             f"litebert convert {source} TARGET"
         )
     folder = find_folder(source)
-    ours = load_model(folder, allow_nan=True)  # NaN is a difference, see Difference.within
+    ours = load_model(source, allow_nan=True)  # NaN is a difference, see Difference.within
     architecture = hub_class(ours.head, ours.config.model_type)
     if architecture is None or not ours.config.fits_hub:
         raise CheckpointError(f"{folder}: transformers has no such model to compare with")
