@@ -55,9 +55,12 @@ def show_value(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for a mistyped name: 'albert-bse' -> "; did you mean 'albert-base'?" ('' if nothing is close)."""
+def did_you_mean(name: str, known: Iterable[str], before: str = "") -> str:
+    """A hint for a mistyped name: 'albert-bse' -> "; did you mean 'albert-base'?" ('' if nothing is close).
+
+    `before` is what each suggestion begins with, such as the folder of a file.
+    """
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     if not near:
         return ""
-    return "; did you mean " + " or ".join(repr(candidate) for candidate in near) + "?"
+    return "; did you mean " + " or ".join(repr(before + candidate) for candidate in near) + "?"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from litebert.finetuning.evaluate import Scored
     from litebert.pretraining.evaluate import Intrinsic
     from litebert.pretraining.minimal_pairs import PairScores
-    from litebert.tasks.task import TaskData
 
 Place = Path | str
 # What may be given beside each kind of data; the rest is refused.
@@ -33,8 +32,9 @@ OPTIONS = {
 
 def check_job(given: Mapping[str, Any], num_models: int = 1, spell: Callable[[str], str] = str) -> str:
     """Which job the arguments ask for ("data", "text", "store" or "blimp"); `spell` names them in errors."""
-    empty: tuple[Any, ...] = ([], (), {})
-    given = {name: value for name, value in given.items() if value is not None and value not in empty}
+    # A DataFrame has no truth and no equal.
+    empty = {name for name, value in given.items() if isinstance(value, list | tuple | dict) and not value}
+    given = {name: value for name, value in given.items() if value is not None and name not in empty}
     jobs = [job for job in OPTIONS if job in given] or (["data"] if "task" in given else [])
     if not jobs:
         raise ConfigError(
@@ -55,7 +55,7 @@ def check_job(given: Mapping[str, Any], num_models: int = 1, spell: Callable[[st
 def evaluate(
     model: Place | Sequence[Place],
     *,
-    data: Place | TaskData | None = None,
+    data: Any = None,
     task: str | None = None,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
@@ -94,7 +94,7 @@ def evaluate(
 def evaluate(
     model: Place | Sequence[Place],
     *,
-    data: Place | TaskData | None = None,
+    data: Any = None,
     text: Place | Sequence[Place] = (),
     store: Place | Sequence[Place] = (),
     blimp: Place | None = None,
@@ -112,7 +112,8 @@ def evaluate(
 ) -> list[Scored] | Intrinsic | PairScores:
     """Score a fine-tuned model on labelled `data`, or a pretrained one on raw `text`, a `store` or `blimp`.
 
-    `data` is a file, a folder of a task's files, `hub:owner/name` or a `TaskData`; several models are also scored as an
+    `data` is a file, a folder of a task's files, `hub:owner/name`, rows in memory as `finetune` takes them (a list, a
+    DataFrame, ...) or a `TaskData`; several models are also scored as an
     ensemble, `predictions` is a folder for per-example predictions, and `depth` scores one model at one of its exits,
     or at all of them with the time of each. `text` and `store` measure the accuracy of masked LM, sentence order and
     next sentence over about `tokens` tokens (Table 5). `blimp`, a folder of minimal pairs, measures the share of pairs

@@ -23,6 +23,14 @@ def folder_hint(folder: Path) -> str:
     return ""
 
 
+def adapter_hint(folder: Path) -> str:
+    """A hint for a folder that is no adapter: "runs/a/best" -> "; the adapter of this run is runs/a/adapter"."""
+    for place in (folder / "adapter", folder.parent / "adapter"):
+        if (place / "adapter_config.json").is_file():
+            return f"; the adapter of this run is {place}"
+    return "; it is a whole model" if (folder / "config.json").is_file() else folder_hint(folder)
+
+
 def holds_model(folder: Path) -> bool:
     """Whether a folder is a model or a run, finished or not."""
     return any((folder / name).exists() for name in ("config.json", "best", "model", "run.json"))

@@ -6,6 +6,7 @@ An unknown name fails fast: the Hub is asked once, with a short timeout.
 from __future__ import annotations
 
 import glob
+import os
 import re
 from pathlib import Path
 from typing import TypeVar
@@ -37,17 +38,17 @@ S = TypeVar("S", Path, str, "Path | str")
 def resolve_default(source: S) -> S | Path:
     """The folder of the packaged model for "default", of its adapter for "default:sentiment"; else what was given.
 
-    "./default" is a folder like any other.
+    "./default" is a folder like any other; Path("default") is one too if it exists.
     """
-    if not isinstance(source, str) or source.partition(":")[0] != DEFAULT:
+    name, colon, adapter = str(source).partition(":")
+    if name != DEFAULT or (isinstance(source, Path) and source.exists()):
         return source
-    name = source.partition(":")[2]
-    if ":" in source:
+    if colon:
         found = shipped_adapters()
-        if name not in found:
+        if adapter not in found:
             there = ", ".join(f"{DEFAULT}:{each}" for each in found) or "none"
             raise CheckpointError(f"{source}: no such adapter in this package; it has {there}")
-        return found[name]
+        return found[adapter]
     if not (DEFAULT_FOLDER / "config.json").is_file():
         raise CheckpointError(
             "default: this build of litebert contains no model; name a model folder or a Hub model "
@@ -121,7 +122,8 @@ def _what_exists(path: Path) -> str:
     inside = missing.parent != Path()  # inside a folder the user named, any subfolder may be meant
     folders = [each for each in sorted(missing.parent.iterdir()) if each.is_dir()]
     names = [each.name for each in folders if inside or holds_model(each)]
-    near = did_you_mean(missing.name, names if inside else [*names, DEFAULT])
+    before = f"{missing.parent}{os.sep}" if inside else ""
+    near = did_you_mean(missing.name, names if inside else [*names, DEFAULT], before)
     if near:
         return near
     found = models_in(missing.parent)

@@ -23,7 +23,7 @@ from litebert.export.onnx_file import export_onnx
 from litebert.export.quantize import quantize
 from litebert.model.heads import MODELS
 from litebert.model.hub import save_model
-from litebert.predict.exported import read_manifest
+from litebert.predict.exported import Manifest, read_manifest
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import Task, save_task
@@ -336,9 +336,12 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     save_model(small_model("encoder"), tmp_path / "model")
     save_model(small_model("encoder"), tmp_path / "other")
     export_onnx(tmp_path / "model", tmp_path / "onnx")
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "spiece.model").write_bytes(b"mine")
     for source, target, message in (
         ("model", "model", "is the model folder itself"),
         ("model", "other", "holds a model"),
+        ("model", "vocab", "holds a tokenizer"),
         ("model", "onnx", "set overwrite to replace it"),
         ("onnx", "new", "is an export itself"),
     ):
@@ -381,3 +384,11 @@ def test_an_encoder_without_a_pooler_is_exported_without_one(tmp_path):
     assert list(read_manifest(tmp_path / "onnx").outputs) == ["hidden"]
     vectors = [Predictor(tmp_path / name, device="cpu").embed("good morning") for name in ("model", "onnx")]
     np.testing.assert_allclose(*vectors, atol=1e-5)
+
+
+def test_a_folder_for_browsers_is_told_apart(tmp_path):
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx/model.onnx").touch()
+    manifest = Manifest("classification", (), (), {"onnx/model.onnx": ""}, {})
+    with pytest.raises(CheckpointError, match=r"for browsers \(`litebert serve --static`\)"):
+        manifest.verify(tmp_path, "model.onnx")

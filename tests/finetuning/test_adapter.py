@@ -122,6 +122,11 @@ def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
     adapter, text = tmp_path / "run" / "adapter", "the film was great"
     expected = Predictor(tmp_path / "run" / "best", runtime="torch", device="cpu").classify(text).probabilities
     assert Predictor(adapter, device="cpu").classify(text).probabilities == pytest.approx(expected, abs=1e-5)
+    for wrong in (adapter.parent, adapter.parent / "best"):
+        cli("adapter", "merge", wrong, "--out", tmp_path / "merged").assert_refused(
+            f"{wrong}: not an adapter folder (no adapter_config.json); the adapter of this run is {adapter}"
+        )
+    cli("adapter", "merge", toy_model, "--out", tmp_path / "merged").assert_refused("; it is a whole model")
     shown = cli("adapter", "merge", adapter, "--out", tmp_path / "merged")
     assert shown.code == 0, shown
     merged = Predictor(tmp_path / "merged", device="cpu")

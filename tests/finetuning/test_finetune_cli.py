@@ -105,6 +105,7 @@ def test_the_readmes_commands_for_ones_own_labels(cli, toy_model, tmp_path, monk
     scored = cli("evaluate", "mine/best", "--data", "test.csv")
     assert scored.code == 0, scored
     assert "95 % interval" in scored.out
+    assert scored.err.strip() == "test.csv: text = 'text', label = 'label'"
     table = cli("baseline", "--task", "classification", *files, "--model", "mine")
     assert table.code == 0, table
     rows = [line.split()[0] for line in table.out.split("\n\n")[0].splitlines()]

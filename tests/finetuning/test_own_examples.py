@@ -13,9 +13,9 @@ import pytest
 import torch
 from toy_tasks import make_model, rows_of, tiny_config, write_rows
 
-from litebert import finetune
+from litebert import evaluate, finetune
 from litebert.config import read_yaml, to_dict
-from litebert.errors import DataError
+from litebert.errors import ConfigError, DataError
 from litebert.finetuning.config import finetune_config
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.model.hub import load_model
@@ -88,6 +88,29 @@ def test_rows_in_memory_are_learnt_as_those_of_a_file(toy_model, tmp_path):
     again = finetune(config, tmp_path / "mixed", train=train, dev=files["dev"], quiet=True)
     assert again.scores == told.scores
     assert finetune(config, tmp_path / "mixed", train=train, dev=dev, quiet=True).completed  # complete: left alone
+
+
+def test_rows_in_memory_are_scored_as_those_of_a_file(trained, tmp_path):
+    rows = rows_of("classification", 20, 6)
+    (told,) = evaluate(trained.model, data=write_rows(tmp_path / "test.csv", rows))
+    for name, held in frames(rows):
+        (scored,) = evaluate(trained.model, data=held)
+        columns = {"text": "1", "label": "2"} if name == "tuples" else {"text": "text", "label": "label"}
+        assert scored.evaluations[0].scores == told.evaluations[0].scores, name
+        assert scored.notes[0].startswith(f"test: text = {columns['text']!r}, label = {columns['label']!r}"), name
+        assert scored.evaluations[0].split.name == "data"
+
+
+def test_a_task_or_data_in_the_place_of_the_config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="classification: no such config file; to name a task: task='classification'"):
+        finetune("classification", train="train.csv")
+    with pytest.raises(
+        ConfigError, match=r"config: expected a YAML file or settings, got DataFrame; name the data: tr"
+    ):
+        finetune(pandas.DataFrame(rows_of("classification", 4, 0)))
+    with pytest.raises(ConfigError, match=r"^no\.yaml: no such config file$"):
+        finetune("no.yaml")
 
 
 def test_what_is_named_stands_over_the_config(toy_model, tmp_path, monkeypatch):

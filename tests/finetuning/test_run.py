@@ -29,10 +29,12 @@ from litebert.finetuning.run import finetune
 from litebert.model.config import load_config
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
+from litebert.pretraining.config import run_config
 from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
 from litebert.train.device import seed_everything
+from litebert.train.folder import check_folder
 from litebert.train.log import read_metrics
 from litebert.train.processes import World
 from litebert.train.trainer import PlainStep, Trainer, TrainingStoppedError
@@ -214,6 +216,21 @@ def test_signals_save_and_stop(toy_model, files, tmp_path, monkeypatch, number):
     assert checkpoint.steps(tmp_path / "run") == [3]
     resumed = finetune(config, tmp_path / "run", quiet=True)
     assert resumed.scores == finetune(config, tmp_path / "whole", quiet=True).scores
+
+
+def test_a_run_of_another_kind_is_neither_resumed_nor_replaced(toy_model, files, tmp_path):
+    """Their folders have the same files, and a finished fine-tuning run has no checkpoints left."""
+    finetune(tiny_config(toy_model, files, steps=1), tmp_path / "labels", quiet=True)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "labels").iterdir() if path.is_file()}
+    pretraining = run_config({"preset": "cpu/albert-tiny"})
+    with pytest.raises(ConfigError, match=r"labels: already holds a run of another kind or version .*; choose another"):
+        check_folder(tmp_path / "labels", pretraining, "auto")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "labels").iterdir() if path.is_file()} == before
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "metrics.jsonl").touch()
+    (tmp_path / "text" / "config.yaml").write_text(write_yaml(pretraining))
+    with pytest.raises(ConfigError, match=r"text: already holds a run of another kind or version .*; choose another"):
+        finetune(tiny_config(toy_model, files, steps=1), tmp_path / "text", quiet=True)
 
 
 def test_a_complete_run_is_left_alone_and_another_config_refused(toy_model, files, tmp_path, monkeypatch):

@@ -34,6 +34,26 @@ def test_version(cli):
     assert cli("--version").out == f"litebert {litebert.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "work", "said"),
+    [
+        (("corpus", "build", "a.txt", "--tokenizer", "v", "--out", "s"), "litebert.text.build.build_store", True),
+        (("score", "default", "a.txt", "--out", "s"), "litebert.bulk.score.score", True),
+        (("corpus", "generate", "--out", "s"), "litebert.text.generate.generate_documents", False),
+        (("params",), "litebert.model.count.paper_models", False),
+    ],
+)
+def test_ctrl_c_ends_with_one_line(cli, monkeypatch, tmp_path, command, work, said):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(work, interrupted)
+    result = cli(*command)
+    assert result.code == 130, result
+    assert result.err == f"interrupted{'; to resume, rerun the same command' * said}\n"
+
+
 def test_a_command_from_outside(cli, monkeypatch):
     """As a file of `litebert.cli` would add it."""
     monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])

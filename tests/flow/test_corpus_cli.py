@@ -67,6 +67,35 @@ def test_from_a_text_file_to_a_store(cli, vocabulary, text, tmp_path):
     assert "all built before" in again.out
 
 
+def test_text_that_the_vocabulary_does_not_know_is_warned_about(cli, vocabulary, text, tmp_path):
+    """Korean through the English vocabulary gives a store of unknown tokens, from which no model learns."""
+    korean = tmp_path / "korean.txt"
+    korean.write_text("나는 오늘 식당에 가서 밥을 먹었다.\n" * 50, encoding="utf-8")
+    warned = cli("corpus", "build", korean, "--tokenizer", "default", "--out", tmp_path / "unknown", "--workers", 1)
+    assert warned.code == 0, warned
+    assert re.search(r"warning: [3-9]\d % of the tokens are unknown to default; was it trained on another", warned.err)
+    again = ["--tokenizer", "default", "--out", tmp_path / "unknown", "--json"]
+    assert "unknown to default" in json.loads(cli("corpus", "build", korean, *again).out)["notes"][-1]
+    quiet = cli("corpus", "build", text, "--tokenizer", vocabulary, "--out", tmp_path / "store", "--workers", 1)
+    assert "unknown" not in quiet.err
+
+
+def test_the_tokenizer_of_the_default_model_in_every_command(cli, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    english = tmp_path / "english.txt"
+    english.write_text("The old mill was sold. It stood empty for years.\n\n" * 20, encoding="utf-8")
+    build = ("corpus", "build", english, "--tokenizer", "default", "--out", "store", "--workers", 1)
+    for command in (
+        build,
+        ("corpus", "verify", "store", "--tokenizer", "default"),
+        ("tokenizer", "show", "default", "a"),
+    ):
+        result = cli(*command)
+        assert result.code == 0, result
+    (tmp_path / "default").mkdir()  # a folder of the user's comes first
+    cli("tokenizer", "show", "default", "a").assert_refused("default: no tokenizer here")
+
+
 def test_json_and_standard_input(vocabulary, tmp_path):
     """In a process of its own, with two workers, through a pipe."""
     command = [sys.executable, "-c", "from litebert.cli import main; main()", "corpus", "build", "-"]

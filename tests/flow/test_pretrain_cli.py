@@ -123,6 +123,8 @@ def test_plan(cli):
     rows = json.loads(cli("plan", "albert-base", "--gpus", 8, "--json").out)["rows"]
     assert rows[0]["gpus"] == 8
     assert cli("plan", "albert-xlrge").code == 2
+    of_a_run = json.loads(cli("plan", "gpu/albert-base", "--gpus", 8, "--json").out)["rows"]
+    assert of_a_run == rows
     assert cli("plan", "albert-base", "--gpus", 0).code == 2
 
 

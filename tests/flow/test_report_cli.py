@@ -33,6 +33,13 @@ def test_one_run_gets_its_page_into_its_folder(cli, run_folder):
     assert last == f"report: {folder / 'report.html'}"
 
 
+def test_a_run_that_was_stopped_before_its_first_report(cli, tmp_path):
+    folder = tmp_path / "young"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text(json.dumps({"step": 3, "kind": "note", "message": "stopped"}) + "\n")
+    assert cli("report", folder).out.splitlines() == ["young: no scores yet", f"report: {folder / 'report.html'}"]
+
+
 def test_several_runs_are_compared_on_one_page(cli, run_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = [run_folder("a", 0.3), run_folder("b", 0.4)]

@@ -121,6 +121,34 @@ def test_mistakes_end_with_one_message_and_code_2(cli, tmp_path, monkeypatch, ar
     assert not (tmp_path / "out").exists()
 
 
+def test_an_adapter_is_named_as_it_was_given(cli):
+    cli("verify", "default:sentiment").assert_refused(
+        "error: default:sentiment: not a model folder (no config.json); it"
+    )
+
+
+def test_another_tokenizer_is_not_overwritten_unasked(cli, tmp_path):
+    """A folder of `litebert tokenizer train`, named as the target by mistake."""
+    shutil.copytree(FIXTURES / "base", tmp_path / "google")
+    (tmp_path / "google" / "30k-clean.model").write_bytes(english().model)
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "spiece.model").write_bytes(b"mine")
+    cli("convert", tmp_path / "google", tmp_path / "vocab").assert_refused(
+        "vocab: already holds another tokenizer; use another folder, or set overwrite"
+    )
+    assert [(file.name, file.read_bytes()) for file in (tmp_path / "vocab").iterdir()] == [("spiece.model", b"mine")]
+    assert cli("convert", tmp_path / "google", tmp_path / "vocab", "--overwrite").code == 0
+    assert (tmp_path / "vocab" / "spiece.model").read_bytes() == english().model
+
+
+def test_the_same_tokenizer_may_be_there_already(cli, tmp_path):
+    shutil.copytree(FIXTURES / "base", tmp_path / "google")
+    for name in ("google", "out"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "spiece.model").write_bytes(english().model)
+    assert cli("convert", tmp_path / "google", tmp_path / "out").code == 0
+
+
 def test_an_existing_model_is_not_overwritten_unasked(cli, tmp_path):
     save_model(PretrainingModel(TINY), tmp_path / "out")
     result = cli("convert", FIXTURES / "base", tmp_path / "out")

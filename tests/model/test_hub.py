@@ -281,7 +281,7 @@ def test_saving_keeps_other_files_but_no_stale_weights(folder):
             "albert-base: no such folder; albert-base is an architecture without weights; released weights: ",
         ),
         ("albert-tiny", "albert-tiny is an architecture without weights"),
-        ("mine/models", "mine/models: no such folder; did you mean 'model'?"),
+        ("mine/models", "mine/models: no such folder; did you mean 'mine/model'?"),
         ("nowhere/at/all", "nowhere/at/all: no such folder"),
     ],
 )

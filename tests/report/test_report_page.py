@@ -393,3 +393,4 @@ def test_writing(tmp_path, folders):
     assert re.search(r"<title>first · litebert report</title>", text)
     with pytest.raises(DataError, match=r"is a folder; name a file, for example .*report\.html"):
         write_report(folders[:1], tmp_path)
+    assert write_report(str(folders[0]), tmp_path / "one.html").read_text(encoding="utf-8").count("<title>first ") == 1

@@ -115,6 +115,24 @@ def test_the_message_names_what_is_wrong(tiny_server, path, body, words):
     assert words in check_refusal(answer, 422)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/classify", {"txt": "a"}, "text: missing; txt: unknown field"),
+        ("/classify", {"text": 5}, "text: must be a text or a list"),
+        ("/classify", {"text": ["a", 5]}, "text.1: must be a text"),
+        ("/classify", {"text": "a", "depth": "x"}, "depth: must be a whole number or 'auto'"),
+        ("/classify", ["a"], "body: must be a JSON object"),
+        ("/fill-mask", {"text": "a [MASK]", "top": 0}, "top: must be >= 1"),
+        ("/fill-mask", {"text": "a [MASK]", "top": 1000}, "top: must be <= 100"),
+        ("/fill-mask", {"text": "a [MASK]", "joint": "yes"}, "joint: must be true or false"),
+        ("/search", {"query": "a", "texts": []}, "texts: must be a list of at least 1"),
+    ],
+)
+def test_the_message_is_in_plain_words(tiny_server, path, body, message):
+    assert check_refusal(tiny_server.post(path, json=body), 422) == message
+
+
 def test_ten_megabytes(tiny_server):
     for path in ENDPOINTS[:2]:
         check_refusal(tiny_server.post(path, json={"text": "word " * 2_000_000}), 413)
@@ -234,3 +252,6 @@ def test_wrong_paths_and_methods():
         # Not every parser of HTTP lets a method through that it has never heard of.
         assert client.request("BREW", "/embed").status_code in (400, 405)
         check_refusal(client.post("/embed/", json={}), 404)
+        # GET /models names the abilities as Python does.
+        assert "no such path; did you mean '/fill-mask'?" in check_refusal(client.post("/fill_mask", json={}), 404)
+        assert check_refusal(client.get("/xyzzy"), 404) == "no such path; GET /docs lists the endpoints"

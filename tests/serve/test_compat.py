@@ -71,8 +71,8 @@ def test_the_models_that_embed(client, tiny_predictors):
         ({"input": []}, openai.BadRequestError, "the list of inputs is empty"),
         ({"input": ["a", " "]}, openai.BadRequestError, "input 1: text: is empty"),
         ({"dimensions": 33}, openai.BadRequestError, "must be <= 32, the length of this model's vectors, not 33"),
-        ({"dimensions": 0}, openai.BadRequestError, "dimensions: should be greater than or equal to 1"),
-        ({"encoding_format": "int8"}, openai.BadRequestError, "encoding_format: should be 'float' or 'base64'"),
+        ({"dimensions": 0}, openai.BadRequestError, "dimensions: must be >= 1"),
+        ({"encoding_format": "int8"}, openai.BadRequestError, "encoding_format: must be 'float' or 'base64'"),
     ],
 )
 def test_mistakes_are_openais_errors(client, change, error, message):
@@ -117,6 +117,6 @@ def test_similarity_in_both_forms(tiny_server, tiny_predictors):
     ours = tiny_server.post("/similarity", json={"a": "good morning", "b": TEXTS}).json()
     assert [each["score"] for each in ours["results"]] == pytest.approx(expected, abs=1e-6)
     wrong = tiny_server.post("/similarity", json={"a": "good morning"}).json()["error"]["message"]
-    assert wrong == "b: Field required"
+    assert wrong == "b: missing"
     wrong = tiny_server.post("/similarity", json={"inputs": {"source_sentence": "good"}}).json()["error"]["message"]
-    assert wrong == "inputs.sentences: Field required"
+    assert wrong == "inputs.sentences: missing"

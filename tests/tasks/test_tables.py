@@ -82,6 +82,12 @@ def test_bad_json_names_its_line(tmp_path):
         read_table(write(tmp_path, "b.jsonl", "[1]\n"))
     with pytest.raises(DataError, match="expected a list of objects"):
         read_table(write(tmp_path, "c.json", '{"text": "a"}'))
+    lines = read_table(write(tmp_path, "d.json", '{"text": "今天", "label": 1}\n{"text": "b", "label": 0}\n'))
+    assert (lines.columns, lines.rows) == (("text", "label"), [("今天", 1), ("b", 0)])
+    with pytest.raises(DataError, match=r"e\.json:2: not valid JSON"):
+        read_table(write(tmp_path, "e.json", '{"text": "a"}\n{"text" "b"}\n'))
+    with pytest.raises(DataError, match=r"f\.json:2: not valid JSON"):  # one object, damaged
+        read_table(write(tmp_path, "f.json", '{"data": [{}\n{"text": "b"}]}'))
 
 
 def test_parquet_and_its_class_names(tmp_path):

@@ -84,9 +84,6 @@ def main(arguments: list[str] | None = None) -> None:
         name = error.filename2 or error.filename  # of a copy, where it was to go
         advice = "; free some space and rerun the same command to resume" if is_full(error) else ""
         _fail(f"{name or 'file system'}: {error.strerror or error}{advice}", debug)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
     sys.exit(status or 0)
 
 

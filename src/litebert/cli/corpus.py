@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 corpus_app = typer.Typer(cls=CommandGroup, help="Build, check and inspect token stores.", no_args_is_help=True)
 app.add_typer(corpus_app, name="corpus")
 
+MOST_UNKNOWN = 0.05  # of the tokens, before a warning
 COLOURS = {"mask": "bold yellow", "random": "bold red", "kept": "bold green"}
 
 
@@ -74,10 +75,26 @@ def build(
             shard=None if shard is None else parse_shard(shard),
             on_progress=lambda progress: _show_progress(view, progress, began),
         )
+    if not report.missing:
+        report.notes.extend(warnings_about(out, tokenizer))
     if as_json:
         print(json.dumps({"store": str(out), **asdict(report)}, indent=2, ensure_ascii=False))
     else:
         print_report(report, out)
+
+
+def warnings_about(store: Path, tokenizer: Path) -> list[str]:
+    """A warning if the vocabulary does not know the text: a model learns nothing from unknown tokens."""
+    from litebert.text.store import TokenStore
+    from litebert.text.tokenizer import Tokenizer
+
+    share = TokenStore.open(store).share_of(Tokenizer.load(tokenizer).unk_id)
+    if share <= MOST_UNKNOWN:
+        return []
+    return [
+        f"warning: {100 * share:.0f} % of the tokens are unknown to {tokenizer}; was it trained on another language? "
+        "Train one on this text: litebert tokenizer train"
+    ]
 
 
 @corpus_app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import app
-from litebert.cli.options import check_data, check_files, check_models, check_out_folder, column_pairs
+from litebert.cli.options import check_data, check_files, check_models, check_out_folder, check_tokenizer, column_pairs
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -124,10 +125,13 @@ def evaluate(
         given["task"] = find_task(task)
     check_data(data)
     check_models(*models)
-    check_files(*given["text"], *given["store"], blimp, tokenizer)
+    check_files(*given["text"], *given["store"], blimp)
+    check_tokenizer(tokenizer)
     check_out_folder(predictions)
     scores: Any = score(models, device=device, **given)
     if isinstance(scores, list):
+        for note in scores[0].notes:
+            print(note, file=sys.stderr)
         _print_task(scores, predictions, as_json)
     elif as_json:
         print(json.dumps(scores.as_dict(), indent=2))

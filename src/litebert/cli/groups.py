@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 from litebert.errors import ConfigError, did_you_mean
+
+# These leave a folder from which the same command goes on.
+RESUMABLE = ("quickstart", "pretrain", "finetune", "score", "reproduce", "corpus build")
 
 
 class CommandGroup(TyperGroup):
@@ -20,6 +25,16 @@ class CommandGroup(TyperGroup):
             hint = self._hint(name) or f"; `{ctx.command_path} --help` lists them"
             raise ConfigError(f"no command {name!r} in `{ctx.command_path}`{hint}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C ends it with one line (typer would say nothing) and exit code 130."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            words = f"{ctx.command_path} {ctx.invoked_subcommand}".partition(" ")[2]
+            advice = "; to resume, rerun the same command" if words in RESUMABLE else ""
+            print(f"interrupted{advice}", file=sys.stderr)
+            raise typer.Exit(130) from None
 
     def other_names(self) -> Mapping[str, str]:
         """What else people call the commands: {"ner": "tag"}."""

@@ -60,6 +60,13 @@ def check_files(*paths: Path | str | None) -> None:
             raise DataError(f"{path}: no such file or folder")
 
 
+def check_tokenizer(path: Path | None) -> None:
+    """A tokenizer exists: a path, or default."""
+    from litebert.remote import resolve_default
+
+    check_files(None if path is None else resolve_default(path))
+
+
 def check_out_file(path: Path | None) -> None:
     """A file can be written there; missing folders are created later."""
     if path is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from litebert.cli import app
-from litebert.cli.options import Json, Store, StoreTokenizer, check_files, check_out_folder
+from litebert.cli.options import Json, Store, StoreTokenizer, check_files, check_out_folder, check_tokenizer
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def reproduce(
         load_table(name)
     out = out or Path("runs") / f"{'-'.join(names)}-{scale}"
     check_out_folder(out)
-    check_files(tokenizer, *((store or []) if tokenizer else []), *(more_store or []), tasks)
+    check_tokenizer(tokenizer)
+    check_files(*((store or []) if tokenizer else []), *(more_store or []), tasks)
     if (more_store or tokenizer) and not store:
         raise ConfigError("--more-store and --tokenizer go with --store, the token stores to train on; give it too")
     from litebert.config import override

@@ -102,6 +102,8 @@ def open_source(source: Path | str, target: Path, overwrite: bool) -> tuple[Path
         raise CheckpointError(f"{target}: is the model folder itself; name another folder to write")
     if (target / CONFIG_FILE).is_file() and not (target / MANIFEST_FILE).is_file():
         raise CheckpointError(f"{target}: holds a model; name another folder to write")
+    if any((target / name).is_file() for name in FILES) and not (target / MANIFEST_FILE).is_file():
+        raise CheckpointError(f"{target}: holds a tokenizer; name another folder to write")
     if (target / MANIFEST_FILE).is_file() and not overwrite:
         raise CheckpointError(f"{target}: already contains an export; set overwrite to replace it")
     return folder, load_model(folder)

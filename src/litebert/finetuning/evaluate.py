@@ -47,13 +47,14 @@ class Scored:
     depth: Depth | None = None  # layers applied, where that was asked for
     seconds: float | None = None  # that the model took for all examples then
     mean_depth: float | None = None  # layers per token: under "auto" a mean
+    notes: tuple[str, ...] = ()  # about the data: columns that were guessed, texts that were cut
 
 
 def evaluate_task(
     models: Sequence[Path | str],
     *,
     task: str | None = None,
-    data: Path | str | TaskData | None = None,
+    data: Any = None,
     columns: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
     max_length: int | None = None,
@@ -62,7 +63,7 @@ def evaluate_task(
     threads: int = 0,
     depth: Depth | Literal["all"] | None = None,
 ) -> list[Scored]:
-    """Score models on a folder, a file or examples; more than one also as an ensemble (mean of their probabilities).
+    """Score models on a folder, a file, rows in memory or a TaskData; several also as an ensemble (mean probabilities).
 
     The task is that of the first model unless named. `predictions` is a folder for per-example predictions, also for
     splits without labels, and for submission files for GLUE and SQuAD. With `depth`, one model is scored and timed at
@@ -74,26 +75,31 @@ def evaluate_task(
     found = data if isinstance(data, TaskData) else read_labelled(task, find_folder(models[0]), data, columns, encoding)
     splits = {**found.dev, **(found.test if predictions is not None or not found.dev else {})}
     if not splits:
-        where = found.task.name if data is None or isinstance(data, TaskData) else data
+        where = data if isinstance(data, Path | str) else found.task.name
         raise DataError(f"{where}: no dev or test split found")
     if depth is not None and len(models) > 1:
         raise ConfigError(f"depth: scores one model at a time, got {len(models)}")
     if depth == "all" and predictions is not None:
         raise ConfigError("predictions: depth all has several per example; choose one depth")
 
+    notes: dict[str, None] = {}  # each once, in order
+
     def opened(source: Path | str) -> tuple[Model, Task, list[Split]]:
         model, own, tokenizer = open_member(source, found.task, max_length)
-        return _ready(model, hardware), own, Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer).dev
+        data = Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer)
+        cut = data.dev
+        notes.update(dict.fromkeys(data.notes))
+        return model, own, cut
 
     members: list[tuple[str, Task, list[tuple[Split, list[Prediction]]]]] = []
     if depth is None:
         for source in models:
             model, own, cut = opened(source)
+            model = _ready(model, hardware)
             members.append((str(source), own, [(split, predict_split(model, own, split, hardware)) for split in cut]))
         scored = [Scored(name, [score_split(own, split, said) for split, said in made]) for name, own, made in members]
     else:
-        model, own, tokenizer = open_member(models[0], found.task, max_length)
-        cut = Data(own, dataclasses.replace(found, dev=splits, test={}), tokenizer).dev
+        model, own, cut = opened(models[0])
         runtime, folder = TorchRuntime(model, hardware), find_folder(models[0])
         scored = _at_depths(str(models[0]), runtime, own, cut, depth, load_rule(transformer_folder(folder)))
         if depth == "all" and Path(models[0]).is_dir():
@@ -105,11 +111,11 @@ def evaluate_task(
             split = evaluation.split
             write_predictions(Path(predictions) / f"{split.name}.jsonl", evaluation)
             write_submission(evaluation.task, split.name, split.examples, evaluation.predictions, predictions)
-    return scored
+    return [dataclasses.replace(each, notes=tuple(notes)) for each in scored]
 
 
 def read_labelled(
-    name: str | None, model: Path, data: Path | str | None, columns: Mapping[str, str] | None, encoding: str
+    name: str | None, model: Path, data: Any, columns: Mapping[str, str] | None, encoding: str
 ) -> TaskData:
     """The data to score a model on, read as its own task unless another is named."""
     known = load_task(model)
@@ -118,6 +124,9 @@ def read_labelled(
         called = DEFAULT if model == DEFAULT_FOLDER else model
         raise ConfigError(f"{called}: not fine-tuned for a task (no {TASK_FILE}){hint}")
     name = find_task(name or (data_form(known) if known is not None else ""))
+    if not isinstance(data, Path | str | None):
+        read = read_task(name, test=data, columns=columns, task=known)
+        return dataclasses.replace(read, dev={"data": read.test["test"]}, test={})
     where = None if data is None else str(data)
     if where is None or where.startswith("hub:") or Path(where).is_dir():
         return read_task(name, folder=where, columns=columns, encoding=encoding, task=known)

@@ -41,8 +41,9 @@ from litebert.model.heads import Model
 from litebert.model.hub import save_model
 from litebert.remote import find_folder
 from litebert.tasks.decode import write_submission
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import goodness
-from litebert.tasks.read import read_task
+from litebert.tasks.read import named_tasks, read_task
 from litebert.tasks.sentence_folder import write_sentence_files
 from litebert.tasks.task import Task, TaskData, kind_of, save_task
 from litebert.train.checkpoint import Checkpoint
@@ -105,6 +106,7 @@ def finetune(
     polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles, {"text": "review"}.
     data: your own task with its examples instead of files (or data already read, for another seed).
     """
+    _check_config(config)
     files = {"train": train, "dev": dev, "test": test}
     in_memory = any(not isinstance(rows, str | Path | None) for rows in files.values())
     paths = {} if in_memory else files
@@ -125,6 +127,15 @@ def finetune(
     if in_memory:
         data = read_task(config.task, **files, columns=config.data.columns or None, encoding=config.data.encoding)
     return train_model(config, out if out is not None else Path("runs") / config.task, resume, console, quiet, data)
+
+
+def _check_config(config: Any) -> None:
+    """Refuse a task or data in the place of a config."""
+    if not isinstance(config, FinetuneConfig | Mapping | Path | str | None):
+        got = type(config).__name__
+        raise ConfigError(f"config: expected a YAML file or settings, got {got}; name the data: train=..., dev=...")
+    if isinstance(config, str) and not Path(config).exists() and config in (*named_tasks(), *KINDS):
+        raise ConfigError(f"{config}: no such config file; to name a task: task={config!r}")
 
 
 def train_model(

@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
+from litebert.folders import adapter_hint
 from litebert.model.config import AdapterConfig as AdapterConfig
 from litebert.model.config import ModelConfig, plan_of, vary
 from litebert.model.encoder import Encoder
@@ -364,7 +365,7 @@ def read_adapter_config(folder: Path) -> dict[str, Any]:
         settings = {"r": int(data["r"]), "lora_alpha": float(data["lora_alpha"])}
         settings["lora_dropout"] = float(data.get("lora_dropout") or 0.0)
     except FileNotFoundError:
-        raise CheckpointError(f"{folder}: not an adapter folder: it has no {CONFIG_FILE}") from None
+        raise CheckpointError(f"{folder}: not an adapter folder (no {CONFIG_FILE}){adapter_hint(folder)}") from None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointError(f"{path}: not readable as an adapter's settings: {error}") from None
     if data.get("peft_type") != "LORA":

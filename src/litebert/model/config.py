@@ -480,7 +480,7 @@ def find_google_config(folder: Path) -> Path:
 
 def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
     """The config of a model folder or Hub name, without its weights; a JSON file is read as it is."""
-    source = resolve_default(source)
+    named, source = source, resolve_default(source)
     path = Path(source)
     if path.is_file():
         return read_config(path)[0]
@@ -490,7 +490,7 @@ def load_config(source: Path | str, revision: str | None = None) -> ModelConfig:
         return read_config(find_google_config(place), google=True)[0]
     if (folder / CONFIG_FILE).is_file():
         return read_config(folder / CONFIG_FILE)[0]
-    raise CheckpointError(f"{folder}: not a model folder (no {CONFIG_FILE}){folder_hint(folder)}")
+    raise CheckpointError(f"{named}: not a model folder (no {CONFIG_FILE}){folder_hint(folder)}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

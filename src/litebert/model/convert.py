@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import math
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -63,14 +64,26 @@ def convert_model(
     check_choice("dtype", dtype, DTYPES)
     if (target / CONFIG_FILE).exists() and not overwrite:
         raise CheckpointError(f"{target}: already holds a model; use another folder, or set overwrite")
+    folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)
+    tokenizer = _tokenizer_files(folder, target)
+    if not overwrite and any(_differ(path, target / name) for name, path in tokenizer.items()):
+        raise CheckpointError(f"{target}: already holds another tokenizer; use another folder, or set overwrite")
     model, report = load_model_and_report(source, head, config=config, **changes)
     save_model(model, target, DTYPES[dtype])
-    folder = Path(source).parent if is_google(source) and not Path(source).is_dir() else find_folder(source)
-    copied = _copy_tokenizer(folder, target)
-    return Conversion(model.head, model.num_parameters, report, copied)
+    if tokenizer:
+        with staged_folder(target) as staging:
+            for name, path in tokenizer.items():
+                shutil.copyfile(path, staging / name)
+    return Conversion(model.head, model.num_parameters, report, sorted(tokenizer))
 
 
-def _copy_tokenizer(source: Path, target: Path) -> list[str]:
+def _differ(path: Path, other: Path) -> bool:
+    """Whether there is another file that has other bytes."""
+    return other.exists() and not filecmp.cmp(path, other, shallow=False)
+
+
+def _tokenizer_files(source: Path, target: Path) -> dict[str, Path]:
+    """What to copy, by its name in the target: {"spiece.model": Path("google/30k-clean.model")}."""
     files = {name: source / name for name in _TOKENIZER_FILES if (source / name).is_file()}
     if "spiece.model" not in files:
         # 30k-clean.model, or for Chinese a WordPiece vocab_chinese.txt.
@@ -79,13 +92,7 @@ def _copy_tokenizer(source: Path, target: Path) -> list[str]:
             if len(found) == 1:
                 files.setdefault(name, found[0])
                 break
-    files = {name: path for name, path in files.items() if not (target / name).exists() or path.parent != target}
-    if not files:
-        return []
-    with staged_folder(target) as staging:
-        for name, path in files.items():
-            shutil.copyfile(path, staging / name)
-    return sorted(files)
+    return {name: path for name, path in files.items() if not (target / name).exists() or path.parent != target}
 
 
 class Difference(NamedTuple):
@@ -119,7 +126,7 @@ def verify_model(source: Path | str, batch: int = 4, length: int | None = None, 
             f"litebert convert {source} TARGET"
         )
     folder = find_folder(source)
-    ours = load_model(folder, allow_nan=True)  # NaN is a difference, see Difference.within
+    ours = load_model(source, allow_nan=True)  # NaN is a difference, see Difference.within
     architecture = hub_class(ours.head, ours.config.model_type)
     if architecture is None or not ours.config.fits_hub:
         raise CheckpointError(f"{folder}: transformers has no such model to compare with")

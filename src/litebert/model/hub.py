@@ -77,7 +77,7 @@ def load_model_and_report(
     `config` names the file to read instead of the folder's own `config.json` or `albert_config.json`. Weights that hold
     NaN or infinity are refused unless `allow_nan`.
     """
-    source = resolve_default(source)
+    named, source = source, resolve_default(source)
     if is_google(source):
         from litebert.model.google import load_google
 
@@ -85,7 +85,7 @@ def load_model_and_report(
     folder = find_folder(source, revision)
     config_path = folder / CONFIG_FILE if config is None else Path(config)
     if config is None and not config_path.is_file():
-        raise CheckpointError(f"{folder}: not a model folder (no {CONFIG_FILE}){folder_hint(folder)}")
+        raise CheckpointError(f"{named}: not a model folder (no {CONFIG_FILE}){folder_hint(folder)}")
     shape, architectures = read_config(config_path)
     tensors = open_weights(folder)
     extension = read_object(config_path, CheckpointError).get("model_type") == EXTENSION_MODEL_TYPE

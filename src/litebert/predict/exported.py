@@ -52,7 +52,11 @@ class Manifest:
         path = folder / name
         if name not in self.files or not path.is_file():
             there = [known for known in self.files if (folder / known).is_file()]
-            advice = ", for torch.export.load; litebert runs what `--to onnx` writes" if there == [TORCH_FILE] else ""
+            advice = ""
+            if there == [TORCH_FILE]:
+                advice = ", for torch.export.load; litebert runs what `--to onnx` writes"
+            elif any(known.startswith("onnx/") for known in there):
+                advice = ", for browsers (`litebert serve --static`); litebert runs what `--to onnx` writes"
             raise CheckpointError(
                 f"{folder}: contains no {name}; found: {', '.join(there) or 'none of its files'}{advice}"
             )

@@ -100,6 +100,8 @@ def check_text(text: object, name: str = "text") -> None:
     """Refuse anything but a str with some text in it."""
     if not isinstance(text, str):
         hint = f"; decode it first: {name}.decode('utf-8')" if isinstance(text, (bytes, bytearray)) else ""
+        if hasattr(text, "tolist"):  # numpy, pandas
+            hint = f"; several texts are a list: {name}.tolist()"
         raise InputError(f"{name}: expected a str, got {type(text).__name__}{hint}")
     if not text.strip():
         raise InputError(f"{name}: is empty")

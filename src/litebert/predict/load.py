@@ -128,6 +128,7 @@ def _check_base(folder: Path, base: str, source: Path) -> None:
 
 
 def _adapter_task(folder: Path) -> Task:
+    read_adapter_config(folder)  # refuses what is no adapter
     task = load_task(folder)
     if task is None:
         raise CheckpointError(

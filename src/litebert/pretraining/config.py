@@ -316,6 +316,8 @@ def find_model_config(name: str) -> ModelConfig:
     """The model config of a preset, a config file, a model folder or a Hub name."""
     if name in PRESETS:
         return preset(name)
+    if name in RUN_PRESETS:
+        return run_config({"preset": name}).model
     path = Path(name)
     if path.is_file():
         return _read_yaml_config(path) if path.suffix in (".yaml", ".yml") else read_config(path)[0]

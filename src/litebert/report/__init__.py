@@ -13,13 +13,15 @@ from pathlib import Path
 __all__ = ["write_report"]
 
 
-def write_report(runs: Sequence[Path | str], out: Path | str | None = None, *, print_scores: bool = False) -> Path:
-    """Write one page about run folders: write_report(["runs/a", "runs/b"], "report.html") -> its path.
+def write_report(
+    runs: Path | str | Sequence[Path | str], out: Path | str | None = None, *, print_scores: bool = False
+) -> Path:
+    """Write one page about a run folder or several: write_report(["runs/a", "runs/b"], "report.html") -> its path.
 
     Takes pretraining runs, fine-tuning runs and studies, or the folder of one reproduction. `out` defaults to
     report.html, in the run folder if there is only one. `print_scores` also prints the scores to the terminal.
     """
-    folders = [Path(run) for run in runs]
+    folders = [Path(run) for run in ([runs] if isinstance(runs, Path | str) else runs)]
     target = None if out is None else Path(out)
     if len(folders) == 1 and (folders[0] / "reproduction.json").exists():
         from litebert.report.reproduction_page import write_reproduction_page

@@ -131,6 +131,9 @@ def print_runs(runs: Iterable[TrainingRun], columns: Sequence[Column]) -> None:
     from rich.text import Text
 
     columns = [column for column in columns if column.short]
+    if not columns:
+        Console(highlight=False).print(Text(f"{', '.join(run.name for run in runs)}: no scores yet"))
+        return
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")
     for column in columns:

@@ -13,6 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 import litebert
+from litebert.errors import did_you_mean
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability
 from litebert.serve import schemas
@@ -192,6 +193,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
     public = {*PAGE_FILES, "/docs", "/openapi.json", "/health", "/ready"}
     others = {"/models", "/metrics", "/adapters/load", "/adapters/unload", "/v1/embeddings", "/v1/models", "/rerank"}
     endpoints = {*paths, *public, *others}
+    app.state.paths = sorted(endpoints - {*PAGE_FILES})
     app.add_middleware(Gate, settings=settings, metrics=service.metrics, endpoints=endpoints, open_paths=public)
     return app
 
@@ -213,10 +215,11 @@ async def _refuse_fields(request: HttpRequest, error: Exception) -> Response:
 
 async def _refuse_http(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    hint = did_you_mean(request.url.path, request.app.state.paths) or ";"
     codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_json"}
     messages = {
         400: "the body is not valid JSON: it must be UTF-8, without deep nesting or huge numbers",
-        404: "no such path; GET /docs lists the endpoints",
+        404: f"no such path{hint} GET /docs lists the endpoints",
         405: "this path does not allow that method; GET /docs lists the endpoints",
     }
     code, message = codes.get(error.status_code, "refused"), messages.get(error.status_code, str(error.detail))

@@ -264,25 +264,55 @@ class ClientGone(Exception):
 
 
 def describe_mistakes(errors: Sequence[Mapping[str, Any]], limit: int = 3) -> str:
-    """Pydantic's errors as one sentence, without the values sent: 'top: should be a valid integer'."""
+    """Pydantic's errors as one sentence, without the values sent: 'top: must be a whole number'."""
     found: dict[str, list[str]] = {}
     # For a union, report only the branch that fits the value: "not a list" does not help with a bad text.
-    matched = {error["loc"][:2] for error in errors if error["type"] not in ("string_type", "list_type")}
+    matched = {error["loc"][:2] for error in errors if not _is_other_branch(error)}
     for error in errors:
-        if error["loc"][:2] in matched and error["type"] in ("string_type", "list_type"):
+        if error["loc"][:2] in matched and _is_other_branch(error):
             continue
         # ("body", "text", "list[str]", 3): the body and the branches of a union are not fields.
         path = [str(part) for part in error["loc"] if part != "body" and not _is_branch(part)]
         where = ".".join(path)[:80] or "body"
-        message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+        message = _in_words(error)
         if message not in found.setdefault(where, []):
             found[where].append(message)
-    sentences = [f"{where}: {' or '.join(messages)}" for where, messages in found.items()]
+    sentences = [
+        f"{where}: {' or '.join(messages)}".replace(" or must be ", " or ") for where, messages in found.items()
+    ]
     more = len(sentences) - limit
     return "; ".join(sentences[:limit]) + (f"; and {more} more" if more > 0 else "")
 
 
+WORDS = {  # by pydantic's type of the error
+    "missing": "missing",
+    "extra_forbidden": "unknown field",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "model_attributes_type": "must be a JSON object",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "greater_than_equal": "must be >= {ge}",
+    "less_than_equal": "must be <= {le}",
+    "too_short": "must be a list of at least {min_length}",
+    "too_long": "must be a list of at most {max_length}",
+    "literal_error": "must be {expected}",
+}
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    if error["type"] in WORDS:
+        return WORDS[error["type"]].format(**error.get("ctx", {}))
+    return str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ").replace("should", "must", 1)
+
+
+def _is_other_branch(error: Mapping[str, Any]) -> bool:
+    """Whether a value only is of another kind than this branch of a union; text 3 of a list is in its branch."""
+    return error["type"] in ("string_type", "list_type") and not any(isinstance(part, int) for part in error["loc"])
+
+
 def _is_branch(part: str | int) -> bool:
     return isinstance(part, str) and (
-        part in ("str", "list", "own", "tei") or part.startswith(("list[", "constrained-", "function-"))
+        part in ("str", "list", "own", "tei") or part.startswith(("list[", "constrained-", "function-", "literal["))
     )

@@ -69,7 +69,7 @@ def read_table(path: Path | str, encoding: str = "utf-8", header: bool = True) -
     if form == "parquet":
         return _read_parquet(path)
     text = read_text(path, encoding)
-    if form == "jsonl":
+    if form == "jsonl" or (form == "json" and _holds_lines(text)):
         return _from_objects(path, _json_lines(path, text))
     if form == "json":
         return _from_objects(path, _json_items(path, text))
@@ -270,6 +270,17 @@ def _json_lines(path: str, text: str) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield number, parse_json(line, path, line=number)
+
+
+def _holds_lines(text: str) -> bool:
+    """Whether a .json holds one object per line, as Chinese data sets and the Hub's often do."""
+    first, _, rest = text.strip().partition("\n")
+    if not (first.startswith("{") and rest):
+        return False
+    try:
+        return isinstance(parse_json(first, ""), dict)
+    except DataError:
+        return False
 
 
 def _json_items(path: str, text: str) -> Iterator[tuple[int, Any]]:

@@ -189,6 +189,13 @@ class TokenStore:
         """All documents, in order."""
         return (self.document(index) for index in range(self.num_documents))
 
+    def share_of(self, token: int, sample: int = 1000) -> float:
+        """The share of one token id, such as the unknown one, in a sample of documents from all over the store."""
+        documents = range(0, self.num_documents, -(-self.num_documents // sample))
+        bounds = self.sentence_offsets[self.document_offsets[[*documents, *(index + 1 for index in documents)]]]
+        tokens = self.gather(bounds[: len(documents)], bounds[len(documents) :])
+        return float((tokens == token).mean())
+
     def table(self) -> pa.Table:
         """The whole store as one memory-mapped Arrow table, for pyarrow, datasets, polars and Ray."""
         for part, file in zip(self.manifest["parts"], self.part_paths, strict=True):

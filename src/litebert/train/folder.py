@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 import litebert
-from litebert.config import build, to_dict, write_yaml
+from litebert.config import build, read_yaml, to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.files import hold_lock, sweep, write_atomic
 from litebert.parse import read_object
@@ -46,6 +46,12 @@ def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...
         check_config(folder, checkpoint.saved_config(folder), config, free, advice)
     elif not started:
         _spare_config(folder / "config.yaml", config)
+    else:  # stopped before its first checkpoint, or of another kind, such as a finished fine-tuning run
+        saved = None
+        with contextlib.suppress(ConfigError):  # lost or damaged
+            saved = read_yaml(folder / "config.yaml")
+        if saved is not None:
+            _read_config(folder, saved, config)
     return there
 
 
@@ -61,7 +67,7 @@ def check_config(
     """Refuse to resume with a config that differs from the run's own, `saved` (None: unknown)."""
     if saved is None:
         return
-    before = to_dict(build(type(config), saved, f"{folder}: "))
+    before = to_dict(_read_config(folder, saved, config))
     changes = checkpoint.config_changes(before, to_dict(config))
     changes = {key: text for key, text in changes.items() if not key.startswith(free)}
     if changes:
@@ -70,6 +76,16 @@ def check_config(
             f"{folder}: already holds a run with another config:\n  {listed}\n"
             f"To resume it, use its own config; for a new run, choose another folder{advice}."
         )
+
+
+def _read_config(folder: Path, saved: Mapping[str, Any], config: Any) -> Any:
+    """A run's own config; refuses that of a pretraining run, say, where a fine-tuning run is to be."""
+    try:
+        return build(type(config), saved)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{folder}: already holds a run of another kind or version ({error}); choose another folder"
+        ) from None
 
 
 def begin(folder: Path, config: Any, resuming: bool) -> None:
