@@ -23,7 +23,7 @@ from litebert.model.config import ModelConfig, preset
 from litebert.model.heads import PretrainingModel
 from litebert.pretraining.batches import Batches
 from litebert.pretraining.dry_run import random_inputs
-from litebert.pretraining.objective import Inputs, run_model, score, scorer, to_device
+from litebert.pretraining.objective import Inputs, run_exits, run_model, score, scorer, to_device
 from litebert.pretraining.recipes import Recipe
 from litebert.text.generate import generate_documents
 from litebert.text.store import TokenStore
@@ -42,11 +42,14 @@ WAYS: dict[str, tuple[dict[str, Any], float]] = {  # a way, and how far from the
 
 
 def run(model: PretrainingModel, inputs: Inputs, device: Device) -> tuple[float, dict[str, torch.Tensor]]:
-    """Loss and gradients."""
+    """Loss and gradients; of a model with exits, of the mean over them."""
     model.zero_grad(set_to_none=True)
+    exits = model.config.exits
     with device.autocast():
-        totals = score(run_model(model, inputs), inputs)
-    loss = totals.mlm_loss / totals.mlm_count + totals.sentence_loss / totals.sentence_count
+        outputs = list(run_exits(model, inputs, exits)) if exits else [run_model(model, inputs)]
+        scored = [score(output, inputs) for output in outputs]
+    losses = [totals.mlm_loss / totals.mlm_count + totals.sentence_loss / totals.sentence_count for totals in scored]
+    loss = torch.stack(losses).mean()
     loss.backward()
     return loss.item(), {name: p.grad.float().cpu() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -146,12 +149,16 @@ def main() -> None:
         ways = {name: open_device(DeviceConfig(device="cuda", **choice)) for name, (choice, _) in WAYS.items()}
         shape = {}
     gradients, first = check_gradients(preset("albert-base", num_hidden_layers=4, **shape), ways)
+    print("with exits", flush=True)
+    of_exits, also = check_gradients(preset("albert-base", num_hidden_layers=4, exits=(1, 2, 4), **shape), ways)
     learner = preset("albert-base", num_hidden_layers=2, vocab_size=1000, **shape)
     working = {name: device for name, device in ways.items() if gradients[name]["ok"]}
     curves, second = check_training(learner, working, options.steps)
     if options.out:
-        write_atomic(options.out, json.dumps({"gradients": gradients, "curves": curves}, indent=1) + "\n")
-    raise SystemExit(not (first and second))
+        write_atomic(
+            options.out, json.dumps({"gradients": gradients, "exits": of_exits, "curves": curves}, indent=1) + "\n"
+        )
+    raise SystemExit(not (first and also and second))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import re
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -42,6 +42,7 @@ from litebert.tasks.features import Feature
 from litebert.tasks.task import Task, kind_of
 from litebert.train.device import Device, DeviceConfig, open_device, seed_everything, speed_up
 from litebert.train.graphs import GraphStep
+from litebert.train.schedule import loss_shares
 from litebert.train.trainer import Loss, PlainStep
 
 TASKS = (
@@ -59,6 +60,7 @@ ADAPTERS = {
     "adapter of a high rank": AdapterConfig(100),
     "adapter per application": AdapterConfig(8, per_application=True),
 }
+EXITS = loss_shares((1, 2, 4))  # every exit learns in every step
 MOST = 0.05  # relative error of a gradient, in bf16
 # Encoders for both ways of prediction; heads of 48 and 26 have no attention kernels of ours and no way for few tokens.
 KINDS: dict[str, dict[str, Any]] = {
@@ -89,6 +91,13 @@ def main() -> None:
     checks |= {
         f"step {name}": lambda adapter=adapter: check_step(TASKS[0], "packed", device, adapter)  # type: ignore[misc]
         for name, adapter in ADAPTERS.items()
+    }
+    checks |= {
+        f"step {task.name} with exits, {layout}": lambda task=task, layout=layout: check_step(  # type: ignore[misc]
+            task, layout, device, shares=EXITS
+        )
+        for task in TASKS
+        for layout in layouts
     }
     checks["dropout"] = lambda: check_dropout(device)
     checks |= {f"pass {kind}": lambda kind=kind: check_pass(kind, device) for kind in KINDS}  # type: ignore[misc]
@@ -123,11 +132,11 @@ def small_config(**changes: Any) -> ModelConfig:
     return vary(preset("albert-base"), vocab_size=1000, **(size | changes))
 
 
-def make_model(task: Task, dropout: float = 0.0) -> Model:
+def make_model(task: Task, dropout: float = 0.0, exits: tuple[int, ...] = ()) -> Model:
     torch.manual_seed(0)
     head = kind_of(task).head(task)
     labels = task.labels if head in ("classification", "token-classification") else ()
-    return model_class(head)(small_config(labels=labels, classifier_dropout_prob=dropout)).train()
+    return model_class(head)(small_config(labels=labels, classifier_dropout_prob=dropout, exits=exits)).train()
 
 
 def draw(task: Task, layout: Layout, seed: int) -> Batch:
@@ -157,19 +166,21 @@ def draw(task: Task, layout: Layout, seed: int) -> Batch:
     return make_batch(task, sequences, layout, 0, SHAPES[layout])
 
 
-def make_step(model: Model, task: Task, layout: Layout, device: Device) -> PlainStep | GraphStep:
+def make_step(
+    model: Model, task: Task, layout: Layout, device: Device, shares: Mapping[int, float] | None = None
+) -> PlainStep | GraphStep:
     """As a run makes it, on a copy of the model."""
     model = copy.deepcopy(model).to(device.device)
     if layout == "packed":
         speed_up(model, dataclasses.replace(device, compile=False))
-    loss = loss_of(model, task)
+    loss = loss_of(model, task, shares)
     if device.is_cuda:
         return GraphStep(PlainStep(model, device, loss), choose=False, check=False)
     return PlainStep(model, device, loss)
 
 
-def loss_of(model: Model, task: Task) -> Loss:
-    return lambda inputs, counts: weigh(*batch_loss(model, task.kind, *inputs), counts)
+def loss_of(model: Model, task: Task, shares: Mapping[int, float] | None = None) -> Loss:
+    return lambda inputs, counts: weigh(*batch_loss(model, task.kind, *inputs[:4], shares), counts)
 
 
 def take(step: PlainStep | GraphStep, batch: Batch, count: float = 4) -> torch.Tensor:
@@ -179,17 +190,25 @@ def take(step: PlainStep | GraphStep, batch: Batch, count: float = 4) -> torch.T
     return step(inputs, torch.tensor([count], device=device))
 
 
-def check_step(task: Task, layout: Layout, device: Device, adapter: AdapterConfig | None = None) -> dict[str, Any]:
+def check_step(
+    task: Task,
+    layout: Layout,
+    device: Device,
+    adapter: AdapterConfig | None = None,
+    shares: Mapping[int, float] | None = None,
+) -> dict[str, Any]:
     """Gradients of recorded steps against plain ones on the CPU."""
-    model = make_model(task)
+    model = make_model(task, exits=tuple(shares or ()))
     if adapter is not None:
         add_adapter(model, adapter)
         for name, parameter in model.named_parameters():
             if name.endswith("lora_b"):  # as after some training
                 torch.nn.init.normal_(parameter, std=0.02)
     cpu = open_device(DeviceConfig(device="cpu"))
-    step = make_step(model, task, layout, device)
-    reference = PlainStep(model, cpu, loss_of(model, task))
+    step = make_step(model, task, layout, device, shares)
+    reference = PlainStep(model, cpu, loss_of(model, task, shares))
+    plainly: list[Any] = []  # calls of the plain layers
+    step.model.encoder.attention[0].register_forward_hook(lambda *call: plainly.append(call[0]))
     errors = []
     for seed, change in ((1, 1.0), (2, 1.0), (2, 1.1)):
         batch = draw(task, layout, seed)
@@ -201,7 +220,7 @@ def check_step(task: Task, layout: Layout, device: Device, adapter: AdapterConfi
         errors.append(max(gradient_error(step.model, model), float((found[0] - expected[0]).abs() / expected[0].abs())))
     ran = time_steps(step, draw(task, layout, 2), device)
     ok = max(errors) < MOST and not step.news
-    ok &= adapter is None or (step.model.encoder.fast_layers is not None) == device.is_cuda
+    ok &= bool(plainly) == (layout == "padded" or not device.is_cuda)
     return {"ok": ok, "errors": errors, "milliseconds": ran, "news": step.news}
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from eager_graphs import stand_in
 from interruptions import killed_at
 from toy_tasks import KINDS, make_files, make_model, tiny_config, write_rows
 
@@ -16,12 +17,14 @@ from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.model import batch_loss
 from litebert.finetuning.model import make_model as build_model
 from litebert.finetuning.run import Finetuning, finetune
+from litebert.model.fast.layers import FastLayers
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
 from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.metrics import show_value
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
+from litebert.train.log import read_metrics
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +102,40 @@ def test_random_depths_are_scored_at_full_depth(deep_model, tmp_path, monkeypatc
     )
     assert depths["train"] == {1, 2, 3}
     assert depths["dev"] == {None}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "answers or none"])
+def test_a_run_through_the_fast_layers_is_the_run_through_the_plain_ones(deep_model, tmp_path, monkeypatch, kind):
+    """As on a GPU: one pass for all exits, its steps replayed from a graph."""
+    kind, seed = ("question-answering", 1) if kind == "answers or none" else (kind, 0)
+    files = make_files(tmp_path / "files", kind, seed=seed)
+    config = tiny_config(deep_model, files, kind, exits=[1, 2, 3], dropout=0.0, classifier_dropout=0.0)
+    finetune(config, tmp_path / "plain", quiet=True)
+    passes = []
+
+    class Watched(FastLayers):
+        def __call__(self, hidden, starts, max_length, positions, stops):
+            if torch.is_grad_enabled():
+                passes.append((stops, positions is not None))
+            return super().__call__(hidden, starts, max_length, positions, stops)
+
+    def speed_up(model, device):
+        model.encoder.fast_layers = Watched(model.encoder, torch.float32)
+
+    graphs = stand_in(monkeypatch)
+    monkeypatch.setattr(Finetuning, "_records", lambda self: True)
+    monkeypatch.setattr(run, "speed_up", speed_up)
+    finetune(config, tmp_path / "fast", quiet=True)
+    assert graphs
+    assert all(graph.replays for graph in graphs)
+    few = kind not in ("token-classification", "question-answering")  # only each [CLS] is asked for
+    assert {(tuple(stops), asked) for stops, asked in passes} == {((1, 2, 3), few)}
+    plain, fast = (
+        [line["loss"] for line in read_metrics(tmp_path / name / "metrics.jsonl") if line["kind"] == "train"]
+        for name in ("plain", "fast")
+    )
+    assert len(plain) == 6
+    assert fast == pytest.approx(plain, rel=1e-4)
 
 
 def test_exits_may_be_kept_and_go_on_learning(deep_model, tmp_path):

@@ -285,6 +285,7 @@ RUNS = {
     "dropout, stages, accumulated": {**STAGES, "micro_batch_tokens": 256},
     # Parameters that a stage leaves out must not be touched: no decay, no moments.
     "not shared, stages": {**STAGES, "model": {"sharing": "none"}},
+    "exits, stages": {**STAGES, "exits": [1, 2], "model": {"hidden_dropout_prob": 0.0}},
     "no sentence objective": {"recipe": {"objective": "none"}, "optim": {"name": "adamw", "bias_correction": True}},
 }
 
@@ -300,6 +301,32 @@ def test_a_run_with_graphs_is_the_run_without(corpus, tmp_path, monkeypatch, run
     assert len(graphs) == (3 if "depth" in changes else 1)
     micro = config.micro_batches(1)
     assert sum(graph.replays for graph in graphs) == 8 * micro + len(graphs)
+
+
+@pytest.mark.parametrize("objective", ["sop", "none"])
+def test_exits_through_the_fast_layers_learn_the_same(corpus, tmp_path, monkeypatch, run_plainly, objective):
+    """As on a GPU: one pass for all exits of a stage, replayed from a graph."""
+    changes = {"exits": [1, 2], "model": {"hidden_dropout_prob": 0.0}, "recipe": {"objective": objective}}
+    config = tiny_config(corpus, **STAGES, **changes)
+    plain = run_plainly(config)
+    passes = []
+
+    class Watched(FastLayers):
+        def __call__(self, hidden, starts, max_length, positions, stops):
+            passes.append((torch.is_grad_enabled(), *stops))
+            return super().__call__(hidden, starts, max_length, positions, stops)
+
+    def speed_up(model, device):
+        model.encoder.fast_layers = Watched(model.encoder, torch.float32)
+
+    monkeypatch.setattr("litebert.pretraining.run.speed_up", speed_up)
+    graphs = stand_in(monkeypatch)
+    choose(monkeypatch, "on")
+    pretrain(config, tmp_path, quiet=True)
+    assert len(graphs) == 3
+    assert {tuple(stops) for learns, *stops in passes if learns} == {(1,), (1, 2)}
+    expected, found = train_lines(plain), train_lines(tmp_path)
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
 
 
 def test_killed_with_graphs_and_resumed_without_and_back(corpus, tmp_path, monkeypatch, run_plainly):

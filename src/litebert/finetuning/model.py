@@ -91,13 +91,18 @@ def to_device(batch: Batch, device: torch.device) -> tuple[Tensors, Tensors]:
 
 def run_model(model: Model, inputs: Tensors, max_length: int, **more: Any) -> Any:
     """Run the model on a packed or padded batch."""
-    if "starts" in inputs:
-        more["max_length"] = max_length
     if model.head == "multiple-choice":
         more["num_choices"] = 1  # one score per sequence: the number of options varies
-    if model.encoder.fast_layers is not None and model.head in ("classification", "multiple-choice"):
+    return model(**_encoder_inputs(model, inputs, max_length), **more)
+
+
+def _encoder_inputs(model: Model, inputs: Tensors, max_length: int) -> dict[str, Any]:
+    """A batch's inputs, with what shortens the encoder's work on them."""
+    more: dict[str, Any] = {"max_length": max_length} if "starts" in inputs else {}
+    vectors = model.head in ("classification", "multiple-choice") and model.config.pooling == "first"
+    if model.encoder.fast_layers is not None and vectors:
         more["positions"] = inputs["input_ids"].new_empty(0)  # only [CLS] is needed, which shortens the last layer
-    return model(**inputs, **more)
+    return inputs | more
 
 
 def batch_loss(
@@ -122,8 +127,8 @@ def batch_loss(
 
     if shares is None:
         return loss_at()
-    more: dict[str, Any] = {"max_length": max_length} if "starts" in inputs else {}
-    found = [loss_at(at=exit) for exit in model.at_exits(depths=tuple(shares), **inputs, **more)]
+    exits = model.at_exits(depths=tuple(shares), **_encoder_inputs(model, inputs, max_length))
+    found = [loss_at(at=exit) for exit in exits]
     losses = [share * loss for share, (loss, _) in zip(shares.values(), found, strict=True)]
     return torch.stack(losses).sum(), found[-1][1]
 

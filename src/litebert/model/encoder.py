@@ -23,8 +23,9 @@ from litebert.model.config import Application, ModelConfig, check_depth, num_blo
 
 # (query, key, value), each [*, A, D] -> context [*, A, D]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-# (hidden, starts, max_length, positions) -> last hidden states, [T, H] or [P, H] at positions, and each [CLS], [N, H]
-Layers = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor]]
+# (hidden, starts, max_length, positions, stops) -> after each of so many applications, in rising order, the hidden
+# states, [T, H] or [P, H] at positions, and those of each [CLS], [N, H]
+Layers = Callable[[Tensor, Tensor, int, Tensor | None, Sequence[int]], list[tuple[Tensor, Tensor]]]
 
 
 class EncoderOutput(NamedTuple):
@@ -142,16 +143,19 @@ class Encoder(nn.Module):
 
         With blocks shared by all layers this is `set_depth`; several groups are cut off here, and rearranged there.
         """
-        self.plan = plan_of(self.config)[: _num_applications(self.config, layers)]
+        self.plan = plan_of(self.config)[: None if layers is None else _num_applications(self.config, layers)]
 
     def at_depths(
         self, input_ids: Tensor, depths: Sequence[int], positions: Tensor | None = None, **inputs: Any
     ) -> list[EncoderOutput]:
         """The output after each of these numbers of layers, from one pass."""
+        stops = [_num_applications(self.config, depth) for depth in depths]
+        if inputs.get("starts") is not None and self._goes_fast:
+            return self._run_fast(input_ids, stops, positions, **inputs)
         states = self(input_ids, **inputs, output_hidden_states=True).hidden_states
         outputs = []
-        for depth in depths:
-            hidden = states[_num_applications(self.config, depth)]
+        for stop in stops:
+            hidden = states[stop]
             pooled = self._pool(first_tokens(hidden, inputs.get("starts")))
             if positions is not None:
                 hidden = hidden.flatten(end_dim=-2)[positions]  # [P, H]
@@ -171,33 +175,17 @@ class Encoder(nn.Module):
         output_attentions: bool = False,
         token_type_ids: Tensor | None = None,  # the Hub's name for segment_ids
     ) -> EncoderOutput:
-        if token_type_ids is not None:
-            if segment_ids is not None:
-                raise InputError("segment_ids and token_type_ids are the same input; give one")
-            segment_ids = token_type_ids
-        packed = starts is not None
-        check_input(self.config, input_ids, segment_ids, position_ids, starts)
-        if packed and output_attentions:
+        if starts is not None and output_attentions:
             raise InputError("output_attentions: only for padded input")
-        if segment_ids is None:
-            segment_ids = torch.zeros_like(input_ids)
-        if position_ids is None:
-            position_ids = torch.arange(input_ids.shape[-1], device=input_ids.device).expand_as(input_ids)
+        if starts is not None and self._goes_fast and not output_hidden_states:
+            read = (segment_ids, position_ids, token_type_ids)
+            return self._run_fast(input_ids, [len(self.plan)], positions, starts, max_length, *read)[0]
 
-        hidden = self.embeddings(input_ids, segment_ids, position_ids)
-        if self.projection is not None:
-            hidden = self.projection(hidden)  # [*, E] -> [*, H]
-        longest = max_length or self.config.max_position_embeddings
-        if self.fast_layers is not None and packed and not output_hidden_states and not self._drops:
-            assert starts is not None
-            hidden, first = self.fast_layers(hidden, starts, longest, positions)
-            return EncoderOutput(hidden, self._pool(first))
-
+        hidden = self._embed(input_ids, segment_ids, position_ids, starts, token_type_ids)
         maps: list[Tensor] | None = [] if output_attentions else None
         dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
-        if packed:
-            assert starts is not None
-            attend = attend_packed(starts, longest, dropout)
+        if starts is not None:
+            attend = attend_packed(starts, max_length or self.config.max_position_embeddings, dropout)
         else:
             attend = attend_padded(attention_mask, dropout, maps)
         states = [hidden]
@@ -219,6 +207,46 @@ class Encoder(nn.Module):
             tuple(maps) if maps is not None else None,
         )
 
+    def _embed(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor | None,
+        position_ids: Tensor | None,
+        starts: Tensor | None,
+        token_type_ids: Tensor | None,
+    ) -> Tensor:
+        """The input of the first application, [*, H]."""
+        if token_type_ids is not None:
+            if segment_ids is not None:
+                raise InputError("segment_ids and token_type_ids are the same input; give one")
+            segment_ids = token_type_ids
+        check_input(self.config, input_ids, segment_ids, position_ids, starts)
+        if segment_ids is None:
+            segment_ids = torch.zeros_like(input_ids)
+        if position_ids is None:
+            position_ids = torch.arange(input_ids.shape[-1], device=input_ids.device).expand_as(input_ids)
+        hidden: Tensor = self.embeddings(input_ids, segment_ids, position_ids)
+        return hidden if self.projection is None else self.projection(hidden)  # [*, E] -> [*, H]
+
+    def _run_fast(
+        self,
+        input_ids: Tensor,
+        stops: Sequence[int],
+        positions: Tensor | None,
+        starts: Tensor,
+        max_length: int | None = None,
+        segment_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> list[EncoderOutput]:
+        """The output after each of these numbers of applications, through the fast layers."""
+        assert self.fast_layers is not None
+        hidden = self._embed(input_ids, segment_ids, position_ids, starts, token_type_ids)
+        rising = sorted(set(stops))
+        longest = max_length or self.config.max_position_embeddings
+        found = self.fast_layers(hidden, starts, longest, positions, rising)
+        return [EncoderOutput(states, self._pool(first)) for states, first in (found[rising.index(n)] for n in stops)]
+
     def _layer(self, step: Application, hidden: Tensor, attend: Attend) -> Tensor:
         hidden = self.attention[step.attention](hidden, attend)
         output: Tensor = self.ffn[step.ffn](hidden)
@@ -228,14 +256,14 @@ class Encoder(nn.Module):
         return None if self.pooler is None else torch.tanh(self.pooler(first))
 
     @property
-    def _drops(self) -> bool:
+    def _goes_fast(self) -> bool:
+        """Whether packed input goes through the fast layers, which drop nothing."""
         config = self.config
-        return self.training and (config.hidden_dropout_prob > 0 or config.attention_probs_dropout_prob > 0)
+        drops = self.training and (config.hidden_dropout_prob > 0 or config.attention_probs_dropout_prob > 0)
+        return self.fast_layers is not None and not drops
 
 
-def _num_applications(config: ModelConfig, layers: int | None) -> int | None:
-    if layers is None:
-        return None
+def _num_applications(config: ModelConfig, layers: int) -> int:
     check_depth(config, layers)
     return layers * config.inner_group_num
 

@@ -168,7 +168,7 @@ def check_quantize():
 
 
 def check_layers():
-    """A whole model's loss and gradients through the kernels."""
+    """A whole model's gradients through the kernels, of two exits or of the last state alone."""
     torch.manual_seed(0)
     config = ModelConfig(
         vocab_size=40,
@@ -201,9 +201,10 @@ def check_layers():
         gradients = []
         for ops in (None, plain_ops, triton_ops):
             adapted.encoder.fast_layers = FastLayers(adapted.encoder, torch.float32, ops) if ops else None
-            output = adapted(**inputs)
+            exits = adapted.at_exits(depths=(1, 2) if adapter is None else (2,), **inputs)
+            outputs = [adapted(inputs["input_ids"], at=exit) for exit in exits]
             adapted.zero_grad()
-            (output.masked_lm.log_softmax(-1)[:, 3].sum() + output.sentence.square().sum()).backward()
+            sum(out.masked_lm.log_softmax(-1)[:, 3].sum() + out.sentence.square().sum() for out in outputs).backward()
             learned = [(name, p.grad) for name, p in adapted.named_parameters() if p.grad is not None]
             gradients.append([gradient.clone() for name, gradient in learned if not name.endswith("key.bias")])
         compare(gradients[1], gradients[0], f"plain layers, {adapter}")

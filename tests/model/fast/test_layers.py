@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 
 import pytest
 import torch
@@ -54,14 +55,21 @@ def make_inputs():
     )
 
 
-def loss_and_gradients(model, positions):
-    """Of a loss that looks at every output that counts, each with a weight of its own."""
-    output = model(**make_inputs(), positions=positions)
+def loss_of(output, positions):
+    """A loss that looks at every output that counts, each with a weight of its own."""
     words = output.masked_lm.log_softmax(-1)[:, 3]
     words = words * torch.linspace(1, 2, len(words), dtype=words.dtype)
     if positions is not None:
         words = words[USED]
-    loss = words.sum() + output.sentence[:4].square().sum()
+    return words.sum() + output.sentence[:4].square().sum()
+
+
+def loss_and_gradients(model, positions):
+    """Of one output."""
+    return gradients_of(model, loss_of(model(**make_inputs(), positions=positions), positions))
+
+
+def gradients_of(model, loss):
     model.zero_grad()
     loss.backward()
     return loss.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -233,6 +241,134 @@ def test_eight_bit_weights_are_cut_and_turned():
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Several exits
+
+
+def losses_at_exits(model, depths, positions):
+    inputs = make_inputs()
+    exits = model.at_exits(depths=depths, positions=positions, **inputs)
+    return [loss_of(model(inputs["input_ids"], at=exit), positions) for exit in exits]
+
+
+def at_exits(model, shares, positions):
+    """Losses and gradients of the exits {depth: share}; None: nothing comes of it."""
+    losses = losses_at_exits(model, tuple(shares), positions)
+    weighed = [share * loss for share, loss in zip(shares.values(), losses, strict=True) if share is not None]
+    return torch.stack(losses).detach(), gradients_of(model, sum(weighed))[1]
+
+
+def assert_same_exits(model, shares, positions, **settings):
+    model.encoder.fast_layers = None
+    losses, expected = at_exits(model, shares, positions)
+    model.encoder.fast_layers = FastLayers(model.encoder, torch.float64, **settings)
+    fast_losses, found = at_exits(model, shares, positions)
+    with torch.no_grad():
+        evaluated = torch.stack(losses_at_exits(model, tuple(shares), positions))
+    for each in (fast_losses, evaluated):
+        torch.testing.assert_close(each, losses, rtol=1e-12, atol=0)
+    assert_close(found, expected)
+    return found
+
+
+BOTH = pytest.mark.parametrize("positions", [None, POSITIONS], ids=["all tokens", "asked"])
+
+
+@BOTH
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"sharing": "none"}, {"sharing": "ffn"}, {"num_hidden_groups": 2}, {"inner_group_num": 2}],
+    ids=lambda changes: "-".join(map(str, changes.values())) or "all",
+)
+def test_exits_have_the_values_and_gradients_of_the_plain_layers(changes, recompute, positions):
+    model = make_model(**changes)
+    for shares in ({2: 0.3, 4: 0.7}, {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}):
+        assert_same_exits(model, shares, positions, recompute=recompute)
+
+
+@BOTH
+@pytest.mark.parametrize("sharing", ["all", "none"])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {1: 0.5, 3: 0.0, 4: 0.5},
+        {2: 0.5, 4: 0.0},
+        {1: 0.5, 3: None, 4: 0.5},
+        {1: 0.4, 2: 0.6, 4: None},  # nothing above the second learns
+        {1: None, 2: None, 4: 1.0},
+        {1: 0.4, 2: 0.6},  # a pass that ends early
+        {4: 0.5, 1: 0.5},  # in any order
+    ],
+    ids=str,
+)
+def test_exits_that_nothing_comes_of(shares, sharing, positions):
+    """What only they could teach has no gradients rather than zeros."""
+    model = make_model(sharing=sharing)
+    found = assert_same_exits(model, shares, positions)
+    deepest = max(depth for depth, share in shares.items() if share is not None)
+    taught = {name.split(".")[2] for name in found if ".ffn." in name}
+    assert taught == ({str(number) for number in range(deepest)} if sharing == "none" else {"0"})
+    assert_same_exits(model, shares, positions, recompute=True)
+
+
+@BOTH
+@pytest.mark.parametrize("what", ["embeddings", "encoder", "all but ffn.2"])
+def test_exits_and_what_is_frozen(what, positions):
+    model = make_model(sharing="none")
+    if what == "all but ffn.2":  # the first two exits have nothing to learn
+        model.encoder.requires_grad_(False)
+        model.encoder.ffn[2].requires_grad_(True)
+    else:
+        freeze(model, what)
+    assert_same_exits(model, {1: 0.2, 2: 0.3, 4: 0.5}, positions)
+    assert_same_exits(model, {1: 0.2, 2: 0.3, 4: None}, positions)
+
+
+@BOTH
+@pytest.mark.parametrize("per_application", [True, False])
+def test_exits_of_a_model_with_adapters(per_application, positions):
+    model = adapt(make_model(), rank=4, per_application=per_application)
+    assert_same_exits(model, {1: 0.2, 3: 0.3, 4: 0.5}, positions)
+
+
+@BOTH
+def test_exits_of_a_stage_of_a_depth_schedule(positions):
+    model = make_model()
+    model.encoder.set_depth(3)
+    assert_same_exits(model, {1: 0.4, 3: 0.6}, positions)
+
+
+@BOTH
+def test_exits_need_no_product_more(positions):
+    counted = []
+    for shares in ({4: 1.0}, {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}):
+        model = make_model()
+        model.encoder.fast_layers = FastLayers(model.encoder, torch.float64, ops := Counting())
+        at_exits(model, shares, positions)
+        counted.append((ops.to_weights, ops.to_inputs, ops.sums, ops.forward))
+    assert counted[0] == counted[1]
+
+
+def test_exits_without_a_backward_pass_are_let_go(monkeypatch):
+    """Their states are inputs of the next layer, which the graph keeps: it must not keep itself."""
+    kept = []
+
+    def watch(self, *arguments):
+        states, saved = forward(self, *arguments)
+        kept.extend(weakref.ref(part) for pair in saved for part in pair)
+        return states, saved
+
+    forward = FastLayers.forward
+    monkeypatch.setattr(FastLayers, "forward", watch)
+    model = make_model()
+    model.encoder.fast_layers = FastLayers(model.encoder, torch.float64)
+    exits = model.at_exits(depths=(1, 2, 4), **make_inputs())
+    assert len([part for part in kept if part() is not None]) == 8
+    del exits
+    assert not any(part() for part in kept)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Adapters, and whatever else is frozen
 
 
@@ -343,7 +479,7 @@ class Counting:
     """The plain operations; counts those that frozen weights need none of."""
 
     def __init__(self):
-        self.to_weights, self.to_inputs, self.sums = 0, 0, []
+        self.to_weights, self.to_inputs, self.forward, self.sums = 0, 0, 0, []
 
     def __getattr__(self, name):
         return getattr(plain_ops, name)
@@ -351,6 +487,10 @@ class Counting:
     def add_weight_gradient(self, *arguments):
         self.to_weights += 1
         plain_ops.add_weight_gradient(*arguments)
+
+    def linear(self, *arguments):
+        self.forward += 1
+        return plain_ops.linear(*arguments)
 
     def linear_backward(self, *arguments):
         self.to_inputs += 1
@@ -395,7 +535,7 @@ def bytes_kept(model):
     layers._refresh()
     reach = layers.reach(model.encoder.embeddings.word.weight.requires_grad)
     hidden = torch.randn(40, model.config.hidden_size, dtype=torch.float64)
-    _, saved = layers.forward(hidden, STARTS, 19, None, reach)
+    _, saved = layers.forward(hidden, STARTS, 19, None, [len(model.encoder.plan)], reach)
     parts = [part for pair in saved for part in pair]
     tensors = [getattr(part, field.name) for part in parts for field in dataclasses.fields(part)]
     storages = [tensor.untyped_storage() for tensor in tensors if tensor is not None]

@@ -9,6 +9,7 @@ What makes them fast, for a packed batch without dropout:
 - Weight gradients of all applications of a shared layer are summed in one float32 tensor by the matrix product itself.
 - The last application is computed only where its output is used: at the positions to predict and each [CLS]. Keys and
   values are needed for all tokens; queries, the output projection and the FFN are not.
+- The states after several depths (exits) come from the same pass, and their gradients join the one on its way back.
 - The activation is recomputed in the backward pass, where its input is read anyway. `recompute` keeps only the input of
   each layer.
 - What is frozen gets no gradient, and no backward pass goes below the lowest block that learns.
@@ -16,10 +17,12 @@ What makes them fast, for a packed batch without dropout:
   the outputs of LayerNorm and of the FFN's first product are made again instead of kept, which halves what is kept.
 
 Shapes: T packed tokens, N sequences, H hidden, A heads, D = H / A, I intermediate, Q rows asked for in the last layer.
+`stops` are the depths whose states are asked for, in applications, rising; the pass ends at the last of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -63,7 +66,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Asked:
-    """The rows used after the last layer, sorted by sequence.
+    """The rows used after the last layer and at exits, sorted by sequence.
 
     Entries beyond the last token are filler: they come last, belong to no sequence and carry no gradient.
     """
@@ -105,22 +108,22 @@ class FastLayers:
         return config.hidden_act != "relu" and width in HEAD_WIDTHS
 
     def __call__(
-        self, hidden: Tensor, starts: Tensor, max_length: int, positions: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Hidden states after the last layer, [T, H] or [P, H] at `positions`, and those of each [CLS], [N, H]."""
+        self, hidden: Tensor, starts: Tensor, max_length: int, positions: Tensor | None, stops: Sequence[int]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Hidden states at each stop, [T, H] or [P, H] at `positions`, and those of each [CLS], [N, H]."""
         self._refresh()
         asked = None if positions is None else Asked.at(positions, starts, len(hidden))
         hidden = hidden.to(self.dtype)
         reach = self.reach(hidden.requires_grad) if torch.is_grad_enabled() else None
         if reach is not None:
-            hidden = _Layers.apply(hidden, self, starts, max_length, asked, reach, *self._parameters())
+            states = _Layers.apply(hidden, self, starts, max_length, asked, stops, reach, *self._parameters())
         else:
-            hidden, _ = self.forward(hidden, starts, max_length, asked, None)
-        if asked is None:
-            return hidden, hidden[starts[:-1].clamp(max=len(hidden) - 1)]
-        assert positions is not None
-        hidden = hidden.index_select(0, asked.place)  # back in the order of asking
-        return hidden[: len(positions)], hidden[len(positions) :]
+            states, _ = self.forward(hidden, starts, max_length, asked, stops, None)
+        if positions is None or asked is None:
+            first = starts[:-1].clamp(max=len(hidden) - 1)
+            return [(state, state[first]) for state in states]
+        ordered = [state.index_select(0, asked.place) for state in states]  # back in the order of asking
+        return [(state[: len(positions)], state[len(positions) :]) for state in ordered]
 
     def forget(self) -> None:
         """Refresh the working weights at the next call, even if no parameter changes until then."""
@@ -140,11 +143,18 @@ class FastLayers:
     # -- forward -------------------------------------------------------------------------------------------------------
 
     def forward(
-        self, hidden: Tensor, starts: Tensor, max_length: int, asked: Asked | None, reach: Reach | None
-    ) -> tuple[Tensor, list[Any]]:
-        """All applications; with `reach`, also what the backward pass needs of each."""
+        self,
+        hidden: Tensor,
+        starts: Tensor,
+        max_length: int,
+        asked: Asked | None,
+        stops: Sequence[int],
+        reach: Reach | None,
+    ) -> tuple[list[Tensor], list[Any]]:
+        """The states at each stop, all or at the rows asked for; with `reach`, also what the backward pass needs."""
+        states: list[Tensor] = []
         saved: list[Any] = []
-        plan = self.encoder.plan
+        plan = self.encoder.plan[: stops[-1]]
         lowest = len(plan) if reach is None else reach.lowest // 2
         for number, step in enumerate(plan):
             rows = asked if number == len(plan) - 1 else None
@@ -157,7 +167,9 @@ class FastLayers:
                 first.hidden = before if number == lowest else None  # below it no LayerNorm's rows are kept
             if keep:
                 saved.append(before if self.recompute else (first, second))
-        return hidden, saved
+            if number + 1 in stops:
+                states.append(hidden if asked is None or rows is not None else hidden[asked.rows])
+        return states, saved
 
     def attend(
         self,
@@ -204,26 +216,39 @@ class FastLayers:
     # -- backward ------------------------------------------------------------------------------------------------------
 
     def backward(
-        self, grad: Tensor, saved: list[Any], starts: Tensor, max_length: int, asked: Asked | None, reach: Reach
+        self,
+        grads: Sequence[Tensor | None],
+        saved: list[Any],
+        starts: Tensor,
+        max_length: int,
+        asked: Asked | None,
+        stops: Sequence[int],
+        reach: Reach,
     ) -> tuple[Tensor | None, Gradients]:
         """The gradients of the input and of every parameter, float32 (or float64), summed over the applications.
 
-        None for what is frozen, and for blocks that are not applied.
+        `grads` are those of the states at each stop, None where nothing came of them. The result has None for what is
+        frozen, and for blocks that are not applied below a stop with a gradient.
         """
         plan, blocks = self.encoder.plan, self._blocks()
-        numbers = range(reach.lowest // 2, len(plan))
+        coming = {stop: grad.contiguous() for stop, grad in zip(stops, grads, strict=True) if grad is not None}
+        numbers = range(reach.lowest // 2, max(coming, default=0))
+        del saved[len(numbers) :]
         first_use = {place: number for number in reversed(numbers) for place in enumerate(plan[number])}
         sums: dict[tuple[int, int], Any] = {}  # by the place of a block: 0 attention or 1 FFN, and its number
         found: dict[tuple[int, int], Gradients] = {}
-        pair: Pair | None = (grad, None)
+        pair: Pair | None = None
         for number in reversed(numbers):
             step = plan[number]
             attention, ffn = self._attention[step.attention], self._ffn[step.ffn]
-            rows = asked if number == len(plan) - 1 else None
+            rows = asked if number + 1 == stops[-1] else None
             first, second = self._kept(number, saved, starts, max_length, rows)
             for place in enumerate(step):
                 if place not in sums:
                     sums[place] = self._new_sums(*place)
+            if number + 1 in coming:
+                few = asked.rows if asked is not None and rows is None else None
+                pair = _joined(pair, coming.pop(number + 1), few, len(second.normed))
             assert pair is not None
             pair = self.feed_forward_backward(pair, second, ffn, sums[1, step.ffn], reach.goes_below(2 * number + 1))
             del second  # the widest: its memory serves the attention's gradients
@@ -366,23 +391,37 @@ class _Layers(torch.autograd.Function):
         starts: Tensor,
         max_length: int,
         asked: Asked | None,
+        stops: Sequence[int],
         reach: Reach,
         *parameters: Tensor,
-    ) -> Tensor:
-        ctx.layers, ctx.batch = layers, (starts, max_length, asked, reach)
+    ) -> tuple[Tensor, ...]:
+        ctx.layers, ctx.batch = layers, (starts, max_length, asked, stops, reach)
         ctx.needed = [parameter.requires_grad for parameter in parameters]
-        hidden, ctx.saved = layers.forward(hidden, *ctx.batch)
-        return hidden
+        ctx.set_materialize_grads(False)  # None where nothing comes of an exit
+        states, ctx.saved = layers.forward(hidden, *ctx.batch)
+        return tuple(state.detach() for state in states)  # what is saved must not hold what holds it
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
         if ctx.saved is None:
             raise RuntimeError("the layers' backward pass overwrites what it needs: it can be run only once")
         saved, ctx.saved = ctx.saved, None
-        grad, sums = ctx.layers.backward(grad.contiguous(), saved, *ctx.batch)
+        grad, sums = ctx.layers.backward(grads, saved, *ctx.batch)
         sums = [total if needed else None for total, needed in zip(sums, ctx.needed, strict=True)]
-        return grad, None, None, None, None, None, *sums
+        return grad, None, None, None, None, None, None, *sums
+
+
+def _joined(pair: Pair | None, grad: Tensor, rows: Tensor | None, num_tokens: int) -> Pair:
+    """The gradient so far, which it may overwrite, and an exit's: of all tokens, or of `rows`."""
+    if pair is None:
+        if rows is None:
+            return grad, None
+        return grad.new_zeros(num_tokens, grad.shape[1]).index_add_(0, rows, grad), None
+    branch, residual = pair
+    if rows is not None:
+        return branch.index_add_(0, rows, grad), residual
+    return (branch, grad) if residual is None else (branch.add_(grad), residual)
 
 
 def _narrow(branch: Branch | None, x: Tensor, keep: bool) -> Tensor | None:
