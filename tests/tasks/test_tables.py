@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -162,6 +163,17 @@ def test_a_wrong_column_name_shows_the_columns(tmp_path):
 def test_rows_in_memory_that_are_no_table(rows, message):
     with pytest.raises(DataError, match=message):
         table_of("dev", rows)
+
+
+def test_texts_and_labels_come_as_a_pair_of_columns():
+    """As scikit-learn takes them; two texts with two labels were read as two rows."""
+    expected = [("good", 1), ("bad", 0)]
+    assert table_of("train", (["good", "bad"], [1, 0])).rows == expected
+    assert table_of("train", (np.array(["good", "bad"]), np.array([1, 0]))).rows == expected
+    assert table_of("train", (("good", 1), ("bad", 0))).rows == expected  # a tuple of rows
+    assert table_of("train", [("good", 1), ("bad", 0)]).rows == expected
+    with pytest.raises(DataError, match="columns of different lengths: 1 2, 2 3"):
+        table_of("train", (["good", "bad"], [1, 0, 1]))
 
 
 def test_missing_values_and_named_classes_of_rows_in_memory():

@@ -83,8 +83,9 @@ def read_table(path: Path | str, encoding: str = "utf-8", header: bool = True) -
 def table_of(name: str, rows: Any) -> Table:
     """Rows in memory as a table, called `name` in messages.
 
-    A list of dictionaries or of tuples, a dictionary of columns, a pandas or polars DataFrame, an Arrow table, a split
-    of `datasets`. Without names, as in a list of tuples, columns are called "1", "2" and so on.
+    A list of dictionaries or of tuples, a dictionary of columns, a pair of them (texts, labels), a pandas or polars
+    DataFrame, an Arrow table, a split of `datasets`. Without names, as in a list of tuples, columns are called "1", "2"
+    and so on.
     """
     if hasattr(rows, "to_arrow"):  # polars
         rows = rows.to_arrow()
@@ -100,6 +101,8 @@ def table_of(name: str, rows: Any) -> Table:
         columns = {str(key): rows[key].astype(object).where(rows[key].notna(), None).tolist() for key in rows.columns}
     elif isinstance(rows, Mapping):
         columns = {str(key): _listed(name, key, values) for key, values in rows.items()}
+    elif isinstance(rows, tuple) and len(rows) == 2 and not isinstance(rows[0], tuple | Mapping | str):
+        columns = {str(number): _listed(name, str(number), values) for number, values in enumerate(rows, start=1)}
     elif isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
         if not rows:
             raise DataError(f"{name}: no rows")
