@@ -102,8 +102,8 @@ def finetune(
 
     config: a FinetuneConfig, its plain data or a YAML file. Other arguments override it, then `settings` such as
     "optim.beta2=0.98". `out` is runs/TASK by default; a complete run is left as it is.
-    train, dev, test: files, or rows in memory: a list of dictionaries or tuples, a pair (texts, labels), a dictionary of
-    columns, a pandas or polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles,
+    train, dev, test: files, or rows in memory: a list of dictionaries or tuples, a pair (texts, labels), a dictionary
+    of columns, a pandas or polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles,
     {"text": "review"}.
     data: your own task with its examples instead of files (or data already read, for another seed).
     """
