@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import threading
 
 import numpy as np
@@ -197,8 +198,12 @@ def test_mistakes_are_told(tmp_path):
     save_file(weights, folder / "adapter_model.safetensors")  # without the fingerprint of its base
     with pytest.raises(CheckpointError, match=r"an adapter of another base model: .*base, not .*other"):
         stranger.add_adapter("one", folder)
-    with pytest.raises(CheckpointError, match=r"has no task\.json"):
+    with pytest.raises(CheckpointError, match=r"not an adapter folder .*; it is a whole model"):
         predictor.add_adapter("two", base)
+    bare = tmp_path / "bare"
+    shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("task.json"))
+    with pytest.raises(CheckpointError, match=r"has no task\.json"):
+        predictor.add_adapter("two", bare)
     settings = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": str(tmp_path / "x")}))
     with pytest.raises(CheckpointError, match=r"its base model .*x is not found, .* correct base_model_name_or_path"):

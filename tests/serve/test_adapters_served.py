@@ -67,7 +67,7 @@ def test_adapters_come_and_go(folders):
             ({}, "must be a new name"),
             ({"name": "a:b"}, "must be a new name without ':'"),
             ({"name": "x", "folder": "nowhere"}, "no folder 'nowhere' on the server"),
-            ({"name": "x", "folder": str(folders["base"])}, "task.json"),
+            ({"name": "x", "folder": str(folders["base"])}, "it is a whole model"),
         ):
             wrong = client.post("/adapters/load", json=new | change)
             assert (wrong.status_code, message in wrong.json()["error"]["message"]) == (422, True), wrong.text
