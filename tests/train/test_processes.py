@@ -240,3 +240,20 @@ def test_a_process_alone_can_open_a_group(monkeypatch):
         assert sum_totals(torch.tensor([1.0, 2.0]), world).tolist() == [1.0, 2.0]
         assert gather([3, 4], world) == [3, 4]
     assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["pretrain", "no-such-preset"], 2)])
+def test_under_torchrun_a_command_ends_with_its_own_code(arguments, code):
+    """Whatever happens while the interpreter ends: here something aborts it, as a thread of torch's may."""
+    program = (
+        "import atexit, os, runpy, sys; atexit.register(os.abort); "
+        f"sys.argv = ['litebert', *{arguments!r}]; runpy.run_module('litebert', run_name='__main__')"
+    )
+
+    def run(**more: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-c", program], env=os.environ | more, capture_output=True, text=True)
+
+    assert run().returncode == -signal.SIGABRT
+    done = run(TORCHELASTIC_RUN_ID="none")
+    assert done.returncode == code
+    assert ("litebert" in done.stdout) if code == 0 else ("no-such-preset" in done.stderr)
