@@ -1,21 +1,21 @@
 """The adapters that come with the default model, trained and scored: sentiment, questions, entailment, similarity.
 
-    python benchmarks/cram/abilities.py MODEL DATA --corpus simplewiki-00.txt.xz --out abilities
+    python benchmarks/cram/abilities.py MODEL DATA --corpus simplewiki-00.txt.xz --out abilities --jobs 4
     python benchmarks/cram/abilities.py default DATA --corpus text.txt --out /tmp/a --limit 64 --steps 2   # a smoke run
     python tools/ship_adapters.py abilities/sentiment abilities/questions abilities/entailment abilities/similarity
 
 DATA holds glue/ (SST-2, RTE, QNLI, STS-B), squad/ (1.1) and pairs/ (mnli, snli, qqp as CSV). Each ability is one run
-folder under --out with its adapter and its dev scores; runs that are complete are not run again. Settings are fixed
-before: nothing is chosen on dev, which is scored once, with the weights of the last step.
+folder under --out with its adapter and its dev scores; runs that are complete are not run again, and a stopped one is
+resumed. With --jobs, abilities are trained side by side, each in a process of its own with a log in OUT/logs (the same
+as several commands with --only at once). Settings are fixed before: nothing is chosen on dev, which is scored once,
+with the weights of the last step.
 
-`similarity` is trained in stages, each going on from the adapter of the one before; every stage is scored:
+`similarity` is trained in two stages, both scored:
 
-    simcse      no labels: a sentence of the corpus with itself under other dropout
-    neighbours  no labels: a sentence of the corpus with the next one
-    pairs       from neighbours: what follows from what (SNLI, MNLI), the same question (QQP), a question with its
-                sentence (QNLI) and its paragraph (SQuAD), each against a hard negative where the data have one
-    scored      from pairs: STS-B's scores, which helps similarity and hurts search
-    similarity  the mean of pairs and scored, which keeps most of both; this is the one to ship
+    text        no labels: four kinds of examples made from the corpus (unlabelled.py)
+    similarity  from text: what follows from what (SNLI, MNLI), the same question (QQP), a question with its sentence
+                (QNLI) and its paragraph (SQuAD), each against a hard negative where the data have one, and in the same
+                batches STS-B's scores, so that it learns them without losing search
 
 Beside them stand BM25 and TF-IDF, and the model as it is. SCORES.json and SCORES.md are written on the way.
 """
@@ -23,13 +23,16 @@ Beside them stand BM25 and TF-IDF, and the model as it is. SCORES.json and SCORE
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import csv
 import dataclasses
+import itertools
 import json
 import lzma
 import platform
 import random
-import shutil
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -37,40 +40,40 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from unlabelled import FILLER, Triplet, make_examples, read_articles
 
 from litebert.baselines.table import score_baselines
 from litebert.config import merge
 from litebert.files import write_atomic
 from litebert.finetuning.config import finetune_config
-from litebert.finetuning.data import make_pairs
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.results import read_scores, write_scores
 from litebert.finetuning.run import finetune
-from litebert.model.adapter import WEIGHTS_FILE
 from litebert.tasks.metrics import Metric, score, show_interval, show_value
 from litebert.tasks.read import read_task
-from litebert.tasks.task import Task, TaskData, TextExample
+from litebert.tasks.task import SimilarityExample, Task, TaskData, TextExample
 
 Row = Mapping[str, Mapping[str, Metric]]  # split -> metric -> value
 
 NLI = ("entailment", "neutral", "contradiction")
-ABILITIES = ("sentiment", "questions", "entailment", "similarity")
+ABILITIES = ("questions", "similarity", "sentiment", "entailment")  # the longest first
+RANK = 24  # on all six matrices: 0.7 MB in fp16
+TARGETS = ("query", "key", "value", "attention_output", "ffn_input", "ffn_output", "pooler")
 # Settings on top of the common ones (a new adapter, one evaluation at the end).
 SETTINGS: dict[str, dict[str, Any]] = {
-    "sentiment": {"batch": 64, "epochs": 2.0, "max_length": 128},
+    "sentiment": {"batch": 32, "epochs": 3.0, "max_length": 128, "optim": {"lr": 3e-4}},
     "questions": {"batch": 48, "epochs": 2.0, "max_length": 384},
     "entailment": {"batch": 64, "epochs": 3.0, "max_length": 192},
-    "simcse": {"batch": 128, "optim": {"lr": 2e-4}},
-    "neighbours": {"batch": 256, "similarity": {"symmetric": True}},
-    "pairs": {"batch": 256},
-    "scored": {"batch": 32, "epochs": 2.0, "optim": {"lr": 2e-4}},
+    "text": {"batch": 256, "similarity": {"symmetric": True}},
+    "similarity": {"batch": 256},
 }
-DEV = {"sentiment": "SST-2 dev", "questions": "SQuAD 1.1 dev"}
-STAGES = {"simcse": None, "neighbours": None, "pairs": "neighbours", "scored": "pairs"}  # and where each goes on
-CORPUS_BYTES = 24_000_000  # of the corpus are enough for the sentences that are drawn
+STAGES = {"text": None, "similarity": "text"}  # of similarity, and where each goes on
+# Examples of `text` by their kind (unlabelled.py): about 25 million tokens.
+TEXT = {"neighbours": 160_000, "echoes": 80_000, "cloze": 60_000, "lexical": 30_000}
+SCORED_EPOCHS = 5  # of STS-B within the one epoch of `similarity`
 PARAGRAPH_QUESTIONS = 2  # of each of SQuAD's paragraphs
+CORPUS_BYTES = 48_000_000  # of the corpus are read
+DEV = {"sentiment": "SST-2 dev", "questions": "SQuAD 1.1 dev"}
 
 
 def main() -> None:
@@ -78,26 +81,50 @@ def main() -> None:
     parser.add_argument("model", help="a model folder, or default")
     parser.add_argument("data", type=Path)
     parser.add_argument(
-        "--corpus", type=Path, help="plain text, one paragraph per line; without it, `pairs` is the first stage"
+        "--corpus", type=Path, help="plain text, one paragraph per line; without it, the stage `text` is left out"
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=ABILITIES, default=ABILITIES)
-    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--jobs", type=int, default=1, help="abilities that are trained side by side")
+    parser.add_argument("--rank", type=int, default=RANK)
     parser.add_argument("--lr", type=float, default=5e-4, help="where a stage has no rate of its own")
-    parser.add_argument("--share", type=float, default=1.0, help="of the epochs and of the sentences: 0.5 is half")
-    parser.add_argument("--sentences", type=int, default=50_000, help="or pairs of them, drawn from the corpus")
+    parser.add_argument("--share", type=float, default=1.0, help="of the epochs and of TEXT: 0.5 is half")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--limit", type=int, default=0, help="examples per file, for a smoke run")
     parser.add_argument("--steps", type=int, help="of every run, in batches of 8, for a smoke run")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    rows: dict[str, Row] = {}
+    (arguments.out / "rows").mkdir(parents=True, exist_ok=True)
+    if arguments.jobs > 1:
+        run_jobs(arguments)
+        return
     for ability in arguments.only:
         steps = {"similarity": similarity, "entailment": entailment}.get(ability, plain)
+        rows: dict[str, Row] = {}
         for name, found in steps(ability, arguments):
             rows[name] = found
-            write(arguments, rows)
+            write(arguments, ability, rows)
+
+
+def run_jobs(arguments: argparse.Namespace) -> None:
+    """Train each ability in a process of its own; exit code 1 if one fails."""
+    logs = arguments.out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    options = {key: value for key, value in vars(arguments).items() if key not in ("model", "data", "only", "jobs")}
+    given = [part for key, value in options.items() if value is not None for part in (f"--{key}", str(value))]
+
+    def run(ability: str) -> int:
+        command = [sys.executable, __file__, arguments.model, str(arguments.data), *given, "--only", ability]
+        with (logs / f"{ability}.log").open("w", encoding="utf-8") as log:
+            code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode
+        print(f"{ability}: {'done' if code == 0 else f'failed, see {log.name}'}", flush=True)
+        return code
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        codes = list(pool.map(run, [ability for ability in ABILITIES if ability in arguments.only]))
+    if any(codes):
+        raise SystemExit(1)
+    print((arguments.out / "SCORES.md").read_text(encoding="utf-8"))
 
 
 def train(name: str, arguments: argparse.Namespace, data: TaskData, start: str | None = None) -> Row:
@@ -109,7 +136,7 @@ def train(name: str, arguments: argparse.Namespace, data: TaskData, start: str |
         "seed": arguments.seed,
         "epochs": 1.0,
         "optim": {"lr": arguments.lr},
-        "adapter": {"rank": arguments.rank, "start": start},
+        "adapter": {"rank": arguments.rank, "targets": TARGETS, "start": start},
         "device": {"device": arguments.device},
         "log": {"evaluate_every": 0, "report_every": 50},
     }
@@ -193,59 +220,54 @@ def read_csv(path: Path) -> list[list[str]]:
 
 def similarity(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, Row]]:
     """The stages, each with its scores, after words alone and the model as it is."""
+    if all(read_scores(arguments.out / stage) is not None for stage in STAGES):
+        saved = json.loads((arguments.out / "rows" / f"{name}.json").read_text(encoding="utf-8"))
+        yield from ((row, from_plain(splits)) for row, splits in saved.items())
+        return
     sts = read_task("similarity", dev=arguments.data / "glue" / "STS-B" / "dev.tsv")
     search = read_task("similarity", dev=list(questions(arguments, "dev")))
-    dev = TaskData(sts.task, dev={"STS-B dev": sts.dev["dev"], "SQuAD dev search": search.dev["dev"]})
+    task = dataclasses.replace(sts.task, max_length=256)
+    dev = TaskData(task, dev={"STS-B dev": sts.dev["dev"], "SQuAD dev search": search.dev["dev"]})
     dev = shortened(dev, arguments)
     yield "words (TF-IDF, BM25)", {split: by_words(dev, split) for split in dev.dev}
     untrained = evaluate_task([arguments.model], task="similarity", data=dev, device=arguments.device)[0]
     yield "the model as it is", {each.split.name: each.scores for each in untrained.evaluations}
-    scored: set[str | None] = set()
     for stage, origin in STAGES.items():
-        if origin is None and arguments.corpus is None:
+        if stage == "text" and arguments.corpus is None:
             continue
-        start = str(arguments.out / str(origin) / "adapter") if origin in scored else None
+        start = str(arguments.out / origin / "adapter") if origin is not None and arguments.corpus is not None else None
         done = read_scores(arguments.out / stage)
         if done is None:
-            learned = read_task("similarity", train=examples(stage, arguments))
-            task = dataclasses.replace(dev.task, scale=learned.task.scale, max_length=256)
-            data = TaskData(task, learned.train[: arguments.limit or None], dev.dev)
+            data = dataclasses.replace(dev, train=list(examples(stage, arguments)))
             yield stage, train(stage, arguments, data, start=start)
         else:
             yield stage, done.splits
-        scored.add(stage)
-    yield name, mean(arguments.out / name, [arguments.out / "pairs", arguments.out / "scored"], dev, arguments.device)
 
 
-def mean(out: Path, runs: list[Path], dev: TaskData, device: str) -> Row:
-    """A run folder like the last of `runs`, with the mean of their adapters, and its dev scores."""
-    if (done := read_scores(out)) is not None:
-        return done.splits
-    shutil.copytree(runs[-1], out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("best", "scores.json"))
-    weights = [load_file(run / "adapter" / WEIGHTS_FILE) for run in runs]
-    averaged = {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
-    with safe_open(runs[-1] / "adapter" / WEIGHTS_FILE, "pt") as file:
-        save_file(averaged, out / "adapter" / WEIGHTS_FILE, file.metadata())
-    facts = {**json.loads((out / "run.json").read_text(encoding="utf-8")), "mean_of": [run.name for run in runs]}
-    write_atomic(out / "run.json", json.dumps(facts, indent=1))
-    found = evaluate_task([str(out / "adapter")], task="similarity", data=dev, device=device)[0]
-    splits = {each.split.name: each.scores for each in found.evaluations}
-    done = read_scores(runs[-1])
-    assert done is not None
-    write_scores(out, dataclasses.replace(done, splits=splits, baselines=()))
-    return splits
+def examples(stage: str, arguments: argparse.Namespace) -> Iterator[SimilarityExample]:
+    """The training examples of a stage, as triplets of which some have a score."""
+    found = unlabelled(arguments) if stage == "text" else labelled(arguments)
+    for number, (*texts, nearness) in enumerate(found):
+        yield SimilarityExample(str(number), tuple(texts), nearness, f"{stage}:{number + 1}", "triplets")
 
 
-def examples(stage: str, arguments: argparse.Namespace) -> Any:
-    """The training rows of a stage."""
-    if stage == "scored":
-        read = read_task("similarity", train=arguments.data / "glue" / "STS-B" / "train.tsv").train
-        return [{"text": each.texts[0], "pair": each.texts[1], "score": each.score} for each in read]  # type: ignore[attr-defined]
-    if stage == "pairs":
-        return list(triplets(arguments))
-    how = {"simcse": "sentences", "neighbours": "adjacent"}[stage]
-    most = max(2, int(arguments.share * arguments.sentences))
-    return make_pairs(beginning(arguments), how, min(most, arguments.limit or most), arguments.seed)
+def unlabelled(arguments: argparse.Namespace) -> Iterator[Triplet]:
+    """The examples made from the corpus."""
+    most = arguments.limit or max(TEXT.values())
+    sizes = {kind: min(most, max(2, int(arguments.share * size))) for kind, size in TEXT.items()}
+    return make_examples(read_articles(beginning(arguments)), sizes, arguments.seed)
+
+
+def labelled(arguments: argparse.Namespace) -> Iterator[Triplet]:
+    """The triplets of all data, and STS-B's pairs with their scores."""
+    most = arguments.limit or None
+    read = read_task("similarity", train=arguments.data / "glue" / "STS-B" / "train.tsv").train
+    for _ in range(SCORED_EPOCHS):
+        for each in read[:most]:
+            assert isinstance(each, SimilarityExample)
+            yield each.texts[0], each.texts[1], FILLER, each.score
+    for row in itertools.islice(triplets(arguments), most):
+        yield row["text"], row["pair"], row["negative"], None
 
 
 def beginning(arguments: argparse.Namespace) -> Path:
@@ -318,26 +340,28 @@ def by_words(dev: TaskData, split: str) -> Mapping[str, Metric]:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def write(arguments: argparse.Namespace, rows: Mapping[str, Row]) -> None:
-    """SCORES.json and SCORES.md, and the last row on the screen."""
+def write(arguments: argparse.Namespace, ability: str, rows: Mapping[str, Row]) -> None:
+    """The rows of an ability, SCORES.json and SCORES.md of all that are there, and the last row on the screen."""
     name, row = list(rows.items())[-1]
     for split, found in row.items():
         shown = ", ".join(f"{metric} {show_value(value.value, metric)}" for metric, value in found.items())
         print(f"  {name}, {split}: {shown}", flush=True)
+    folder = arguments.out / "rows"
+    write_atomic(folder / f"{ability}.json", json.dumps(to_plain(rows), indent=1))
+    plain_rows: dict[str, Any] = {}
+    for each in sorted(folder.glob("*.json"), key=lambda path: ABILITIES.index(path.stem)):
+        plain_rows |= json.loads(each.read_text(encoding="utf-8"))
     machine = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     facts = {
         "machine": machine,
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d"),
         "settings": {key: value.name if isinstance(value, Path) else value for key, value in vars(arguments).items()},
-        "scores": {
-            name: {split: {key: value.as_dict() for key, value in found.items()} for split, found in row.items()}
-            for name, row in rows.items()
-        },
+        "scores": plain_rows,
     }
     write_atomic(arguments.out / "SCORES.json", json.dumps(facts, indent=1, default=str))
     lines = ["| adapter | data | metric | score | 95 % interval |", "|---|---|---|---|---|"]
-    for name, row in rows.items():
+    for name, row in ((name, from_plain(splits)) for name, splits in plain_rows.items()):
         for split, found in row.items():
             lines += [
                 f"| {name} | {split} | {metric} | {show_value(value.value, metric)} | {show_interval(value, metric)} |"
@@ -345,6 +369,19 @@ def write(arguments: argparse.Namespace, rows: Mapping[str, Row]) -> None:
             ]
     note = f"{machine}, torch {torch.__version__}, {facts['date']}; intervals over examples."
     write_atomic(arguments.out / "SCORES.md", "\n".join([*lines, "", note, ""]))
+
+
+def to_plain(rows: Mapping[str, Row]) -> dict[str, Any]:
+    """Rows as JSON holds them."""
+    return {
+        name: {split: {key: value.as_dict() for key, value in found.items()} for split, found in row.items()}
+        for name, row in rows.items()
+    }
+
+
+def from_plain(splits: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Row:
+    """A row as it was."""
+    return {split: {key: Metric(**value) for key, value in found.items()} for split, found in splits.items()}
 
 
 if __name__ == "__main__":

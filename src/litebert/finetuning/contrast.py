@@ -3,6 +3,7 @@
     scored pairs        cosent (Su 2022), cosine (squared error)
     pairs, triplets     ranking: every other text of the batch is a negative (Henderson et al. 2017), with dropout as
                         the only difference between two equal sentences unsupervised SimCSE (Gao et al. 2021)
+    both at once        the sum of cosent over the rows with a score and ranking over the rows without
     labelled texts      the cosine of two texts is 1 if they share a label, else 0 (as in SetFit, Tunstall 2022)
 
 A batch is compared as a whole, across micro-batches and processes: every process gathers the vectors of all, computes
@@ -96,6 +97,19 @@ def cosine_loss(vectors: Tensor, scores: Tensor) -> Tensor:
     return (F.cosine_similarity(vectors[:, 0], vectors[:, 1], dim=-1) - scores).square().mean()
 
 
+def mixed_loss(
+    vectors: Tensor, texts: Tensor, scores: Tensor, temperature: float = 0.05, symmetric: bool = False
+) -> Tensor:
+    """`ranking_loss` of the rows without a score (NaN) plus `cosent_loss` of those with one."""
+    plain = scores.isnan()
+    losses = []
+    if bool(plain.any()):
+        losses.append(ranking_loss(vectors[plain], texts[plain], temperature, symmetric))
+    if not bool(plain.all()):
+        losses.append(cosent_loss(vectors[~plain], scores[~plain], temperature))
+    return torch.stack(losses).sum()
+
+
 def label_loss(vectors: Tensor, labels: Tensor) -> Tensor:
     """Squared error of the cosine of each two texts [B, H] against 1 (same label) or 0; both count as much."""
     unit = F.normalize(vectors, dim=-1)
@@ -176,6 +190,8 @@ def make_contrast(config: FinetuneConfig, data: Data, model: ModelConfig, world:
             f"loss: {loss} learns from scores, and {first.where.rpartition(':')[0]} has none ({first.form}); add a "
             "column of scores (or name it: columns score=NAME), or use ranking"
         )
+    # Examples from Python may be of both kinds: pairs or triplets with a score are compared by it.
+    some_scored = first.form != "scored" and any(getattr(e, "score", None) is not None for e in data.train.examples)
     if loss == "ranking" and first.form == "scored":
         raise ConfigError("loss: ranking takes pairs that belong together, and these have scores; use cosent or cosine")
     hidden_size = model.hidden_size
@@ -188,6 +204,8 @@ def make_contrast(config: FinetuneConfig, data: Data, model: ModelConfig, world:
     low, high = data.task.scale or (0.0, 1.0)
 
     def compare(vectors: Tensor, texts: Tensor, scores: Tensor) -> Tensor:
+        if loss == "ranking" and some_scored:
+            return mixed_loss(vectors, texts, scores, chosen.temperature, chosen.symmetric)
         if loss == "ranking":
             return ranking_loss(vectors, texts, chosen.temperature, chosen.symmetric)
         if loss == "cosent":

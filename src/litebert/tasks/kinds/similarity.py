@@ -13,6 +13,7 @@ Shapes: N examples, M different texts to find, H hidden.
 from __future__ import annotations
 
 import dataclasses
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -140,13 +141,13 @@ class Similarity(Kind[SimilarityExample]):
         texts = [text for example in examples for text in _compared(example)]
         encoded = iter(tokenizer.encode_batch(texts, num_threads))
         return [
-            join(tokenizer, next(encoded), None, task.max_length, number, 0.0 if e.score is None else e.score)
+            join(tokenizer, next(encoded), None, task.max_length, number, math.nan if e.score is None else e.score)
             for number, e in enumerate(examples)
             for _ in _compared(e)
         ]
 
     def targets(self, task: Task, sequences: Sequence[Feature], places: Places) -> tuple[Arrays, int]:
-        """Scores [N], and numbers [N] that are equal for equal texts, so that none is its own negative."""
+        """Scores [N] (NaN: none), and numbers [N] that are equal for equal texts, so that none is its own negative."""
         same = [zlib.crc32(sequence.ids.tobytes()) for sequence in sequences]
         scores = [sequence.target for sequence in sequences]
         made = {"scores": places.per_row(scores, 0.0, np.float32), "texts": places.per_row(same, -1)}
