@@ -68,7 +68,7 @@ ABOUT: dict[str, dict[str, Any]] = {
             *("litebert predict similarity A B", "litebert predict search QUERY TEXTS", "litebert predict embed TEXT"),
         ),
         "data": [
-            ("neighbouring sentences of Simple English Wikipedia", "CC BY-SA"),
+            ("sentences and paragraphs of Simple English Wikipedia, without labels", "CC BY-SA"),
             ("entailed pairs of samples of SNLI and MultiNLI", "CC BY-SA 4.0; OANC"),
             ("duplicates of a sample of Quora Question Pairs", "Quora's terms, for research"),
             ("questions with sentences and paragraphs of SQuAD 1.1 and QNLI", "CC BY-SA 4.0"),
@@ -76,7 +76,7 @@ ABOUT: dict[str, dict[str, Any]] = {
         ],
         "limits": "English, texts of up to 256 tokens (longer ones are averaged over windows). Cosines rank texts; "
         "they are not probabilities, so to decide by them, set a threshold on your own data. Where a question "
-        "repeats the words of its answer, as in SQuAD, BM25 finds more (recall at 10: 92.2).",
+        "repeats the words of its answer, as in SQuAD, BM25 alone finds more (recall at 10: 92.2).",
     },
 }
 
@@ -114,7 +114,7 @@ def stages(run: Path) -> list[dict[str, Any]]:
     """The config and the facts of a run, after those of the runs that it went on from."""
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    before = facts["mean_of"][-1] if "mean_of" in facts else Path(config["adapter"].get("start") or "/").parent.name
+    before = Path(config["adapter"].get("start") or "/").parent.name
     earlier = run.parent / before if before else None
     found = stages(earlier) if earlier is not None and (earlier / "run.json").is_file() else []
     return [*found, {"name": run.name, "config": config, "facts": facts}]
@@ -187,8 +187,6 @@ def card(name: str, task: Task, scores: Scores, trained: list[dict[str, Any]], b
 def stage_row(stage: dict[str, Any]) -> str:
     """One run as a row of the card's table."""
     config, facts = stage["config"], stage["facts"]
-    if "mean_of" in facts:
-        return f"| {stage['name']}: the mean of {' and '.join(facts['mean_of'])} | | | | |"
     numbers = f"{facts['train_examples']:,} | {facts['num_steps']:,} | {config['batch']} | {config['optim']['lr']:g}"
     return f"| {stage['name']} | {numbers} |"
 
