@@ -1,301 +1,393 @@
 """Depth as a dial: what exits cost at full depth, and how much faster early exit is at a loss that was promised.
 
-    python benchmarks/depth_curve.py default DATA --out results/depth --device cuda --seeds 2
+    python benchmarks/depth_curve.py default DATA --out results/depth --jobs 8 --bring BACK --seeds 2
     python benchmarks/depth_curve.py default DATA --out results/depth --tasks sst-2 --set exit_loss=random --name random
+    python benchmarks/depth_curve.py default DATA --out results/cpu --models BACK --int8 200 --server 10 --threads 2
     python benchmarks/depth_curve.py MODEL DATA --out /tmp/d --tasks sst-2 --steps 4 --limit 120 --device cpu --splits 2
 
 DATA holds glue/SST-2, glue/QNLI, glue/STS-B and squad/. For every task and seed the model is fine-tuned without exits
-and with them; what is complete is not trained again. Rules are then calibrated on a random half of dev for a loss of at
-most --max-loss points and scored on the other half, --splits times: by confidence, by patience (PABEE's rule), by a
-gate, and by the best of the three ("any"). On the first --timed of these halves, all texts of the other half are timed,
-in one call of the runtime: at full depth, by each rule, and at each exit. Rows give medians over splits and seeds.
-"patience k" is PABEE as published, and "any at its speed" is what our rules score where they may apply as many layers.
-With --int8 N, the model is also exported, and N texts of the first half are timed one by one in int8 on the CPU, at
-full depth and by the best rule, with the loss against int8 at full depth.
-With --server S, `litebert serve` answers texts of the other half to 32 clients, for S seconds at full depth and as long
-by the best rule, three times, on the CPU (tasks of single texts).
---max-tokens is what a pass holds (of each of two lanes on a GPU). DEPTH.json, DEPTH.md and DEPTH.svg are written on the
-way, after each task.
+and with them, at the rates and epochs of finetune_scores.py (--epochs sst-2=2 for others); what is complete is not
+trained again, and dev is not seen. Rules are calibrated for a loss of at most --max-loss points on examples that were
+held out of training and a random half of dev (--calibrate-on), and scored on the other half of dev, --splits times: by
+confidence, by patience (PABEE's rule), by a gate, and by the best of the three ("any"). On the first --timed of these
+halves, all texts of the other half are timed, in one call of the runtime: at full depth, by each rule, and at each
+exit; --timed-tokens repeats or cuts them. Rows give medians over splits and seeds. "patience k" is PABEE as published,
+and "any at its speed" is what our rules score where they may apply as many layers.
+--jobs N trains N models side by side, then reads the tasks side by side, and times one after the other, alone.
+--bring FOLDER puts the tables and the models with exits there, these packed (about 9 MB each).
+--max-tokens is what a pass holds (of each of two lanes on a GPU); of several the fastest counts, for full depth too.
+DEPTH.json, DEPTH.md and DEPTH.svg are written on the way, after each task.
+
+With --models FOLDER, only the CPU is measured, with packed models and the rules in them: --int8 N times N texts of dev
+one by one in int8, at full depth and by the rule, with the loss against int8 at full depth, --int8-length LOW HIGH
+those of so many tokens; --server S loads `litebert serve` with 32 clients, for S seconds at full depth and as long by
+the rule, three times (tasks of single texts). CPU.json and CPU.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import dataclasses
 import datetime
-import itertools
 import json
 import math
 import os
 import platform
+import shutil
 import statistics
+import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
-from server_load import client, server
+from depth_cpu import measure_cpu
+from depth_models import TASKS, fit, folder_of, pack, read
 
 from litebert import __version__
 from litebert.errors import ConfigError
-from litebert.export.onnx_file import export_onnx
 from litebert.files import write_atomic
-from litebert.finetuning.calibrate import Paper, choose, loss_of, read_exits
-from litebert.finetuning.config import finetune_config
+from litebert.finetuning.calibrate import Calibration, Paper, choose, loss_of, read_exits
 from litebert.finetuning.data import Data
-from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
-from litebert.finetuning.run import finetune
+from litebert.finetuning.evaluate import as_requests, open_member
 from litebert.machine import cpu_name
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, save_rule, simulate
-from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.report.depths import Line, Point, draw_depths
-from litebert.tasks.decode import decode
-from litebert.tasks.metrics import goodness, score_difference
 from litebert.train.device import Device, DeviceConfig, open_device
 
-TASKS = {"sst-2": "glue/SST-2", "qnli": "glue/QNLI", "sts-b": "glue/STS-B", "squad-1.1": "squad"}
 RULES = ("confidence", "patience", "gate", "any")
 
 
 def main() -> None:
     """Train, calibrate, measure; print the tables."""
+    given = parse()
+    if given.only:
+        worker(given)
+    elif given.models:
+        measure_cpu(given)
+    else:
+        run(given)
+
+
+def parse() -> argparse.Namespace:
+    """The options, with the exits filled in."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", default="exits", help="of the runs with exits, to compare settings in one folder")
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--exits", type=int, nargs="*", default=[], help="depths; by default four, evenly")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the runs with exits")
     parser.add_argument("--preset", default="small")
-    parser.add_argument("--epochs", type=float)
-    parser.add_argument("--evaluations", type=int, default=4, help="on dev in each run")
+    parser.add_argument("--epochs", nargs="*", default=[], metavar="TASK=N", help="other than in finetune_scores.py")
+    parser.add_argument("--held-out", type=int, default=4000, help="training examples kept for calibration, at most")
+    parser.add_argument("--calibrate-on", choices=["dev", "held-out", "both"], default="both")
     parser.add_argument("--max-loss", type=float, default=0.3, help="points promised")
     parser.add_argument("--splits", type=int, default=10, help="halves of dev")
-    parser.add_argument("--timed", type=int, default=3, help="of these, whose other half is timed")
-    parser.add_argument("--rounds", type=int, default=5, help="of each timing; the median counts")
-    parser.add_argument("--max-tokens", type=int, default=8192)
-    parser.add_argument("--int8", type=int, default=0, metavar="N", help="time N texts one by one in int8 on the CPU")
-    parser.add_argument("--server", type=float, default=0.0, metavar="S", help="load a server on the CPU for S seconds")
+    parser.add_argument("--timed", type=int, default=1, help="of these, whose other half is timed")
+    parser.add_argument("--timed-tokens", type=int, default=0, help="how many (0: the texts as they are)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each timing; the median counts")
+    parser.add_argument("--max-tokens", type=int, nargs="+", default=[8192])
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--train-only", action="store_true")
+    parser.add_argument("--bring", type=Path, help="folder for the tables and packed models")
+    parser.add_argument("--models", type=Path, help="folder of packed models: measure them on the CPU")
+    parser.add_argument("--int8", type=int, default=0, metavar="N", help="time N texts one by one")
+    parser.add_argument("--int8-length", type=int, nargs=2, default=[0, 1 << 20], metavar=("LOW", "HIGH"))
+    parser.add_argument("--server", type=float, default=0.0, metavar="S", help="load a server for S seconds")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--steps", type=int, help="for a smoke run")
     parser.add_argument("--limit", type=int, default=0, help="examples per split, for a smoke run")
+    parser.add_argument("--only", help=argparse.SUPPRESS)  # be one of --jobs: what, task, seed
     given = parser.parse_args()
+    given.epochs = {name: float(number) for name, _, number in (each.partition("=") for each in given.epochs)}
     layers = load_config(given.model).num_hidden_layers
     given.exits = given.exits or sorted({math.ceil(layers * quarter / 4) for quarter in range(1, 5)})
     given.out.mkdir(parents=True, exist_ok=True)
+    return given
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def run(given: argparse.Namespace) -> None:
+    """All runs, then all tasks; timing begins when nothing else works any more."""
+    began = time.perf_counter()
+    ordered = [task for task in TASKS if task in given.tasks]
+    members = [(task, seed) for seed in range(given.seeds) for task in ordered]
+    runs = [(task, seed, exits) for task, seed in members for exits in (True, False)]
+    if given.jobs > 1:
+        with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+            codes = list(pool.map(lambda each: Worker(given, "train", *each).end(), runs))
+        if any(codes):
+            sys.exit(f"a run failed; see {given.out / 'logs'}")
+    else:
+        for each in runs:
+            fit(given, *each)
+    print(f"trained after {time.perf_counter() - began:.0f} s", flush=True)
+    if given.train_only:
+        return
+    failed = False
     results: dict[str, list[dict[str, Any]]] = {}
-    for task in given.tasks:
-        for seed in range(given.seeds):
-            results.setdefault(task, []).append(measure(given, task, seed))
+    for begin in range(0, len(members), given.jobs):
+        chunk = members[begin : begin + given.jobs]
+        workers = [Worker(given, "measure", *each) for each in chunk] if given.jobs > 1 else []
+        for each in workers:
+            each.wait("READY")
+        print(f"read after {time.perf_counter() - began:.0f} s", flush=True)
+        for number, (task, seed) in enumerate(chunk):
+            part = given.out / f"part-{task}-{given.name}-{seed}.json"
+            if workers:
+                workers[number].say("TIME")
+                if workers[number].end():
+                    failed = True
+                    continue
+                results.setdefault(task, []).append(json.loads(part.read_text()))
+            else:
+                results.setdefault(task, []).append(measure(given, task, seed, lambda: None))
             write(given, results)
+            if given.bring:
+                bring(given, task, seed)
+            print(f"{task}, seed {seed} after {time.perf_counter() - began:.0f} s", flush=True)
     print((given.out / "DEPTH.md").read_text(encoding="utf-8"))
+    if failed:
+        sys.exit(f"a task failed; see {given.out / 'logs'}")
+
+
+class Worker:
+    """This script in a process of its own, for one run or one task."""
+
+    def __init__(self, given: argparse.Namespace, *what: Any):
+        name = ":".join(map(str, what))
+        (given.out / "logs").mkdir(exist_ok=True)
+        with (given.out / "logs" / f"{name.replace(':', '-')}.log").open("w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, *sys.argv[1:], "--only", name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def wait(self, word: str) -> None:
+        """Until it says a word, or ends."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.strip() == word:
+                return
+            print(line, end="", flush=True)
+
+    def say(self, word: str) -> None:
+        """A word that it waits for; one that has ended hears nothing."""
+        assert self.process.stdin is not None
+        if self.process.poll() is None:
+            self.process.stdin.write(f"{word}\n")
+            self.process.stdin.flush()
+
+    def end(self) -> int:
+        """Its exit code."""
+        self.wait("")
+        return self.process.wait()
+
+
+def worker(given: argparse.Namespace) -> None:
+    """One run, or one task."""
+    what, task, seed, *exits = given.only.split(":")
+    if what == "train":
+        fit(given, task, int(seed), exits == ["True"])
+        return
+
+    def ready() -> None:
+        print("READY", flush=True)
+        sys.stdin.readline()
+
+    found = measure(given, task, int(seed), ready)
+    write_atomic(given.out / f"part-{task}-{given.name}-{seed}.json", json.dumps(found))
+
+
+def bring(given: argparse.Namespace, task: str, seed: int) -> None:
+    """The tables so far and a model, small."""
+    given.bring.mkdir(parents=True, exist_ok=True)
+    for name in ("DEPTH.json", "DEPTH.md", "DEPTH.svg"):
+        shutil.copy(given.out / name, given.bring)
+    if seed == 0:
+        model = folder_of(given, task, seed, True) / "best"
+        file = given.bring / f"{task}-{given.name}.npz"
+        worst = pack(model, given.model, file)
+        print(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, weights within {worst:.1e}", flush=True)
 
 
 # -- one task ----------------------------------------------------------------------------------------------------------
 
 
-def measure(given: argparse.Namespace, task: str, seed: int) -> dict[str, Any]:
-    """All numbers of one task and seed."""
-    plain = train(given, task, seed, exits=False)
-    model = train(given, task, seed, exits=True)
+def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[], None]) -> dict[str, Any]:
+    """All numbers of one task and seed; `ready` returns when the machine is free for timing."""
+    plain, model = (fit(given, task, seed, exits) for exits in (False, True))
     device = open_device(DeviceConfig(device=given.device, threads=given.threads))
-    found = read_labelled(task, model, given.data / TASKS[task], None, "utf-8")
+    found, held = read(given, task)
     opened, own, tokenizer = open_member(model, found.task, None)
-    split = Data(own, found, tokenizer, given.limit).dev[0]
-    runtime = TorchRuntime(opened, device, given.max_tokens)
-    paper = read_exits(runtime, own, split)
-    depths, num_sequences = paper.trace.depths, len(split.features)
-    everywhere = [np.full(num_sequences, number) for number in range(len(depths))]
-    scores = paper.scores(everywhere)
-    before = open_member(plain, found.task, None)[0]
-    alone = TorchRuntime(before, device, given.max_tokens)
-    plain_paper = read_exits(alone, own, split) if before.config.exits else full_paper(alone, paper)
+    dev = next(iter(found.dev.values()))
+    both = dataclasses.replace(found, train=[], dev={"dev": [*dev, *held]})
+    runtime = TorchRuntime(opened, device, given.max_tokens[0])
+    paper = read_exits(runtime, own, Data(own, both, tokenizer).dev[0])
+    on_dev = paper.part(np.arange(len(dev)))
+    depths, num_sequences = paper.trace.depths, len(on_dev.split.features)
+    scores = on_dev.scores([np.full(num_sequences, number) for number in range(len(depths))])
+    alone = TorchRuntime(open_member(plain, found.task, None)[0], device, given.max_tokens[0])
+    plain_score = full_paper(alone, on_dev).scores([np.zeros(num_sequences, int)])[0]
     clock = Clock(runtime, given, device)
-    halves = [np.random.default_rng(each).permutation(len(split.examples)) for each in range(given.splits)]
-    half = len(split.examples) // 2
+    half, half_held = len(dev) // 2, len(held) // 2
     rows: dict[str, list[dict[str, float]]] = {}
-    int8: dict[str, float] = {}
-    served: dict[str, float] = {}
-    for number, order in enumerate(halves):
-        seen, unseen = paper.part(np.sort(order[:half])), paper.part(np.sort(order[half:]))
-        timed = number < given.timed
-        full = clock.seconds(unseen, {}) if timed else math.nan
-        for by in RULES:
-            kept = choose(seen, given.max_loss, None, by)
-            rows.setdefault(by, []).append(
-                trial(kept.chosen.rule, unseen, clock if timed else None, full, margin=kept.margin)
-            )
-        if number == 0 and given.int8:
-            part = unseen.part(np.arange(min(given.int8, len(unseen.split.examples))))
-            int8 = one_by_one(given, model, kept.chosen.rule, part)
-        if number == 0 and given.server and own.kind == "classification" and not own.pair:
-            served = load_server(given, model, kept.chosen.rule, unseen)
+    others: dict[str, list[dict[str, float]]] = {}
+    timed: list[tuple[Paper, dict[str, tuple[dict[str, float], dict[str, Any]]]]] = []
+    kept: Calibration
+    for number in range(given.splits):
+        draw = np.random.default_rng(number)
+        order, order_held = draw.permutation(len(dev)), len(dev) + draw.permutation(len(held))
+        unseen = paper.part(np.sort(order[half:]))
+        sources = {"dev": order[:half], "held-out": order_held[:half_held]}
+        sources["both"] = np.concatenate(list(sources.values()))
+        asked: dict[str, tuple[dict[str, float], dict[str, Any]]] = {}
+        for source, chosen in sources.items():
+            if source == given.calibrate_on:
+                seen = paper.part(np.sort(chosen))
+                for by in RULES:
+                    kept = choose(seen, given.max_loss, None, by)
+                    row = trial(kept.chosen.rule, unseen, margin=kept.margin)
+                    rows.setdefault(by, []).append(row)
+                    asked[by] = row, {"rule": kept.chosen.rule}
+                if number == 0:
+                    facts = {"asked": {"max_loss": given.max_loss}, "margin": kept.margin}
+                    save_rule(kept.chosen.rule, model, facts, kept.curve, kept.full_depth)
+            elif held or source == "dev":
+                other = choose(paper.part(np.sort(chosen)), given.max_loss, None)
+                others.setdefault(source, []).append(trial(other.chosen.rule, unseen, margin=other.margin))
+        change = 0.1 * float(seen.trace.exits[-1].answer.std()) if paper.trace.problem == "number" else 0.0
         for patience in range(1, len(depths)):
-            changes = [0.0]
-            if paper.trace.problem == "number":
-                spread = float(seen.trace.exits[-1].answer.std())
-                changes = [0.1 * spread]
-            rule = ExitRule("patience", changes[0], patience)
-            rows.setdefault(f"patience {patience}", []).append(trial(rule, unseen, clock if timed else None, full))
+            rule = ExitRule("patience", change, patience)
+            row = trial(rule, unseen)
+            rows.setdefault(f"patience {patience}", []).append(row)
+            asked[f"patience {patience}"] = row, {"rule": rule}
             speed = depths[-1] / seen.mean_depth(simulate(rule, seen.trace))
             try:
                 ours = choose(seen, None, speed).chosen.rule
             except ConfigError:  # by rounding
                 ours = rule
-            rows.setdefault(f"any at its speed {patience}", []).append(trial(ours, unseen, None, full))
-        if timed:
-            for depth in depths[:-1]:
-                rows.setdefault(f"depth {depth}", []).append(fixed(depth, unseen, clock, full))
+            rows.setdefault(f"any at its speed {patience}", []).append(trial(ours, unseen))
+        for depth in depths[:-1]:
+            row = fixed(depth, unseen)
+            rows.setdefault(f"depth {depth}", []).append(row)
+            asked[f"depth {depth}"] = row, {"depth": depth}
+        if number < given.timed:
+            timed.append((unseen, asked))
+    ready()
+    for unseen, asked in timed:
+        clock.compare(unseen, asked)
     return {
         "task": task,
         "seed": seed,
         "metric": own.metrics[0],
-        "examples": len(split.examples),
+        "examples": len(dev),
+        "held_out": len(held),
+        "trained_on": len(found.train),
+        "epochs": given.epochs.get(task),
         "sequences": num_sequences,
-        "tokens": int(sum(len(feature.ids) for feature in split.features)),
-        "plain": plain_paper.scores([np.zeros(num_sequences, int)])[0],
+        "tokens": int(sum(len(feature.ids) for feature in on_dev.split.features)),
+        "plain": plain_score,
         "full": scores[-1],
         "exits": dict(zip(map(str, depths), scores, strict=True)),
         "rows": {name: summary(each) for name, each in rows.items()},
+        "others": {name: summary(each) for name, each in others.items()},
         "kept": {by: [each["loss"] - given.max_loss - each["margin"] for each in rows[by]] for by in RULES},
+        "losses": {by: [each["loss"] for each in rows[by]] for by in RULES},
         "texts_per_second": clock.rate,
-        **({"int8": int8} if int8 else {}),
-        **({"server": served} if served else {}),
     }
-
-
-def train(given: argparse.Namespace, task: str, seed: int, exits: bool) -> Path:
-    """The best model of a run; a complete one is not run again."""
-    settings: dict[str, Any] = {
-        "task": task,
-        "model": given.model,
-        "preset": given.preset,
-        "seed": seed,
-        "data": {"folder": str(given.data / TASKS[task]), "limit": given.limit},
-        "device": {"device": given.device, "threads": given.threads},
-        "log": {"num_evaluations": given.evaluations},
-    }
-    if given.epochs:
-        settings["epochs"] = given.epochs
-    if given.steps:
-        settings |= {"steps": given.steps, "log": {"evaluate_every": given.steps}}
-    if exits:
-        settings["exits"] = given.exits
-        settings |= {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in given.set)}
-    name = given.name if exits else "plain"
-    result = finetune(finetune_config(settings), given.out / f"{task}-{name}-{seed}", quiet=True)
-    print(f"{task}, {name}, seed {seed}: {result.scores.metric} {result.scores.deciding.value:.4f}", flush=True)
-    return result.model
 
 
 def full_paper(runtime: TorchRuntime, paper: Paper) -> Paper:
     """A model without exits on the same examples: one column, of full depth."""
     outputs = runtime.run(as_requests(runtime, paper.task, paper.split))
-    return Paper(paper.task, paper.split, [outputs], replace(paper.trace, depths=(12,)), paper.numbers)
+    depth = runtime.config.num_hidden_layers
+    return Paper(paper.task, paper.split, [outputs], dataclasses.replace(paper.trace, depths=(depth,)), paper.numbers)
 
 
 class Clock:
-    """Times one call of the runtime for all texts of a part."""
+    """Times calls of the runtime for all texts of a part, ways taking turns."""
 
     def __init__(self, runtime: TorchRuntime, given: argparse.Namespace, device: Device):
-        self.runtime, self.rounds = runtime, given.rounds
-        self.outputs: list[Any] = []  # of the last round
-        self.rate: dict[str, float] = {}  # texts per second at full depth, of the last part
+        self.runtime, self.given = runtime, given
+        self.rate: dict[str, float] = {}  # at full depth, of the last part
         # With one thread, processor time: other work on the machine matters little then.
         self.now = time.process_time if given.threads == 1 and not device.is_cuda else time.perf_counter
 
-    def seconds(self, part: Paper, when: dict[str, Any]) -> float:
-        """The median of some rounds."""
-        requests = as_requests(self.runtime, part.task, part.split, **when)
-        taken = []
-        for _ in range(self.rounds + 1):  # the first is to get warm
-            begin = self.now()
-            self.outputs = self.runtime.run(requests)
-            taken.append(self.now() - begin)
-        found = statistics.median(taken[1:])
-        if not when:
-            self.rate["full"] = len(requests) / found
-        return found
+    def compare(self, part: Paper, asked: dict[str, tuple[dict[str, float], dict[str, Any]]]) -> None:
+        """Write into each row how many times faster its way is than full depth."""
+        ways = {"full": self.requests(part, {})} | {
+            name: self.requests(part, when) for name, (_, when) in asked.items()
+        }
+        sizes = dict.fromkeys(("full", "any"), self.given.max_tokens[0])
+        if len(self.given.max_tokens) > 1:
+            for name in sizes:
+                taken = {size: [self.seconds(ways[name], size)[0] for _ in range(3)] for size in self.given.max_tokens}
+                sizes[name] = min(taken, key=lambda size: min(taken[size][1:]))
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(self.given.rounds + 1):  # the first is to get warm
+            for name, requests in ways.items():
+                taken_now, outputs = self.seconds(requests, sizes["full" if name == "full" else "any"])
+                if number:
+                    seconds[name].append(taken_now)
+                elif name != "full" and "rule" in asked[name][1]:  # rounding may differ from what is on paper
+                    chosen = np.take(part.trace.depths, simulate(asked[name][1]["rule"], part.trace))
+                    depths = np.array([int(output["depth"]) for output in outputs[: len(chosen)]])
+                    asked[name][0]["as_on_paper"] = float((depths == chosen[: len(depths)]).mean())
+        full = statistics.median(seconds["full"])
+        for name, (row, _) in asked.items():
+            row["faster"] = full / statistics.median(seconds[name])
+        tokens = sum(map(len, ways["full"]))
+        self.rate = {"full": len(ways["full"]) / full, "tokens": tokens / full, "auto": len(ways["full"]) / full}
+        self.rate |= {"auto": self.rate["full"] * asked["any"][0]["faster"], "timed": tokens}
+        self.rate |= {f"pass_{name}": size for name, size in sizes.items()}
+
+    def requests(self, part: Paper, when: dict[str, Any]) -> list[Any]:
+        """Those of a part, repeated or cut to the number of tokens asked for."""
+        found = as_requests(self.runtime, part.task, part.split, **when)
+        most = self.given.timed_tokens
+        if not most:
+            return found
+        found = found * math.ceil(most / sum(map(len, found)))
+        ends = np.cumsum([len(request) for request in found])
+        return found[: int(np.searchsorted(ends, most)) + 1]
+
+    def seconds(self, requests: Sequence[Any], size: int) -> tuple[float, list[Any]]:
+        """One call, in passes of some size."""
+        self.runtime.max_tokens = size
+        begin = self.now()
+        outputs = self.runtime.run(requests)
+        return self.now() - begin, outputs
 
 
-def trial(rule: ExitRule, unseen: Paper, clock: Clock | None, full: float, **more: float) -> dict[str, float]:
+def trial(rule: ExitRule, unseen: Paper, **more: float) -> dict[str, float]:
     """A rule on examples that it was not calibrated on."""
     chosen = simulate(rule, unseen.trace)
-    row = {
+    return {
         "loss": loss_of(unseen, chosen).value,
         "score": unseen.scores([chosen])[0],
         "layers": unseen.mean_depth(chosen),
         "fewer": unseen.trace.depths[-1] / unseen.mean_depth(chosen),
         **more,
     }
-    if clock is not None:
-        row["faster"] = full / clock.seconds(unseen, {"rule": rule})
-        depths = np.array([int(output["depth"]) for output in clock.outputs])
-        row["as_on_paper"] = float((depths == np.take(unseen.trace.depths, chosen)).mean())  # rounding may differ
-    return row
 
 
-def one_by_one(given: argparse.Namespace, model: Path, rule: ExitRule, part: Paper) -> dict[str, float]:
-    """Mean milliseconds of a text by itself, in int8 on the CPU: at full depth and by a rule, texts taking turns."""
-    folder = model.parent / "onnx"
-    if not (folder / "export.json").is_file():
-        export_onnx(model, folder, int8=True)
-    runtime = OnnxRuntime(folder, threads=given.threads, precision="int8")
-    asked = {"full": as_requests(runtime, part.task, part.split)}
-    asked["auto"] = as_requests(runtime, part.task, part.split, rule=rule)
-    begins = part.begins
-    outputs: dict[str, list[Any]] = {"full": [], "auto": []}
-    taken = {"full": 0.0, "auto": 0.0}
-    for name in asked:  # the first runs are slower
-        runtime.run(asked[name][:2])
-    for begin, end in itertools.pairwise(begins.tolist()):
-        for name in asked:
-            started = time.perf_counter()
-            outputs[name] += runtime.run(asked[name][begin:end])
-            taken[name] += time.perf_counter() - started
-    said = {name: decode(part.task, part.split.examples, part.split.features, own) for name, own in outputs.items()}
-    metric = part.task.metrics[0]
-    loss = score_difference(part.task, part.split.examples, said["full"], said["auto"], 0)[metric].value
-    count = len(part.split.examples)
-    return {
-        "texts": count,
-        "tokens": sum(len(request) for request in asked["full"]) / count,
-        "threads": runtime.threads,
-        "full_ms": 1000 * taken["full"] / count,
-        "auto_ms": 1000 * taken["auto"] / count,
-        "faster": taken["full"] / taken["auto"],
-        "loss": math.copysign(100, goodness(metric, 1.0)) * loss,
-        "layers": statistics.fmean(float(output["depth"]) for output in outputs["auto"]),
-    }
-
-
-def load_server(given: argparse.Namespace, model: Path, rule: ExitRule, part: Paper) -> dict[str, float]:
-    """Requests per second of a server with 32 clients, at full depth and by a rule, by turns."""
-    save_rule(rule, model, {"asked": {"max_loss": given.max_loss}})
-    texts = {"dev": [example.a for example in part.split.examples]}
-    write_atomic(model.parent / "texts.json", json.dumps(texts))
-    threads = str(given.threads or 2)
-    command = [sys.executable, "-m", "litebert", "serve", f"load={model}", "--port", "0"]
-    rates: dict[str, list[float]] = {"full": [], "auto": []}
-    with server([*command, "--threads", threads, "--device", "cpu"]) as address:
-        for number in range(4):  # the first warms up
-            for name, options in (("full", {}), ("auto", {"depth": "auto"})):
-                found = client(address, model.parent, "dev", given.server, clients=32, **options)
-                if number:
-                    rates[name].append(found["per_second"])
-    full, auto = (statistics.median(rates[name]) for name in ("full", "auto"))
-    return {"threads": int(threads), "full": full, "auto": auto, "faster": auto / full}
-
-
-def fixed(depth: int, unseen: Paper, clock: Clock, full: float) -> dict[str, float]:
+def fixed(depth: int, unseen: Paper) -> dict[str, float]:
     """One depth for all texts."""
     chosen = np.full(len(unseen.split.features), unseen.trace.depths.index(depth))
     return {
@@ -303,7 +395,6 @@ def fixed(depth: int, unseen: Paper, clock: Clock, full: float) -> dict[str, flo
         "score": unseen.scores([chosen])[0],
         "layers": float(depth),
         "fewer": unseen.trace.depths[-1] / depth,
-        "faster": full / clock.seconds(unseen, {"depth": depth}),
     }
 
 
@@ -361,7 +452,8 @@ def tables(given: argparse.Namespace, results: dict[str, list[dict[str, Any]]], 
     cost = {task: statistics.median(100 * (e["full"] - e["plain"]) for e in results[task]) for task in tasks}
     lines = [
         f"{facts['machine']}, torch {facts['versions']['torch']}, {facts['date']}, load {facts['load'][0]}; "
-        f"{given.seeds} seeds, {given.splits} halves, at most {given.max_loss:g} points promised, exits {given.exits}.",
+        f"{given.seeds} seeds, {given.splits} halves, at most {given.max_loss:g} points promised, calibrated on "
+        f"{given.calibrate_on}, exits {given.exits}.",
         "",
         f"| mean of {len(tasks)} | loss | fewer layers | faster |",
         "|---|---|---|---|",
@@ -375,34 +467,27 @@ def tables(given: argparse.Namespace, results: dict[str, list[dict[str, Any]]], 
         f"| full depth with exits, against plain | {-statistics.fmean(cost.values()):.2f} | | |",
         "",
     ]
+    for source in results[tasks[0]][0]["others"]:
+        rows = [middle(results[task], lambda e, s=source: e["others"][s]) for task in tasks]
+        loss, fewer = (statistics.fmean(row[name] for row in rows) for name in ("loss", "fewer"))
+        lines.insert(-2, f"| the best, calibrated on {source} alone | {loss:.2f} | {fewer:.2f}x | |")
     kept = [gap for task in tasks for each in results[task] for gap in each["kept"]["any"]]
     paper = min(promised[task][by].get("as_on_paper", 1.0) for task in tasks for by in RULES)
     lines.append(f"Texts stopped on the device where they do on paper: {100 * paper:.1f} % or more.")
     lines.append(f"The promise and its margin held in {sum(gap <= 0 for gap in kept)} of {len(kept)} calibrations.")
     for task in tasks:
-        first = results[task][0]
+        first, speeds = results[task][0], middle(results[task], lambda e: e["texts_per_second"])
         lines += [
             "",
             f"**{task}** ({first['metric']}, {first['examples']:,} examples): plain "
             f"{100 * statistics.median(e['plain'] for e in results[task]):.2f}, with exits "
             f"{100 * statistics.median(e['full'] for e in results[task]):.2f}; "
-            f"{statistics.median(e['texts_per_second']['full'] for e in results[task]):,.0f} texts/s at full depth",
+            f"{speeds['full']:,.0f} texts/s ({speeds['tokens'] / 1e6:.2f} M tokens/s) at full depth, "
+            f"{speeds['auto']:,.0f} by the best rule",
             "",
             "| | score | loss | worst | layers | faster |",
             "|---|---|---|---|---|---|",
         ]
-        if "int8" in first:
-            row = middle(results[task], lambda e: e["int8"])
-            lines[-4] += (
-                f"; one text, int8, {row['threads']:.0f} threads of {cpu_name()}: {row['full_ms']:.1f} ms at full "
-                f"depth, {row['auto_ms']:.1f} ms by the best rule ({row['faster']:.2f}x, loss {row['loss']:.2f})"
-            )
-        if "server" in first:
-            row = middle(results[task], lambda e: e["server"])
-            lines[-4] += (
-                f"; server with 32 clients, {row['threads']:.0f} threads of {cpu_name()}: {row['full']:.1f} requests/s "
-                f"at full depth, {row['auto']:.1f} by the best rule ({row['faster']:.2f}x)"
-            )
         for name in first["rows"]:
             row = middle(results[task], lambda e, name=name: e["rows"][name])
             faster = f"{row['faster']:.2f}x" if "faster" in row else ""

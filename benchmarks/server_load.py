@@ -233,14 +233,24 @@ def client(address: str, folder: Path, length: str, seconds: float, **how: Any) 
 
 
 async def make_load(
-    address: str, texts: str, length: str, seconds: float, clients: int = 0, per_second: float = 0.0, **options: Any
+    address: str,
+    texts: str,
+    length: str,
+    seconds: float,
+    clients: int = 0,
+    per_second: float = 0.0,
+    path: str = "classify",
+    **options: Any,
 ) -> dict[str, Any]:
-    """A closed loop of some clients, or an open loop of some requests per second; `options` of each: depth="auto"."""
+    """A closed loop of some clients, or an open loop of some requests per second; `options` of each: depth="auto".
+
+    A text may be a whole body: {"question": ..., "context": ...}.
+    """
     host, port = address.removeprefix("http://").split(":")
     requests = []
     for text in json.loads(Path(texts).read_text())[length]:
-        body = json.dumps({"text": text, **options}).encode()
-        head = f"POST /classify HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        body = json.dumps({**(text if isinstance(text, dict) else {"text": text}), **options}).encode()
+        head = f"POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         requests.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     draw = random.Random(length)
     statuses: Counter[str] = Counter()

@@ -299,10 +299,17 @@ def sober(trials: Sequence[Choice]) -> list[float]:
 
 def loss_of(paper: Paper, chosen: Ints) -> Metric:
     """Points (of 100) that a choice of exits loses against full depth, with a paired interval."""
-    task = dataclasses.replace(paper.task, metrics=paper.task.metrics[:1])
-    name, examples = task.metrics[0], paper.split.examples
     full = np.full(len(chosen), len(paper.trace.depths) - 1)
-    found = score_difference(task, examples, paper.predictions(full), paper.predictions(chosen))[name]
+    return loss_metric(paper.task, paper.split.examples, paper.predictions(full), paper.predictions(chosen))
+
+
+def loss_metric(
+    task: Task, examples: Sequence[Example], full: Sequence[Prediction], early: Sequence[Prediction]
+) -> Metric:
+    """Points (of 100) that early answers lose against those of full depth, by the first metric."""
+    task = dataclasses.replace(task, metrics=task.metrics[:1])
+    name = task.metrics[0]
+    found = score_difference(task, examples, full, early)[name]
     sign = math.copysign(100, goodness(name, 1.0))
     ends = sorted(sign * each for each in (found.low, found.high) if each is not None)
     return Metric(sign * found.value, *(ends if len(ends) == 2 else (None, None)))
@@ -343,35 +350,40 @@ def train_gate(trace: Trace, owners: Ints) -> tuple[Gate, NDArray[np.float64]]:
     """A gate, and its cross-validated probabilities: [D - 1, N]."""
     full = trace.exits[-1].answer
     near = NEAR * full.std() if trace.problem == "number" else 0.0
-    agree = np.stack([np.abs(signs.answer - full).max(-1) <= near for signs in trace.exits[:-1]])  # [D - 1, N]
     assert trace.states is not None
-    seen = trace.seen()
     fold = np.random.default_rng(0).permutation(owners.max() + 1)[owners] % FOLDS
-    unseen = np.full(agree.shape, 0.5)
-    for number in range(FOLDS):
-        if (fold != number).any() and (fold == number).any():
-            part, rest = fold == number, fold != number
-            gate = _fit(trace.states[:, rest], seen[:, rest], agree[:, rest])
-            for exit in range(len(agree)):
-                product = trace.states[exit, part] @ gate.state[exit]
-                unseen[exit, part] = gate.probability(exit, product, seen[exit, part])
-    return _fit(trace.states, seen, agree), unseen
+    parts, unseen = [], []
+    for state, signs, seen in zip(trace.states, trace.exits, trace.seen(), strict=False):
+        agree = np.abs(signs.answer - full).max(-1) <= near
+        directions = _directions(state)
+        inputs = np.concatenate([state @ directions, seen], 1, dtype=np.float64)  # [N, K + 3]
+        guess = np.full(len(agree), 0.5)
+        for number in range(FOLDS):
+            if (fold != number).any() and (fold == number).any():
+                weights, bias = _fit(inputs[fold != number], agree[fold != number])
+                guess[fold == number] = 1 / (1 + np.exp(-np.clip(inputs[fold == number] @ weights + bias, -50, 50)))
+        weights, bias = _fit(inputs, agree)
+        parts.append((directions @ weights[:-SIGNS], weights[-SIGNS:], bias))
+        unseen.append(guess)
+    by_state, by_signs, biases = (np.array(each, np.float32) for each in zip(*parts, strict=True))
+    return Gate(by_state, by_signs, biases), np.stack(unseen)
 
 
-def _fit(states: NDArray[np.float32], seen: NDArray[np.float64], agree: NDArray[np.bool_]) -> Gate:
-    """Logistic regression at each exit, on the main directions of the state and on the signs."""
-    parts = []
-    for state, signs, target in zip(states, seen, agree, strict=True):
-        centre = state.mean(0, dtype=np.float64)
-        spread, directions = np.linalg.eigh(np.cov((state - centre).T, bias=True).reshape(len(centre), -1))
-        directions = directions[:, -COMPONENTS:] / math.sqrt(max(float(spread.sum()), 1e-12))
-        middle, scale = signs.mean(0), signs.std(0) + 1e-6
-        inputs = np.concatenate([(state - centre) @ directions, (signs - middle) / scale], 1)
-        weights, free = _logistic(inputs, target)
-        by_state, by_signs = directions @ weights[:-SIGNS], weights[-SIGNS:] / scale
-        parts.append((by_state, by_signs, free - centre @ by_state - middle @ by_signs))
-    arrays = [np.array(each, np.float32) for each in zip(*parts, strict=True)]
-    return Gate(arrays[0], arrays[1], arrays[2])
+def _directions(state: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The main directions of a state [N, H], [H, K], in units of its whole spread."""
+    centred = (state - state.mean(0)).astype(np.float32)
+    spread, directions = np.linalg.eigh((centred.T @ centred / len(state)).astype(np.float64))
+    scale = math.sqrt(max(float(spread.sum()), 1e-12))
+    return np.asarray(directions[:, -COMPONENTS:] / scale, np.float32)
+
+
+def _fit(inputs: NDArray[np.float64], target: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
+    """Logistic regression on the main directions of a state and the signs [N, K + 3]: weights and bias."""
+    middle, scale = inputs.mean(0), np.ones(inputs.shape[1])
+    scale[-SIGNS:] = inputs[:, -SIGNS:].std(0) + 1e-6
+    weights, free = _logistic((inputs - middle) / scale, target)
+    weights = weights / scale
+    return weights, free - float(middle @ weights)
 
 
 def _logistic(inputs: NDArray[np.float64], target: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float]:
