@@ -178,6 +178,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # there are enough processes
             )
 
     def wait(self, word: str) -> None:
@@ -249,7 +250,8 @@ def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[],
     clock = Clock(runtime, given, device)
     halves = Halves(given, paper, len(dev))
     numbers = range(given.splits)
-    processes = min(given.splits, max(1, usable_cpus() // given.jobs))
+    side_by_side = min(given.jobs, len(given.tasks) * given.seeds)
+    processes = min(given.splits, max(1, usable_cpus() // side_by_side))
     if processes > 1:  # they inherit the outputs, and do not touch the GPU
         with concurrent.futures.ProcessPoolExecutor(
             processes, multiprocessing.get_context("fork"), _inherit, (halves,)
@@ -305,6 +307,9 @@ class Halves:
     """Calibrations on random halves of dev and of what was held out, each scored on the other half of dev."""
 
     def __init__(self, given: argparse.Namespace, paper: Paper, num_dev: int):
+        # A GPU's pinned memory is not there in a forked process.
+        outputs = [[{name: np.array(value) for name, value in each.items()} for each in exit] for exit in paper.outputs]
+        paper = dataclasses.replace(paper, outputs=outputs)
         self.given, self.paper, self.num_dev = given, paper, num_dev
         paper.scores([np.full(len(paper.split.features), number) for number in range(len(paper.trace.depths))])
 
