@@ -49,7 +49,7 @@ def measure_cpu(given: argparse.Namespace) -> None:
         assert rule is not None
         found = read(given, task)[0]
         _, own, tokenizer = open_member(model, found.task, None)
-        dev = next(iter(found.dev.values()))
+        dev = next(iter(found.dev.values()))[: given.most_dev]
         order = np.random.default_rng(0).permutation(len(dev))[len(dev) // 2 :]  # as in the first split
         rest = [dev[number] for number in order]
         row: dict[str, Any] = {"rule": rule.describe()}

@@ -32,6 +32,7 @@ import dataclasses
 import datetime
 import json
 import math
+import multiprocessing
 import os
 import platform
 import shutil
@@ -41,7 +42,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,7 +55,7 @@ from litebert.files import write_atomic
 from litebert.finetuning.calibrate import Calibration, Paper, choose, loss_of, read_exits
 from litebert.finetuning.data import Data
 from litebert.finetuning.evaluate import as_requests, open_member
-from litebert.machine import cpu_name
+from litebert.machine import cpu_name, usable_cpus
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, save_rule, simulate
 from litebert.predict.torch_runtime import TorchRuntime
@@ -89,6 +90,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--preset", default="small")
     parser.add_argument("--epochs", nargs="*", default=[], metavar="TASK=N", help="other than in finetune_scores.py")
     parser.add_argument("--held-out", type=int, default=4000, help="training examples kept for calibration, at most")
+    parser.add_argument("--most-dev", type=int, default=1 << 20, help="examples of dev that are read, at most")
     parser.add_argument("--calibrate-on", choices=["dev", "held-out", "both"], default="both")
     parser.add_argument("--max-loss", type=float, default=0.3, help="points promised")
     parser.add_argument("--splits", type=int, default=10, help="halves of dev")
@@ -176,6 +178,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # there are enough processes
             )
 
     def wait(self, word: str) -> None:
@@ -235,7 +238,7 @@ def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[],
     device = open_device(DeviceConfig(device=given.device, threads=given.threads))
     found, held = read(given, task)
     opened, own, tokenizer = open_member(model, found.task, None)
-    dev = next(iter(found.dev.values()))
+    dev = next(iter(found.dev.values()))[: given.most_dev]
     both = dataclasses.replace(found, train=[], dev={"dev": [*dev, *held]})
     runtime = TorchRuntime(opened, device, given.max_tokens[0])
     paper = read_exits(runtime, own, Data(own, both, tokenizer).dev[0])
@@ -245,53 +248,31 @@ def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[],
     alone = TorchRuntime(open_member(plain, found.task, None)[0], device, given.max_tokens[0])
     plain_score = full_paper(alone, on_dev).scores([np.zeros(num_sequences, int)])[0]
     clock = Clock(runtime, given, device)
-    half, half_held = len(dev) // 2, len(held) // 2
+    halves = Halves(given, paper, len(dev))
+    numbers = range(given.splits)
+    side_by_side = min(given.jobs, len(given.tasks) * given.seeds)
+    processes = min(given.splits, max(1, usable_cpus() // side_by_side))
+    if processes > 1:  # they inherit the outputs, and do not touch the GPU
+        with concurrent.futures.ProcessPoolExecutor(
+            processes, multiprocessing.get_context("fork"), _inherit, (halves,)
+        ) as pool:
+            found_halves = list(pool.map(_half, numbers))
+    else:
+        found_halves = [halves.measure(number) for number in numbers]
     rows: dict[str, list[dict[str, float]]] = {}
     others: dict[str, list[dict[str, float]]] = {}
-    timed: list[tuple[Paper, dict[str, tuple[dict[str, float], dict[str, Any]]]]] = []
-    kept: Calibration
-    for number in range(given.splits):
-        draw = np.random.default_rng(number)
-        order, order_held = draw.permutation(len(dev)), len(dev) + draw.permutation(len(held))
-        unseen = paper.part(np.sort(order[half:]))
-        sources = {"dev": order[:half], "held-out": order_held[:half_held]}
-        sources["both"] = np.concatenate(list(sources.values()))
-        asked: dict[str, tuple[dict[str, float], dict[str, Any]]] = {}
-        for source, chosen in sources.items():
-            if source == given.calibrate_on:
-                seen = paper.part(np.sort(chosen))
-                for by in RULES:
-                    kept = choose(seen, given.max_loss, None, by)
-                    row = trial(kept.chosen.rule, unseen, margin=kept.margin)
-                    rows.setdefault(by, []).append(row)
-                    asked[by] = row, {"rule": kept.chosen.rule}
-                if number == 0:
-                    facts = {"asked": {"max_loss": given.max_loss}, "margin": kept.margin}
-                    save_rule(kept.chosen.rule, model, facts, kept.curve, kept.full_depth)
-            elif held or source == "dev":
-                other = choose(paper.part(np.sort(chosen)), given.max_loss, None)
-                others.setdefault(source, []).append(trial(other.chosen.rule, unseen, margin=other.margin))
-        change = 0.1 * float(seen.trace.exits[-1].answer.std()) if paper.trace.problem == "number" else 0.0
-        for patience in range(1, len(depths)):
-            rule = ExitRule("patience", change, patience)
-            row = trial(rule, unseen)
-            rows.setdefault(f"patience {patience}", []).append(row)
-            asked[f"patience {patience}"] = row, {"rule": rule}
-            speed = depths[-1] / seen.mean_depth(simulate(rule, seen.trace))
-            try:
-                ours = choose(seen, None, speed).chosen.rule
-            except ConfigError:  # by rounding
-                ours = rule
-            rows.setdefault(f"any at its speed {patience}", []).append(trial(ours, unseen))
-        for depth in depths[:-1]:
-            row = fixed(depth, unseen)
-            rows.setdefault(f"depth {depth}", []).append(row)
-            asked[f"depth {depth}"] = row, {"depth": depth}
-        if number < given.timed:
-            timed.append((unseen, asked))
+    for each in found_halves:
+        for name, row in each.rows.items():
+            rows.setdefault(name, []).append(row)
+        for name, row in each.others.items():
+            others.setdefault(name, []).append(row)
+    kept = found_halves[0].kept
+    facts = {"asked": {"max_loss": given.max_loss}, "margin": kept.margin}
+    save_rule(kept.chosen.rule, model, facts, kept.curve, kept.full_depth)
     ready()
-    for unseen, asked in timed:
-        clock.compare(unseen, asked)
+    for number in range(min(given.timed, given.splits)):
+        asked = {name: (rows[name][number], when) for name, when in found_halves[number].asked.items()}
+        clock.compare(halves.unseen(number), asked)
     return {
         "task": task,
         "seed": seed,
@@ -311,6 +292,82 @@ def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[],
         "losses": {by: [each["loss"] for each in rows[by]] for by in RULES},
         "texts_per_second": clock.rate,
     }
+
+
+class Half(NamedTuple):
+    """What came of one half of dev."""
+
+    rows: dict[str, dict[str, float]]
+    others: dict[str, dict[str, float]]
+    asked: dict[str, dict[str, Any]]  # what is timed
+    kept: Calibration
+
+
+class Halves:
+    """Calibrations on random halves of dev and of what was held out, each scored on the other half of dev."""
+
+    def __init__(self, given: argparse.Namespace, paper: Paper, num_dev: int):
+        # A GPU's pinned memory is not there in a forked process.
+        outputs = [[{name: np.array(value) for name, value in each.items()} for each in exit] for exit in paper.outputs]
+        paper = dataclasses.replace(paper, outputs=outputs)
+        self.given, self.paper, self.num_dev = given, paper, num_dev
+        paper.scores([np.full(len(paper.split.features), number) for number in range(len(paper.trace.depths))])
+
+    def order(self, number: int) -> np.ndarray[Any, Any]:
+        """Dev, shuffled."""
+        return np.random.default_rng(number).permutation(self.num_dev)
+
+    def unseen(self, number: int) -> Paper:
+        """The half that is scored and timed."""
+        return self.paper.part(np.sort(self.order(number)[self.num_dev // 2 :]))
+
+    def measure(self, number: int) -> Half:
+        """All rules on one half."""
+        given, paper, depths = self.given, self.paper, self.paper.trace.depths
+        held = self.num_dev + np.random.default_rng(number).permutation(len(paper.split.examples) - self.num_dev)
+        unseen = self.unseen(number)
+        sources = {"dev": self.order(number)[: self.num_dev // 2], "held-out": held[: len(held) // 2]}
+        sources["both"] = np.concatenate(list(sources.values()))
+        if not len(held):
+            sources = dict.fromkeys(sources, sources["dev"])
+        seen = paper.part(np.sort(sources.pop(given.calibrate_on)))
+        rows: dict[str, dict[str, float]] = {}
+        asked: dict[str, dict[str, Any]] = {}
+        for by in RULES:
+            kept = choose(seen, given.max_loss, None, by)
+            rows[by] = trial(kept.chosen.rule, unseen, margin=kept.margin)
+            asked[by] = {"rule": kept.chosen.rule}
+        others: dict[str, dict[str, float]] = {}
+        if number < 3:
+            for source, chosen in sources.items():
+                other = choose(paper.part(np.sort(chosen)), given.max_loss, None)
+                others[source] = trial(other.chosen.rule, unseen, margin=other.margin)
+        change = 0.1 * float(seen.trace.exits[-1].answer.std()) if paper.trace.problem == "number" else 0.0
+        for patience in range(1, len(depths)):
+            rule = ExitRule("patience", change, patience)
+            rows[f"patience {patience}"] = trial(rule, unseen)
+            asked[f"patience {patience}"] = {"rule": rule}
+            speed = depths[-1] / seen.mean_depth(simulate(rule, seen.trace))
+            try:
+                ours = choose(seen, None, speed).chosen.rule
+            except ConfigError:  # by rounding
+                ours = rule
+            rows[f"any at its speed {patience}"] = trial(ours, unseen)
+        for depth in depths[:-1]:
+            rows[f"depth {depth}"] = fixed(depth, unseen)
+            asked[f"depth {depth}"] = {"depth": depth}
+        return Half(rows, others, asked, kept)
+
+
+_halves: list[Halves] = []  # of a process that measures some
+
+
+def _inherit(halves: Halves) -> None:
+    _halves[:] = [halves]
+
+
+def _half(number: int) -> Half:
+    return _halves[0].measure(number)
 
 
 def full_paper(runtime: TorchRuntime, paper: Paper) -> Paper:

@@ -141,6 +141,22 @@ def test_ten_calibrations_keep_their_promise_on_the_other_half(classifier):
     assert np.median(gained) > 1.1
 
 
+def test_more_examples_make_the_margin_smaller_and_it_covers_the_loss_of_the_others(classifier):
+    """As with examples that were held out of training beside those of dev."""
+    paper = paper_of(*classifier)
+    margins = {}
+    for count in (40, 160):
+        for seed in range(10):
+            order = np.random.default_rng(seed).permutation(len(paper.split.examples))
+            found = choose(paper.part(order[:count]), 2.0, None)
+            unseen = paper.part(order[count:])
+            chosen = simulate(found.chosen.rule, unseen.trace)
+            margins.setdefault(count, []).append((found.margin, loss_of(unseen, chosen).value - 2.0))
+    assert np.median([margin for margin, _ in margins[160]]) < np.median([margin for margin, _ in margins[40]])
+    kept = [loss <= margin for each in margins.values() for margin, loss in each]
+    assert np.mean(kept) >= 0.9
+
+
 def test_a_rule_is_not_expected_to_do_better_than_a_more_cautious_one():
     rules = [ExitRule("confidence", threshold) for threshold in (0.5, 0.7, 0.9)]
     trials = [Choice(rule, score, depth) for rule, score, depth in zip(rules, (0.8, 0.92, 0.9), (3, 6, 9), strict=True)]

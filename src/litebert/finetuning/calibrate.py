@@ -181,41 +181,60 @@ class Paper:
 
     def predictions(self, chosen: Ints) -> list[Prediction]:
         """The predictions if exit `chosen` [N] answers for each sequence; each answer is decoded once."""
-        kind, said = kind_of(self.task), []
-        for number, example in enumerate(self.split.examples):
+        return [self.answers[place][1] for place in self.places_of(chosen).tolist()]
+
+    def places_of(self, chosen: Ints) -> Ints:
+        """[E]: where in `answers` the answers are if exit `chosen` [N] answers for each sequence."""
+        exits = chosen[self.begins[:-1]]  # of each example's first sequence, mostly its only one
+        places = np.where(np.diff(self.begins) == 1, self.alone[exits, np.arange(len(exits))], -1)
+        for number in np.flatnonzero(places < 0).tolist():
             begin, end = self.begins[number], self.begins[number + 1]
             key = (int(self.numbers[number]), tuple(chosen[begin:end].tolist()))
-            if key not in self.decoded:
-                outputs = [self.outputs[chosen[row]][row] for row in range(begin, end)]
-                self.decoded[key] = kind.predict(self.task, example, self.split.features[begin:end], outputs)
-            said.append(self.decoded[key])
-        return said
+            if key not in self.known:
+                if key not in self.decoded:
+                    outputs = [self.outputs[chosen[row]][row] for row in range(begin, end)]
+                    example, features = self.split.examples[number], self.split.features[begin:end]
+                    self.decoded[key] = kind_of(self.task).predict(self.task, example, features, outputs)
+                self.known[key] = len(self.answers)
+                self.answers.append((number, self.decoded[key]))
+            places[number] = self.known[key]
+            if end - begin == 1:
+                self.alone[exits[number], number] = places[number]
+        return places
+
+    @cached_property
+    def answers(self) -> list[tuple[int, Prediction]]:
+        """All distinct answers so far, with their examples."""
+        return []
+
+    @cached_property
+    def known(self) -> dict[tuple[int, tuple[int, ...]], int]:
+        """Where in `answers` they are, by example and exits."""
+        return {}
+
+    @cached_property
+    def alone(self) -> Ints:
+        """[D, E]: the same for examples of one sequence; -1: not decoded yet."""
+        return np.full((len(self.outputs), len(self.split.examples)), -1)
 
     def scores(self, chosen: Sequence[Ints]) -> list[float]:
         """The first metric, better if higher, for each of R choices of exits.
 
         One table holds all distinct answers, and each choice counts some of them, so a metric is computed once.
         """
-        table: dict[tuple[int, int], int] = {}  # example, identity of the answer -> row
-        examples: list[Example] = []
-        values: list[Any] = []
-        rows: list[list[int]] = []
-        for each in chosen:
-            counted = []
-            for number, said in enumerate(self.predictions(each)):
-                key = (number, id(said))
-                if key not in table:
-                    table[key] = len(values)
-                    examples.append(self.split.examples[number])
-                    values.append(said.value)
-                counted.append(table[key])
-            rows.append(counted)
-        weights = np.zeros((len(rows), len(values)))
-        weights[np.arange(len(rows))[:, None], np.array(rows)] = 1
+        rows = np.stack([self.places_of(each) for each in chosen])  # [R, E]
+        used, columns = np.unique(rows, return_inverse=True)
+        columns = columns.reshape(rows.shape)
+        table = [self.answers[place] for place in used.tolist()]
         name = self.task.metrics[0]
-        measure = kind_of(self.task).measures(self.task, examples, values)[name]
-        found = np.concatenate([measure(row[None]) for row in weights])  # as one by one, to the last digit
-        return [goodness(name, float(value)) for value in found]
+        examples = [self.split.examples[number] for number, _ in table]
+        measure = kind_of(self.task).measures(self.task, examples, [said.value for _, said in table])[name]
+        found = []
+        for row in columns:  # as one by one, to the last digit
+            weights = np.zeros((1, len(used)))
+            weights[0, row] = 1
+            found.append(goodness(name, float(measure(weights)[0])))
+        return found
 
     def mean_depth(self, chosen: Ints) -> float:
         """Layers per token, which the cost is proportional to."""

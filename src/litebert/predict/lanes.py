@@ -13,8 +13,8 @@ Stages are what a runtime does with states: embed, apply layers, answer at a dep
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def read_early(
     stages: Stages, rule: ExitRule, requests: Sequence[Request], more: More | None = None
 ) -> Iterator[tuple[int, Outputs]]:
     """The number and the outputs of each request as it is done; those that `more` adds are counted on."""
-    waiting, count = deque(_units(range(len(requests)), requests)), len(requests)
+    waiting, count = deque(_units(0, requests)), len(requests)
     known = dict(enumerate(requests))
     lanes = [_Lane(stages, rule) for _ in range(stages.num_lanes)]
     while True:
@@ -74,38 +74,60 @@ def read_early(
             if stages.joins or not lane.tokens:
                 if not waiting and more is not None and (added := more(room)):
                     known.update(enumerate(added, count))
-                    waiting.extend(_units(range(count, count + len(added)), added))
+                    waiting.extend(_units(count, added))
                     count += len(added)
-                while waiting:
-                    size = sum(len(known[number]) for number in waiting[0])
-                    if size > room and (joining or lane.tokens):
-                        break
-                    joining += waiting.popleft()
-                    room -= size
-            lane.advance([(number, known[number]) for number in joining])
+                while waiting and (waiting[0].tokens <= room or not (joining or lane.tokens)):
+                    unit = waiting.popleft()
+                    joining += unit.numbers
+                    room -= unit.tokens
+            lane.advance(joining, [known[number] for number in joining])
         if not waiting and not any(lane.tokens for lane in lanes):
             return
 
 
-def _units(numbers: Sequence[int], requests: Sequence[Request]) -> Iterator[list[int]]:
-    """Units that join together, the longest first: a sequence, or all options of a question."""
+class _Unit(NamedTuple):
+    """What joins together: a sequence, or all options of a question."""
+
+    numbers: list[int]
+    tokens: int
+
+
+def _units(begin: int, requests: Sequence[Request]) -> list[_Unit]:
+    """The units of requests with the numbers from `begin`, the longest sequence first."""
+    lengths = lengths_of(requests)
+    if all(request.group is None for request in requests):
+        order = np.argsort(-lengths, kind="stable")
+        return [_Unit([begin + row], size) for row, size in zip(order.tolist(), lengths[order].tolist(), strict=True)]
     units: dict[object, list[int]] = {}
-    for number, request in zip(numbers, requests, strict=True):
-        units.setdefault(number if request.group is None else request.group, []).append(number)
-    sizes = dict(zip(numbers, map(len, requests), strict=True))
-    return iter(sorted(units.values(), key=lambda unit: -max(sizes[number] for number in unit)))
+    for row, request in enumerate(requests):
+        units.setdefault(row if request.group is None else request.group, []).append(row)
+    ordered = sorted(units.values(), key=lambda unit: -int(lengths[unit].max()))
+    return [_Unit([begin + row for row in unit], int(lengths[unit].sum())) for unit in ordered]
+
+
+def lengths_of(requests: Sequence[Request]) -> Ints:
+    """[N]."""
+    return np.fromiter((len(request.ids) for request in requests), np.int64, len(requests))
+
+
+def rows_of(places: Ints, lengths: Ints) -> Ints:
+    """The tokens of some of the sequences that lie end to end: places 2, 0 of lengths 1, 3, 2 -> 4, 5, 0."""
+    starts, sizes = (np.cumsum(lengths) - lengths)[places], lengths[places]
+    return np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
 
 
 class _Lane:
-    """Sequences on their way through the layers."""
+    """Sequences on their way through the layers; what is decided about them is arrays, for there may be thousands."""
 
     def __init__(self, stages: Stages, rule: ExitRule):
         self.stages, self.rule = stages, rule
+        self.by_token = PER_TOKEN | ({"logits"} if stages.problem == "tags" else set())
         self.requests: list[Request] = []
         self.numbers = np.zeros(0, np.int64)  # [n] of the requests
+        self.lengths = np.zeros(0, np.int64)  # [n]
         self.depths = np.zeros(0, np.int64)  # [n]
         self.agreed = np.zeros(0, np.int64)  # [n]
-        self.answers: list[NDArray[np.float64] | None] = []  # at the exit before
+        self.answers: NDArray[np.float64] | None = None  # [n, K] at the exit before; None: there was none yet
         self.states: Any = None  # [t, H]
         self.asked: list[tuple[int, Ints, Answered]] = []  # depth, places, what is being answered there
         self.tokens = 0
@@ -116,97 +138,104 @@ class _Lane:
         results: list[tuple[int, Outputs]] = []
         for depth, places, answered in self.asked:
             named, product = answered.fetch()
-            here = [self.requests[place] for place in places]
-            lengths = np.array([len(request) for request in here])
-            stop = self._decide(depth, places, here, lengths, named, product)
+            stop = self._decide(depth, places, named, product)
             done[places] = stop
-            ends = np.concatenate([[0], np.cumsum(lengths)])
-            for row in np.flatnonzero(stop).tolist():
-                wanted = {name: named[name] for name in here[row].want}
-                results.append((int(self.numbers[places[row]]), self._cut(wanted, row, ends, depth)))
+            rows = np.flatnonzero(stop)
+            ends = np.concatenate([[0], np.cumsum(self.lengths[places])]).tolist()
+            for row, place, number in zip(
+                rows.tolist(), places[rows].tolist(), self.numbers[places[rows]].tolist(), strict=True
+            ):
+                want = self.requests[place].want
+                results.append((number, self._cut(named, want, row, ends[row], ends[row + 1], depth)))
         self.asked = []
         if done.any():
             self._keep(np.flatnonzero(~done))
         return results
 
-    def _cut(self, named: Mapping[str, NDArray[Any]], row: int, ends: Ints, depth: int) -> Outputs:
-        per_token = PER_TOKEN | ({"logits"} if self.stages.problem == "tags" else set())
-        output = {name: v[ends[row] : ends[row + 1]] if name in per_token else v[row] for name, v in named.items()}
-        length = int(ends[row + 1] - ends[row])
-        output |= {name: output[name][(slice(length),) * output[name].ndim] for name in BEAMS if name in output}
-        return {**output, "depth": np.array(depth)}
+    def _cut(
+        self, named: Mapping[str, NDArray[Any]], want: Iterable[str], row: int, begin: int, end: int, depth: int
+    ) -> Outputs:
+        by_token = self.by_token
+        output = {name: named[name][begin:end] if name in by_token else named[name][row] for name in want}
+        if self.stages.problem == "answer":
+            length = end - begin
+            output |= {name: output[name][(slice(length),) * output[name].ndim] for name in BEAMS if name in output}
+        output["depth"] = np.array(depth)
+        return output
 
     def _decide(
-        self,
-        depth: int,
-        places: Ints,
-        here: Sequence[Request],
-        lengths: Ints,
-        named: Mapping[str, NDArray[Any]],
-        product: NDArray[Any] | None,
+        self, depth: int, places: Ints, named: Mapping[str, NDArray[Any]], product: NDArray[Any] | None
     ) -> NDArray[np.bool_]:
         problem, exits, rule = self.stages.problem, self.stages.exits, self.rule
         if depth == exits[-1]:
-            return np.ones(len(here), np.bool_)
-        marks = [np.zeros(len(each), np.bool_) if each.outside is None else each.outside for each in here]
-        groups = group_numbers(here) if problem == "choice" else None
-        signs = signs_of(problem, named, lengths, np.concatenate(marks), groups, self.numbers[places])
+            return np.ones(len(places), np.bool_)
+        lengths, marks, groups = self.lengths[places], None, None
+        if problem in ("tags", "span"):
+            marks = outside_of([self.requests[place] for place in places.tolist()], lengths)
+        elif problem == "choice":
+            groups = group_numbers([self.requests[place] for place in places.tolist()])
+        signs = signs_of(problem, named, lengths, marks, groups, self.numbers[places])
         number = exits.index(depth)
-        before = None if number == 0 else np.stack([self.answers[place] for place in places])
+        if self.answers is None:
+            self.answers = np.zeros((len(self.requests), signs.answer.shape[1]))
+        before = None if number == 0 else self.answers[places]
         change, self.agreed[places] = compare(rule, problem, signs, before, self.agreed[places])
         agreed = self.agreed[places]
         says = None
         if rule.gate is not None:
             assert product is not None
             says = rule.gate.probability(number, product, see(signs, change, agreed))
-        for place, answer in zip(places, signs.answer, strict=True):
-            self.answers[place] = answer
+        self.answers[places] = signs.answer
         return stops(rule, problem, depth, signs, agreed, says, groups)
 
     def _keep(self, places: Ints) -> None:
         """Continue with only these sequences, in this order."""
-        ends = np.cumsum([len(request) for request in self.requests])
-        rows = [np.arange(ends[place] - len(self.requests[place]), ends[place]) for place in places]
-        self.states = self.stages.select([self.states], np.concatenate(rows)) if rows else None
-        self.requests = [self.requests[place] for place in places]
-        self.answers = [self.answers[place] for place in places]
-        self.numbers, self.depths, self.agreed = self.numbers[places], self.depths[places], self.agreed[places]
-        self.tokens = sum(map(len, self.requests))
+        self.states = self.stages.select([self.states], rows_of(places, self.lengths)) if len(places) else None
+        self.requests = [self.requests[place] for place in places.tolist()]
+        self.answers = None if self.answers is None else self.answers[places]
+        self.numbers, self.lengths = self.numbers[places], self.lengths[places]
+        self.depths, self.agreed = self.depths[places], self.agreed[places]
+        self.tokens = int(self.lengths.sum())
 
-    def advance(self, joining: Sequence[tuple[int, Request]]) -> None:
+    def advance(self, numbers: Sequence[int], joining: Sequence[Request]) -> None:
         """Let sequences join, apply layers up to the next exit, and run the heads there, without waiting."""
         if joining:
-            requests = [request for _, request in joining]
-            states = self.stages.embed(requests)
+            states = self.stages.embed(joining)
             self.states = states if self.states is None else self.stages.select([self.states, states], None)
             begun = np.zeros(len(joining), np.int64)
-            self.numbers = np.concatenate([self.numbers, [number for number, _ in joining]])
+            self.numbers = np.concatenate([self.numbers, np.array(numbers, np.int64)])
+            self.lengths = np.concatenate([self.lengths, lengths_of(joining)])
             self.depths, self.agreed = np.concatenate([self.depths, begun]), np.concatenate([self.agreed, begun])
-            self.requests += requests
-            self.answers += [None] * len(joining)
-            alone = len(self.requests) == len(joining)
+            if self.answers is not None:
+                self.answers = np.concatenate([self.answers, np.zeros((len(joining), self.answers.shape[1]))])
+            alone = not self.requests
+            self.requests += joining
             if not alone:  # neighbours of one length attend together on a CPU
-                self._keep(np.argsort([-len(request) for request in self.requests], kind="stable"))
-            self.tokens = sum(map(len, self.requests))
+                self._keep(np.argsort(-self.lengths, kind="stable"))
+            self.tokens = int(self.lengths.sum())
         if not self.requests:
             return
-        exits = self.stages.exits
-        following = np.array([next(exit for exit in exits if exit > depth) for depth in self.depths])
+        exits = np.array(self.stages.exits)
+        following = exits[np.searchsorted(exits, self.depths, side="right")]
         step = int((following - self.depths).min())
-        lengths = np.array([len(request) for request in self.requests])
         begin = int(self.depths[0])  # where depths differ, all layers are the same
-        self.states = self.stages.apply(self.states, lengths, begin, begin + step)
+        self.states = self.stages.apply(self.states, self.lengths, begin, begin + step)
         self.depths += step
-        ends = np.cumsum(lengths)
-        for depth in sorted(set(self.depths.tolist()) & set(exits)):
+        for depth in np.intersect1d(self.depths, exits).tolist():
             places = np.flatnonzero(self.depths == depth)
-            states = self.states
-            if len(places) < len(self.requests):
-                rows = [np.arange(ends[place] - lengths[place], ends[place]) for place in places]
-                states = self.stages.select([states], np.concatenate(rows))
+            states, requests = self.states, self.requests
+            if len(places) < len(requests):
+                states = self.stages.select([states], rows_of(places, self.lengths))
+                requests = [requests[place] for place in places.tolist()]
             gate = self.rule.gate if depth < exits[-1] else None
-            answered = self.stages.answer(states, [self.requests[place] for place in places], depth, gate)
+            answered = self.stages.answer(states, requests, depth, gate)
             self.asked.append((depth, places, answered))
+
+
+def outside_of(requests: Sequence[Request], lengths: Ints) -> NDArray[np.bool_]:
+    """[T]: the tokens that do not count."""
+    parts = zip(requests, lengths.tolist(), strict=True)
+    return np.concatenate([np.zeros(n, np.bool_) if r.outside is None else r.outside for r, n in parts])
 
 
 def group_numbers(requests: Sequence[Request]) -> Ints:
@@ -224,7 +253,6 @@ def trace_signs(problem: Problem, requests: Sequence[Request], outputs: Sequence
         name: (np.concatenate if name in per_token else np.stack)([output[name] for output in outputs])
         for name in names
     }
-    marks = [np.zeros(len(each), np.bool_) if each.outside is None else each.outside for each in requests]
-    lengths = np.array([len(request) for request in requests])
+    lengths = lengths_of(requests)
     groups = group_numbers(requests) if problem == "choice" else None
-    return signs_of(problem, named, lengths, np.concatenate(marks), groups)
+    return signs_of(problem, named, lengths, outside_of(requests, lengths), groups)

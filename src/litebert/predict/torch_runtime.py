@@ -20,7 +20,7 @@ from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
 from litebert.predict.exits import Gate, Ints, problem_of
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
-from litebert.predict.lanes import read_early
+from litebert.predict.lanes import lengths_of, read_early
 from litebert.predict.runtime import (
     ENCODER_OUTPUTS,
     HEAD_OUTPUTS,
@@ -265,7 +265,7 @@ class TorchStages:
 
     def answer(self, states: Tensor, requests: Sequence[Request], depth: int, gate: Gate | None) -> Fetched:
         """What the head of an exit makes of the states, on its way to the host."""
-        runtime, lengths = self._runtime, np.array([len(request) for request in requests])
+        runtime, lengths = self._runtime, lengths_of(requests)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         places = send(np.arange(len(states)) - np.repeat(starts[:-1], lengths), self._device)
         packed: dict[str, Any] = {"starts": self._starts(lengths), "position_ids": places}

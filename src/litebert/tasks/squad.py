@@ -9,6 +9,7 @@ Question answering on other files uses the same parts (`litebert.tasks.kinds.que
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections import Counter
@@ -210,6 +211,11 @@ def normalize_answer(text: str) -> str:
 
 def score_answer(prediction: str, references: Sequence[str]) -> tuple[float, float]:
     """(exact match, F1), each against its best reference; without references, only no answer is correct."""
+    return _score_answer(prediction, tuple(references))
+
+
+@functools.lru_cache(1 << 16)  # calibration and intervals ask for the same ones again and again
+def _score_answer(prediction: str, references: tuple[str, ...]) -> tuple[float, float]:
     words = normalize_answer(prediction).split()
     # As in 2.0, a reference of articles and punctuation alone does not count.
     normal = [kept for text in references if (kept := normalize_answer(text).split())] or [[]]
