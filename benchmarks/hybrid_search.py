@@ -1,7 +1,7 @@
 """Search by words, by vectors and by both: recall and nDCG at 10 of SQuAD's questions over its paragraphs.
 
     python benchmarks/hybrid_search.py DATA --out results/search                  # dev: all 2,067 paragraphs
-    python benchmarks/hybrid_search.py DATA --split train --articles 40 --out results/search-train
+    python benchmarks/hybrid_search.py DATA --split train --articles 12 --questions 800 --out results/search-train
 
 DATA holds squad/. Vectors are those of --model (default:similarity), written to OUT and read from there the next time.
 Each --weight is the share of words in the score (`lexical` of Predictor.search); 0 is vectors alone, 1 BM25 alone. The
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import random
 import time
 from pathlib import Path
 
@@ -36,19 +37,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", default="default:similarity")
     parser.add_argument("--split", choices=("train", "dev"), default="dev")
-    parser.add_argument("--articles", type=int, default=0, help="the first ones; 0: all")
+    parser.add_argument("--articles", type=int, default=0, help="drawn at random; 0: all")
     parser.add_argument("--questions", type=int, default=0, help="drawn at random; 0: all")
     parser.add_argument("--weight", type=float, nargs="+", default=[0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1])
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    pairs = read_pairs(arguments)
-    paragraphs = list(dict.fromkeys(paragraph for _, paragraph in pairs))
-    places = np.array([paragraphs.index(paragraph) for _, paragraph in pairs])
-    asked = [question for question, _ in pairs]
+    paragraphs, pairs = read_pairs(arguments)
+    asked, places = [question for question, _ in pairs], np.array([place for _, place in pairs])
     cosines = embed(arguments, "questions", asked) @ embed(arguments, "paragraphs", paragraphs).T  # [N, M]
     by_words = WordSearch(paragraphs).scores(asked)
-    data = read_task("similarity", dev=[{"question": q, "passage": p} for q, p in pairs])
+    data = read_task("similarity", dev=[{"question": q, "passage": paragraphs[p]} for q, p in pairs])
     lines = [f"| share of words | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
     for weight in arguments.weight:
         mixed = (1 - weight) * cosines + weight * by_words
@@ -66,16 +65,19 @@ def main() -> None:
     print("\n".join([*lines, "", note]))
 
 
-def read_pairs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """Every question with its paragraph, or so many of them; all paragraphs that have a question are searched."""
+def read_pairs(arguments: argparse.Namespace) -> tuple[list[str], list[tuple[str, int]]]:
+    """The different paragraphs, and questions with the places of theirs."""
     [path] = (arguments.data / "squad").glob(f"{arguments.split}*1.1*.json")
-    articles = json.loads(path.read_text(encoding="utf-8"))["data"][: arguments.articles or None]
-    return [
-        (each["question"], paragraph["context"])
-        for article in articles
-        for paragraph in article["paragraphs"]
-        for each in paragraph["qas"]
-    ]
+    articles = json.loads(path.read_text(encoding="utf-8"))["data"]
+    if arguments.articles:
+        articles = random.Random(0).sample(articles, arguments.articles)
+    every = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    paragraphs = list(dict.fromkeys(paragraph["context"] for paragraph in every))
+    place = {text: number for number, text in enumerate(paragraphs)}
+    found = [(each["question"], place[paragraph["context"]]) for paragraph in every for each in paragraph["qas"]]
+    if arguments.questions:
+        found = random.Random(0).sample(found, arguments.questions)
+    return paragraphs, found
 
 
 def embed(arguments: argparse.Namespace, name: str, texts: list[str]) -> NDArray[np.float64]:
