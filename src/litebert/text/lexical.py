@@ -117,4 +117,5 @@ class WordSearch:
         known = np.asarray(asked.sum(1)).ravel()
         strange = np.array([sum(len(split(query)) for split in self.splitters) for query in queries]) - known
         most = (K1 + 1) * (asked @ self.rarity + strange * self.rarest)  # [N]
-        return self.sums(asked) / np.maximum(np.asarray(most, float), 1e-9)[:, None]
+        shares: NDArray[np.float64] = self.sums(asked) / np.maximum(most, 1e-9)[:, None]
+        return shares
