@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from finetune_scores import TASKS, make_random
 
-from litebert.baselines.features import make_encoder, split_words
+from litebert.baselines.features import make_encoder
 from litebert.baselines.labels import LinearModel, guess_labels
 from litebert.files import write_atomic
 from litebert.finetuning.config import FinetuneConfig, finetune_config
@@ -40,6 +40,7 @@ from litebert.finetuning.run import FinetuneResult, finetune
 from litebert.tasks.metrics import score, show_interval, show_value
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Example, Task, TaskData, TextExample, kind_of
+from litebert.text.lexical import split_words
 from litebert.train.device import open_device
 
 BASELINES = ("majority", "overlap", "bow", "tfidf")

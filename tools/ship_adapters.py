@@ -76,7 +76,8 @@ ABOUT: dict[str, dict[str, Any]] = {
         ],
         "limits": "English, texts of up to 256 tokens (longer ones are averaged over windows). Cosines rank texts; "
         "they are not probabilities, so to decide by them, set a threshold on your own data. Where a question "
-        "repeats the words of its answer, as in SQuAD, BM25 alone finds more (recall at 10: 92.2).",
+        "repeats the words of its answer, as in SQuAD, words alone (BM25) may find more than vectors alone; `search` "
+        "weighs both.",
     },
 }
 

@@ -12,7 +12,7 @@ with the weights of the last step.
 
 `similarity` is trained in two stages, both scored:
 
-    text        no labels: four kinds of examples made from the corpus (unlabelled.py)
+    text        no labels: three kinds of examples made from the corpus (unlabelled.py)
     similarity  from text: what follows from what (SNLI, MNLI), the same question (QQP), a question with its sentence
                 (QNLI) and its paragraph (SQuAD), each against a hard negative where the data have one, and in the same
                 batches STS-B's scores, so that it learns them without losing search
@@ -69,7 +69,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 STAGES = {"text": None, "similarity": "text"}  # of similarity, and where each goes on
 # Examples of `text` by their kind (unlabelled.py): about 25 million tokens.
-TEXT = {"neighbours": 160_000, "echoes": 80_000, "cloze": 60_000, "lexical": 30_000}
+TEXT = {"neighbours": 160_000, "echoes": 80_000, "cloze": 60_000}
 SCORED_EPOCHS = 5  # of STS-B within the one epoch of `similarity`
 PARAGRAPH_QUESTIONS = 2  # of each of SQuAD's paragraphs
 CORPUS_BYTES = 48_000_000  # of the corpus are read

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litebert.baselines.features import choose_analysis, split_words, word_spans
+from litebert.text.lexical import choose_analysis, split_words, word_spans
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from litebert.baselines.features import TextFiles, cosine, make_encoder, split_words
+from litebert.baselines.features import TextFiles, cosine, make_encoder
 from litebert.errors import DataError
+from litebert.text.lexical import split_words
 
 TEXTS = ["a good film, a very good one", "a dull film", "the plot is thin and dull", "good fun"]
 KOREAN = ["영화가 재밌다", "영화는 별로", "정말 재밌는 영화"]

@@ -118,7 +118,8 @@ def test_semantic_search(run, pretrained, tmp_path, monkeypatch):
     assert lines[0].startswith("8 texts, vectors of ")
     assert lines[1] == f"1.000  {query}"
     assert len(lines) == 4
-    expected = litebert.Predictor(pretrained / "model", threads=1).search(query, load("semantic_search").LINES, top=3)
+    predictor = litebert.Predictor(pretrained / "model", threads=1)
+    expected = predictor.search(query, load("semantic_search").LINES, top=3, lexical=0)
     assert [line[7:] for line in lines[1:]] == [hit.text for hit in expected.hits]
     (tmp_path / "mine.txt").write_text("one text\n\nanother\n", encoding="utf-8")
     printed = run("semantic_search", "another", "--texts", tmp_path / "mine.txt", "--model", pretrained / "model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,12 +16,13 @@ from similar_texts import labelled_rows, pair_rows, scored_rows, similarity_conf
 from toy_tasks import finetune_in_two, make_files, make_model, tiny_config, write_rows
 
 from litebert.errors import CheckpointError, ConfigError, DataError
-from litebert.finetuning.contrast import cosent_loss, cosine_loss, label_loss, ranking_loss
+from litebert.finetuning.contrast import cosent_loss, cosine_loss, label_loss, mixed_loss, ranking_loss
 from litebert.finetuning.data import make_pairs
 from litebert.finetuning.run import finetune
 from litebert.predict.load import load_adapted
 from litebert.predict.predictor import Predictor
-from litebert.tasks.task import load_task
+from litebert.tasks.read import read_task
+from litebert.tasks.task import SimilarityExample, TaskData, load_task
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Losses: the same vectors through sentence-transformers' own
@@ -304,3 +306,45 @@ def test_few_labels_make_a_classifier(toy_model, tmp_path):
         finetune(tiny_config(toy_model, numbers, "regression", few=True), tmp_path / "no", quiet=True)
     with pytest.raises(ConfigError, match="few: trains the encoder and fits a new head"):
         tiny_config(toy_model, files, few=True, head_only=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scores and triplets in one batch
+
+
+def test_a_mixed_batch_is_the_sum_of_both_losses():
+    vectors, scores = vectors_and_scores(9, 3)
+    texts = different(vectors)
+    some = torch.tensor([1, 4, 5])
+    given = torch.full((9,), torch.nan).index_copy(0, some, scores[some])
+    rest = given.isnan()
+    reference = ranking_loss(vectors[rest], texts[rest], 0.1) + cosent_loss(vectors[~rest], scores[~rest], 0.1)
+    assert_same(mixed_loss(vectors, texts, given, 0.1), reference, vectors)
+    alone = mixed_loss(vectors, texts, torch.full((9,), torch.nan))
+    assert_same(alone, ranking_loss(vectors, texts), vectors)
+    assert_same(mixed_loss(vectors, texts, scores), cosent_loss(vectors, scores), vectors)
+
+
+def test_triplets_with_and_without_scores_are_learned_together(toy_model, tmp_path):
+    scored = [(row["sentence1"], row["sentence2"], "film", row["score"]) for row in scored_rows(200)]
+    plain = [(row["question"], row["passage"], "film", None) for row in pair_rows(150)]
+    rows = [
+        SimilarityExample(str(number), tuple(texts), score, "made", "triplets")
+        for number, (*texts, score) in enumerate([*plain, *scored])
+    ]
+    files = {
+        "scored": str(write_rows(tmp_path / "scored.jsonl", scored_rows(40, 1))),
+        "pairs": str(write_rows(tmp_path / "pairs.jsonl", pair_rows(60, 1))),
+    }
+    dev = {name: read_task("similarity", dev=file).dev["dev"] for name, file in files.items()}
+    task = dataclasses.replace(read_task("similarity", dev=files["scored"]).task, max_length=40)
+    config = similarity_config(toy_model, tmp_path, triplet_rows(2), batch=32)
+
+    def scores(steps: int, rows: list) -> tuple[float, float]:
+        run = dataclasses.replace(config, steps=steps)
+        found = finetune(run, tmp_path / f"run-{steps}", quiet=True, data=TaskData(task, rows, dev)).scores.splits
+        return found["scored"]["spearman"].value, found["pairs"]["recall_at_10"].value
+
+    (likeness, found), (likeness_before, found_before) = scores(200, rows), scores(1, rows[:2])
+    assert likeness > 0.5 > likeness_before
+    assert found > found_before + 0.1

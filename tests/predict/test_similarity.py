@@ -11,6 +11,7 @@ from small_vocabularies import english
 
 from litebert.errors import InputError
 from litebert.predict.predictor import Predictor
+from litebert.predict.similarity import LEXICAL, shared_words
 
 TEXTS = ["good morning anna", "the train leaves at noon", "anna lives in oslo", "good morning anna", "word " * 200]
 
@@ -36,15 +37,35 @@ def test_similarity_is_the_cosine_of_the_embeddings(predictor, pooling):
 
 def test_search_orders_by_similarity_and_keeps_the_order_of_equal_texts(predictor):
     expected = cosines(predictor, "good morning", TEXTS)
-    found = predictor.search("good morning", TEXTS)
+    found = predictor.search("good morning", TEXTS, lexical=0)
     assert sorted(hit.index for hit in found.hits) == list(range(len(TEXTS)))
     assert [hit.index for hit in found.hits] == list(np.argsort(-expected.round(9), kind="stable"))
     np.testing.assert_allclose([hit.score for hit in found.hits], np.sort(expected)[::-1], atol=1e-6)
     assert all(hit.text == TEXTS[hit.index] for hit in found.hits)
-    assert predictor.search("good morning", TEXTS, top=2).hits == found.hits[:2]
+    assert predictor.search("good morning", TEXTS, top=2, lexical=0).hits == found.hits[:2]
     assert found.as_row() == {"index": found.hits[0].index, "text": found.hits[0].text, "score": found.hits[0].score}
-    both = predictor.search(["good morning", "oslo"], TEXTS, top=1)
-    assert [each.hits for each in both] == [found.hits[:1], predictor.search("oslo", TEXTS, top=1).hits]
+    both = predictor.search(["good morning", "oslo"], TEXTS, top=1, lexical=0)
+    assert [each.hits for each in both] == [found.hits[:1], predictor.search("oslo", TEXTS, top=1, lexical=0).hits]
+
+
+def test_search_weighs_words_and_vectors(predictor):
+    vectors, words = cosines(predictor, "anna left oslo", TEXTS), shared_words("anna left oslo", TEXTS)
+    assert words[2] == words.max() > words[0] > 0 == words[1] == words[4]
+    for lexical in (0.25, 1):
+        found = predictor.search("anna left oslo", TEXTS, lexical=lexical)
+        scores = {hit.index: hit.score for hit in found.hits}
+        expected = (1 - lexical) * vectors + lexical * words
+        np.testing.assert_allclose([scores[i] for i in range(len(TEXTS))], expected, atol=1e-6)
+        assert [hit.score for hit in found.hits] == sorted(scores.values(), reverse=True)
+    assert (
+        predictor.search("anna left oslo", TEXTS).hits
+        == predictor.search("anna left oslo", TEXTS, lexical=LEXICAL).hits
+    )
+
+
+def test_words_without_letters_are_words_too(predictor):
+    assert shared_words("!", ["good morning !", "good morning"]).argmax() == 0
+    assert shared_words("anna", ["\x01"]).tolist() == [0], "no text has a word"
 
 
 def test_mistakes_name_the_text(predictor):
@@ -56,6 +77,8 @@ def test_mistakes_name_the_text(predictor):
         predictor.search("anna", [])
     with pytest.raises(InputError, match="top: must be a whole number >= 1"):
         predictor.search("anna", ["a"], top=0)
+    with pytest.raises(InputError, match="lexical: must be a number >= 0 and <= 1, not 2"):
+        predictor.search("anna", ["a"], lexical=2)
     with pytest.raises(InputError, match="b: is empty"):
         predictor.similarity("anna", "")
 

@@ -52,7 +52,7 @@ def test_langchain_embeds_documents_and_queries(tiny_server, tiny_predictors):
     np.testing.assert_allclose(np.array(embeddings.embed_documents(TEXTS)), expected, atol=1e-6)
     np.testing.assert_allclose(np.array(embeddings.embed_query(TEXTS[1])), expected[1], atol=1e-6)
     store = InMemoryVectorStore.from_texts(TEXTS, embeddings)
-    best = tiny_predictors["pretraining"].search("good morning", TEXTS).hits
+    best = tiny_predictors["pretraining"].search("good morning", TEXTS, lexical=0).hits
     found = store.similarity_search_with_score("good morning", k=3)
     assert [document.page_content for document, _ in found] == [hit.text for hit in best]
     assert [score for _, score in found] == pytest.approx([hit.score for hit in best], abs=1e-5)
@@ -105,6 +105,9 @@ def test_rerank_as_text_embeddings_inference(tiny_server, tiny_predictors):
     assert set(answer.json()[0]) == {"index", "score"}
     answer = tiny_server.post("/rerank", json={"query": "good morning", "texts": TEXTS, "return_text": True})
     assert [each["text"] for each in answer.json()] == [hit.text for hit in hits]
+    hits = tiny_predictors["pretraining"].search("good morning", TEXTS, lexical=0).hits
+    answer = tiny_server.post("/rerank", json={"query": "good morning", "texts": TEXTS, "lexical": 0})
+    assert [each["score"] for each in answer.json()] == pytest.approx([hit.score for hit in hits], abs=1e-6)
     answer = tiny_server.post("/rerank", json={"query": "good morning", "texts": []})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")
 

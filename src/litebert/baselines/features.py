@@ -1,6 +1,5 @@
-"""Texts -> feature vectors: words in any script, their counts, TF-IDF, n-grams, mean word vectors.
+"""Texts -> feature vectors: counts of words, TF-IDF, n-grams, mean word vectors.
 
-split_words("Don't stop, 走吧")  -> ["don't", "stop", ",", "走", "吧"]
 make_encoder("tfidf").fit(texts), .transform(texts)  -> [N, D]
 
 Shapes: N texts, D features.
@@ -9,9 +8,7 @@ Shapes: N texts, D features.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,49 +17,9 @@ from numpy.typing import NDArray
 
 from litebert.errors import DataError
 from litebert.extras import require
+from litebert.text.lexical import WORDS, choose_analysis, make_vectorizer, split_words
 from litebert.text.readers import read_documents
 from litebert.text.sources import find_sources
-from litebert.text.words import word_marks
-
-# Scripts without spaces between words (Han, kana, Thai, Lao, Burmese, Khmer): each character counts as a word.
-_SPACELESS = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
-_LETTER = rf"(?:(?![{_SPACELESS}])[\w{word_marks()}])"
-_WORD = re.compile(rf"[{_SPACELESS}]|{_LETTER}+(?:['’]{_LETTER}+)*|[^\w\s]")
-_SAMPLE = 2000  # texts used to detect the script
-_SHARE = 0.2  # of all letters; texts in other scripts contain some English, too
-
-
-def split_words(text: str) -> list[str]:
-    """Lower-case words and single punctuation marks."""
-    return _WORD.findall(text.lower())
-
-
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """The start and end of each of these words in the text, in characters."""
-    return [match.span() for match in _WORD.finditer(text)]
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """What is counted in a text: words, and in some scripts character n-grams as well."""
-
-    characters: bool
-    what: str
-
-
-def choose_analysis(texts: Sequence[str]) -> Analysis:
-    """Choose by the script of a sample of the texts: ["재밌다"] -> words and characters."""
-    sample = "".join(texts[:: max(1, len(texts) // _SAMPLE)])
-    letters = max(1, sum(map(str.isalpha, sample)))
-    if len(re.findall(f"[{_SPACELESS}]", sample)) > _SHARE * letters:
-        return Analysis(True, "characters and character n-grams (a script without spaces)")
-    if len(re.findall(f"[{_HANGUL}]", sample)) > _SHARE * letters:
-        return Analysis(True, "words and character n-grams (Korean words carry particles and endings)")
-    return Analysis(False, "words")
-
 
 # -- word vectors ------------------------------------------------------------------------------------------------------
 
@@ -126,8 +83,6 @@ class WordVectors:
 
 Matrix = Any  # a scipy.sparse matrix or a numpy array, [N, D]
 
-CHARACTERS = (1, 3)  # n-grams of characters
-WORDS = {"bow": (1, 1), "tfidf": (1, 1), "ngram": (1, 2)}  # n-grams of words
 LARGE = 5000  # from this many texts on, features of a single text are dropped
 
 
@@ -190,20 +145,6 @@ class MeanVectors:
 def make_encoder(kind: str, seed: int = 0, corpus: Iterable[list[str]] | None = None) -> Encoder:
     """bow, tfidf, ngram, word2vec or fasttext."""
     return Counts(kind) if kind in WORDS else MeanVectors(kind, seed, corpus)
-
-
-def make_vectorizer(kind: str, analysis: Analysis, min_df: int = 1) -> Any:
-    """The scikit-learn vectorizer of a kind, combined with one for characters if they are counted too."""
-    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-    from sklearn.pipeline import FeatureUnion
-
-    make = TfidfVectorizer if kind == "tfidf" else CountVectorizer
-    options: dict[str, Any] = {"min_df": min_df, **({"sublinear_tf": True} if kind == "tfidf" else {})}
-    words = make(tokenizer=split_words, token_pattern=None, lowercase=False, ngram_range=WORDS[kind], **options)
-    if not analysis.characters:
-        return words
-    characters = make(analyzer="char_wb", ngram_range=CHARACTERS, **options)
-    return FeatureUnion([("words", words), ("characters", characters)])
 
 
 def cosine(a: Matrix, b: Matrix) -> Any:

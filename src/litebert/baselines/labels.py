@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from litebert.baselines.features import Encoder, Matrix, WordVectors, cosine, split_words
+from litebert.baselines.features import Encoder, Matrix, WordVectors, cosine
 from litebert.tasks.kinds.kind import most_common
 from litebert.tasks.task import TagExample, Task, TextExample, kind_of
+from litebert.text.lexical import split_words
 
 STEPS = 1000
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from litebert.baselines.features import Encoder, choose_analysis, cosine, make_vectorizer, split_words, word_spans
+from litebert.baselines.features import Encoder, cosine
 from litebert.baselines.labels import LinearModel
-from litebert.errors import DataError
 from litebert.tasks.kinds.multiple_choice import fill_gap
 from litebert.tasks.kinds.similarity import numbered, search_ranks
 from litebert.tasks.task import ChoiceExample, QuestionExample, SimilarityExample, Task
+from litebert.text.lexical import K1, B, WordSearch, split_words, word_spans
 from litebert.text.sentences import sentence_spans
 
 
@@ -179,8 +179,6 @@ def shape_of(answer: str) -> int:
 # ---------------------------------------------------------------------------------------------------------------------
 # Similarity
 
-K1, B = 1.2, 0.75  # as in Lucene: how soon a repeated word stops counting, how much long texts lose
-
 
 def guess_similarity(
     kind: str, splits: Mapping[str, Sequence[SimilarityExample]], encoder: Encoder
@@ -211,20 +209,9 @@ def search_by_bm25(examples: Sequence[SimilarityExample]) -> list[float]:
     """The rank of each second text among all of them, by BM25 of the first one's words."""
     places, first = numbered([example.texts[1] for example in examples])
     texts = [examples[place].texts[1] for place in first]
-    counter = make_vectorizer("bow", choose_analysis(texts))
-    try:
-        counts = counter.fit_transform(texts).tocsr().astype(float)  # [M, V]
-    except ValueError:  # scikit-learn's "empty vocabulary"
-        raise DataError("the texts contain no words") from None
-    asked = counter.transform([example.texts[0] for example in examples]).tocsr()
-    lengths = np.asarray(counts.sum(1)).ravel()
-    documents = np.bincount(counts.indices, minlength=counts.shape[1])
-    rarity = np.log(1 + (len(texts) - documents + 0.5) / (documents + 0.5))
-    rows = np.repeat(np.arange(len(texts)), np.diff(counts.indptr))
-    damping = K1 * (1 - B + B * lengths[rows] / max(lengths.mean(), 1e-9))
-    counts.data = rarity[counts.indices] * counts.data * (K1 + 1) / (counts.data + damping)
-    weights = counts.T.tocsr()
-    return [float(rank) for rank in search_ranks(lambda part: (asked[part] @ weights).toarray(), places)]
+    searched = WordSearch(texts)
+    asked = searched.count([example.texts[0] for example in examples])
+    return [float(rank) for rank in search_ranks(lambda part: searched.sums(asked[part]), places)]
 
 
 def _search(examples: Sequence[SimilarityExample], asked: Any, found: Any) -> list[float]:

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from litebert.baselines.features import WORDS, make_encoder
+from litebert.baselines.features import make_encoder
 from litebert.baselines.labels import guess_labels, guess_tags, guess_tags_by_vectors
 from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers, guess_similarity
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
 from litebert.tasks.metrics import RESAMPLES, Metric, score, show_interval, show_value
 from litebert.tasks.task import Example, QuestionExample, Task, TaskData, kind_of
+from litebert.text.lexical import WORDS
 
 MAJORITY = "majority"
 KINDS = ("bow", "tfidf", "ngram", "word2vec", "fasttext")

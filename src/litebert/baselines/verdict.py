@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from litebert.baselines.features import choose_analysis
 from litebert.baselines.table import guess, methods_of
 from litebert.errors import DataError
 from litebert.tasks.metrics import ERRORS, RESAMPLES, Metric, goodness, score, score_difference
 from litebert.tasks.own import texts_of
 from litebert.tasks.task import Example, Task, kind_of
+from litebert.text.lexical import choose_analysis
 
 # Fitting on this much text takes a few seconds on one core; larger training files are sampled.
 MAX_CHARACTERS = 4_000_000

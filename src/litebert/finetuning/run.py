@@ -262,6 +262,8 @@ class Finetuning(Learner):
             optim = dataclasses.replace(optim, freeze="encoder")
         self.model.to(device.device)
         self.optimizer = make_optimizer(self.model, optim, optim.lr, new)
+        # Counted now: at the end an adapter is merged, and then everything counts as learning.
+        self.learning = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
         shape = self.model.config
         attention_dropout = shape.attention_probs_dropout_prob if config.optim.freeze != "encoder" else 0.0
         self.training = TrainingBatches(data, config, layout_for(device, attention_dropout))
@@ -400,13 +402,12 @@ class Finetuning(Learner):
 
     def facts(self, step: int) -> dict[str, Any]:
         """The task, the trained parameters, and which weights were chosen."""
-        parameters = list(self.model.parameters())
         return {
             "kind": "finetune",
             "task": self.task.name,
             "metric": self.task.metrics[0],
             "parameters": self.model.num_parameters,
-            "learning_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+            "learning_parameters": self.learning,
             "train_examples": len(self.data.train.examples),
             "num_steps": self.num_steps,
             "chosen_step": self.best_step if self.best else step,

@@ -67,6 +67,7 @@ class AbilityMethods:
         texts: Texts,
         top: int = ...,
         pooling: Literal["mean", "cls"] | None = ...,
+        lexical: float = ...,
         depth: int | None = ...,
     ) -> Found: ...
     @overload
@@ -76,6 +77,7 @@ class AbilityMethods:
         texts: Texts | Sequence[Texts],
         top: int = ...,
         pooling: Literal["mean", "cls"] | None = ...,
+        lexical: float = ...,
         depth: int | None = ...,
     ) -> list[Found]: ...
     @overload

@@ -1,4 +1,4 @@
-"""similarity and search: how close texts are in meaning, by the cosine of their vectors."""
+"""similarity and search: how close texts are in meaning, by the cosine of their vectors, and in words."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from litebert.errors import DataError
 from litebert.predict.ability import Applied, Limits, Result, ability
 from litebert.predict.inputs import Inputs
 from litebert.predict.job import Steps
 from litebert.predict.texts import POOLINGS, mean_vector, trained_pooling, unit_vector
 from litebert.tasks.task import Task
+from litebert.text.lexical import WordSearch
 
 Cosine = Annotated[float, Limits(-1, 1)]
 Pooling = Annotated[
     Literal["mean", "cls"] | None, "The mean of all tokens, or the state of [CLS]; by default as trained, or mean."
 ]
+LEXICAL = 0.6  # chosen on training questions of SQuAD (benchmarks/hybrid_search.py)
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,14 @@ class Hit:
 
     index: Annotated[int, "Its place in the given texts, from 0."]
     text: str
-    score: Annotated[Cosine, "Its cosine similarity to the query."]
+    score: Annotated[Cosine, "How near it is: (1 - lexical) * cosine + lexical * the share of the query's words."]
 
 
 @dataclass(frozen=True)
 class Found(Result):
     """The texts nearest to a query."""
 
-    hits: Annotated[tuple[Hit, ...], "The most similar first; of equal ones, the first given."]
+    hits: Annotated[tuple[Hit, ...], "The nearest first; of equal ones, the first given."]
     depth: Applied = None
 
     def as_row(self, task: Task | None = None) -> dict[str, Any]:
@@ -93,13 +96,29 @@ def search(
     texts: Annotated[Sequence[str], "The texts to search.", Limits(1, served=1000)],
     top: Annotated[int, "How many texts to return.", Limits(1, served=1000)] = 10,
     pooling: Pooling = None,
+    lexical: Annotated[
+        float, "How much shared words count (BM25): 0 for the vectors alone, 1 for words alone.", Limits(0, 1)
+    ] = LEXICAL,
 ) -> Steps[Found]:
-    """Find the texts most similar to a query, by the cosine of their vectors."""
+    """Find the texts nearest to a query: by the cosine of their vectors, and by the words they share with it.
+
+    Words are weighed as BM25 does: rare ones count more. How rare they are is counted in the given texts.
+    """
     named = {"query": query} | {f"texts[{number}]": text for number, text in enumerate(texts)}
     query_vector, *vectors = yield from _vectors(inputs, named, pooling or trained_pooling(task))
-    scores = np.stack(vectors) @ query_vector
+    scores = (1 - lexical) * (np.stack(vectors) @ query_vector)
+    if lexical:
+        scores += lexical * shared_words(query, texts)
     best = np.argsort(-scores, kind="stable")[:top]
     return Found(tuple(Hit(int(i), texts[int(i)], _cosine(scores[i])) for i in best))
+
+
+def shared_words(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    """BM25 of a query with each text [M], between 0 and 1."""
+    try:
+        return WordSearch(texts).scores([query])[0]
+    except DataError:  # no text has a word, so none shares one
+        return np.zeros(len(texts))
 
 
 def _vectors(inputs: Inputs, texts: dict[str, str], pooling: str) -> Steps[list[NDArray[np.float64]]]:

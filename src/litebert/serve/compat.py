@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability
+from litebert.predict.similarity import LEXICAL
 from litebert.serve.schemas import Results, Text, Texts, request_of, result_of
 from litebert.serve.service import Service, dump, stack_finite
 
@@ -118,7 +119,7 @@ class EmbeddingList(BaseModel):
 
 
 class Rerank(Compatible):
-    """A query and the texts to sort by their similarity to it."""
+    """A query and the texts to sort by their nearness to it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -128,11 +129,14 @@ class Rerank(Compatible):
     ability = ABILITIES["search"]
     query: Annotated[Text, Field(description="What to look for.")]
     texts: Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, description="The texts to sort.")]
+    lexical: Annotated[
+        float, Field(ge=0, le=1, description="How much shared words count: 0 for the vectors alone, 1 for words alone.")
+    ] = LEXICAL
     return_text: Annotated[bool, Field(description="Whether results repeat the texts.")] = False
 
     def inputs(self) -> list[dict[str, Any]]:
         """One search."""
-        return [{"query": self.query, "texts": self.texts, "top": len(self.texts)}]
+        return [{"query": self.query, "texts": self.texts, "top": len(self.texts), "lexical": self.lexical}]
 
     def encode(self, model: str, results: Sequence[Any]) -> bytes:
         """A list, the best first."""
@@ -172,7 +176,7 @@ class Compare(Compatible):
     def inputs(self) -> list[dict[str, Any]]:
         """One search over all of them."""
         texts = self.sentences.sentences
-        return [{"query": self.sentences.source_sentence, "texts": texts, "top": len(texts)}]
+        return [{"query": self.sentences.source_sentence, "texts": texts, "top": len(texts), "lexical": 0.0}]
 
     def encode(self, model: str, results: Sequence[Any]) -> bytes:
         """The scores in the order of the sentences."""

@@ -17,5 +17,7 @@ Vocabularies:
     tokenizer_files  folders in and out, for us and for transformers
     train_vocab      text -> a new SentencePiece vocabulary
 
+Words as people read them, for baselines and search: lexical.
+
 generate makes the small story corpus of the quickstart and the tests from `topics/`.
 """

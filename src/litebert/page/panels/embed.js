@@ -1,5 +1,6 @@
 // Similarity: a search over one's own lines, and a map of them: of few lines every cosine, of many the plane of their vectors.
 import { bar, field, h } from "../dom.js";
+import { weigh } from "../words.js";
 
 const MOST = 100; // lines
 const CELLS = 12; // lines whose cosines are all shown
@@ -29,9 +30,10 @@ export const embed = {
   spoken: (results) => `${results.length - Number(searched)} lines compared`,
 };
 
-/** The lines nearest to what is searched for. */
+/** The lines nearest to what is searched for, in meaning and in words. */
 function drawHits(query, lines, lang) {
-  const hits = lines.map(({ text, vector }, i) => ({ text, i, score: dot(vector, query.vector) })).sort((a, b) => b.score - a.score || a.i - b.i).slice(0, HITS);
+  const scores = weigh(query.text, lines.map(({ text }) => text), lines.map(({ vector }) => dot(vector, query.vector)));
+  const hits = lines.map(({ text }, i) => ({ text, i, score: scores[i] })).sort((a, b) => b.score - a.score || a.i - b.i).slice(0, HITS);
   return h("div", { class: "hits" }, h("p", { class: "axis" }, "Nearest to ", h("span", { lang: lang(query.text) }, `“${query.text}”`)),
     h("div", { class: "bars long" }, hits.map(({ text, score }, i) => bar(text, score, { number: score.toFixed(3), first: i === 0, lang: lang(text) }))));
 }
