@@ -77,6 +77,22 @@ def test_every_format_gives_the_same_rows(model, tmp_path, name, compress):
         assert found["id"].to_pylist() == [str(number) for number in range(23)]
 
 
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be"])
+def test_every_encoding_gives_the_same_rows(model, tmp_path, name, encoding):
+    """Those with a byte-order mark without being told."""
+    path, plain = tmp_path / name, tmp_path / "plain" / name
+    plain.parent.mkdir()
+    rows = [f"{text} 좋다😀" for text in texts(9)]
+    path.write_bytes(FILES[name](rows).encode(encoding))
+    plain.write_bytes(FILES[name](rows).encode())
+    columns = {"text": "text" if name == "d.txt" else "body"}
+    named = {"encoding": encoding} if encoding == "utf-16-be" else {}
+    embed(model, path, tmp_path / "out", columns=columns, **named)
+    embed(model, plain, tmp_path / "same", columns=columns)
+    assert read(tmp_path / "out").equals(read(tmp_path / "same"))
+
+
 CASES = {
     "classify": ("classification", {"text": TEXTS}),
     "tag": ("token-classification", {"text": TEXTS}),

@@ -29,7 +29,11 @@ COMMON: dict[str, tuple[Any, Any]] = {
     "file": (
         Annotated[
             Path | None,
-            typer.Option("--file", "-f", help="Input file: .csv, .tsv, .jsonl, .json, .parquet, or one text per line."),
+            typer.Option(
+                "--file",
+                "-f",
+                help="Input file: .csv, .tsv, .jsonl, .json, .parquet, or one text per line; - reads the pipe.",
+            ),
         ],
         None,
     ),
@@ -186,7 +190,7 @@ def _run(
     from litebert.predict.files import Source, read_rows, writer_of
     from litebert.predict.show import show_each, show_together
 
-    source = Source(file, tuple(column or ()), whole, encoding)
+    source = Source(None if file == Path("-") else file, tuple(column or ()), whole, encoding)
     rows, options = _rows(ability, arguments, source, read_rows)
     if out is not None and as_json:
         raise InputError("--json prints the answers and --out writes them; choose one")

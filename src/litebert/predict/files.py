@@ -21,6 +21,7 @@ from litebert.errors import DataError, InputError, did_you_mean
 from litebert.files import naming
 from litebert.parse import parse_json
 from litebert.text.encodings import encoding_advice
+from litebert.text.sources import open_text
 
 if TYPE_CHECKING:
     from litebert.predict.ability import Ability, Parameter, Result
@@ -274,11 +275,7 @@ def _read_whole(source: Source) -> str:
 
 def _open(source: Source) -> contextlib.AbstractContextManager[TextIO]:
     if source.file is not None:
-        encoding = "utf-8-sig" if source.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else source.encoding
-        try:
-            return open(source.file, encoding=encoding)
-        except FileNotFoundError:
-            raise DataError(f"{source.file}: no such file") from None
+        return open_text(str(source.file), source.encoding)
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError("no text: give it as an argument, in a file or through a pipe")
     if hasattr(sys.stdin, "reconfigure"):
