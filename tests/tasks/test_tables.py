@@ -122,8 +122,8 @@ def test_encodings(tmp_path):
         read_text(path := write(tmp_path, "c.txt", "좋다 a", "utf-32-le"))
     assert read_text(path, "utf-32-le") == "좋다 a"
     assert read_text(write(tmp_path, "b.txt", "좋다", "utf-16"), "cp949") == "좋다"  # the mark counts
+    (tmp_path / "d.txt").write_bytes("좋다".encode("utf-16")[:-1])
     with pytest.raises(DataError, match=r"d\.txt: not UTF-16\S* \(truncated data\)"):
-        (tmp_path / "d.txt").write_bytes("좋다".encode("utf-16")[:-1])
         read_text(tmp_path / "d.txt")
     with pytest.raises(DataError, match="cannot decode it as 'klingon'"):
         read_table(path, encoding="klingon")

@@ -190,7 +190,7 @@ def _run(
     from litebert.predict.files import Source, read_rows, writer_of
     from litebert.predict.show import show_each, show_together
 
-    source = Source(None if file == Path("-") else file, tuple(column or ()), whole, encoding)
+    source = Source(file, tuple(column or ()), whole, encoding)
     rows, options = _rows(ability, arguments, source, read_rows)
     if out is not None and as_json:
         raise InputError("--json prints the answers and --out writes them; choose one")
