@@ -9,8 +9,7 @@ import pytest
 from toy_tasks import KINDS, make_files
 
 from litebert.baselines import verdict
-from litebert.baselines.table import methods_of
-from litebert.baselines.verdict import Comparison, cheap_baselines, compare, limit_examples, strongest
+from litebert.baselines.table import Comparison, cheap_baselines, compare, limit_examples, methods_of, strongest
 from litebert.tasks.metrics import Metric, score, score_difference
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Task, TextExample

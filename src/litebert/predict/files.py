@@ -21,7 +21,7 @@ from litebert.errors import DataError, InputError, did_you_mean
 from litebert.files import naming
 from litebert.parse import parse_json
 from litebert.text.encodings import encoding_advice
-from litebert.text.sources import open_text
+from litebert.text.sources import open_text_file
 
 if TYPE_CHECKING:
     from litebert.predict.ability import Ability, Parameter, Result
@@ -278,7 +278,7 @@ def _read_whole(source: Source) -> str:
 
 def _open(source: Source) -> contextlib.AbstractContextManager[TextIO]:
     if source.file is not None:
-        return open_text(str(source.file), source.encoding)
+        return open_text_file(str(source.file), source.encoding)
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError("no text: give it as an argument, in a file or through a pipe")
     if hasattr(sys.stdin, "reconfigure"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from litebert.baselines.verdict import Comparison
+from litebert.baselines.table import Comparison
 from litebert.finetuning.baselines import describe_verdicts, next_steps, show_lead, verdict_of
 from litebert.finetuning.results import (
     Scores,

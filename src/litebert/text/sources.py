@@ -312,7 +312,7 @@ class _Counted:
         pass
 
 
-def open_text(path: str, encoding: str = "utf-8") -> TextIO:
+def open_text_file(path: str, encoding: str = "utf-8") -> TextIO:
     """The lines of a file, decompressed and decoded."""
     reader = ByteReader(path, encoding)
 

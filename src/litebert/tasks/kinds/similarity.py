@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from litebert.errors import DataError
 from litebert.tasks.decode import Outputs, Prediction
 from litebert.tasks.features import Arrays, Feature, Places, join
-from litebert.tasks.kinds.kind import Constant, Forward, Kind, Line, Losses, Part, Targets, shorten
-from litebert.tasks.kinds.texts import TEXT_PAIRS, TEXTS
+from litebert.tasks.kinds.kind import TEXT_PAIRS, TEXTS, Constant, Forward, Kind, Line, Losses, Part, Targets, shorten
 from litebert.tasks.metrics import Floats, Measure, pearson, share, spearman
 from litebert.tasks.own import Cells, Column, Columns, Reader, find_columns, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, number_cell, text_cell
