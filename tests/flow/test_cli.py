@@ -55,6 +55,15 @@ def test_ctrl_c_ends_with_one_line(cli, monkeypatch, tmp_path, command, work, sa
     assert result.err == f"interrupted{'; to resume, rerun the same command' * said}\n"
 
 
+def test_ctrl_c_while_the_command_line_is_read_ends_with_one_line(cli, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("litebert.cli.groups.TyperGroup.parse_args", interrupted)
+    result = cli("params")
+    assert (result.code, result.err) == (130, "interrupted\n")
+
+
 def test_ctrl_c_while_the_command_line_is_imported_ends_with_one_line(tmp_path):
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}

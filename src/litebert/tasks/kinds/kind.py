@@ -40,7 +40,7 @@ Line = dict[str, Any]  # of a predictions file: the example, "gold", "prediction
 MOST_TEXT = 420  # characters of a text in a table of errors
 
 
-class Part(NamedTuple):
+class Fragment(NamedTuple):
     """A piece of text in a table of errors: plain, or marked as right or wrong."""
 
     text: str
@@ -213,7 +213,7 @@ class Kind(ABC, Generic[E]):
         return [(line["gold"], line["prediction"])]
 
     @abstractmethod
-    def show(self, line: Line) -> list[list[Part]]:
+    def show(self, line: Line) -> list[list[Fragment]]:
         """The text of a line in paragraphs; those after the first are shown smaller."""
 
     def show_value(self, line: Line, key: Literal["gold", "prediction"]) -> str:
@@ -387,8 +387,8 @@ class TextKind(Kind[TextExample]):
     def describe(self, example: TextExample) -> tuple[Line, Any]:
         return {"text": example.a, **({} if example.b is None else {"pair": example.b})}, example.label
 
-    def show(self, line: Line) -> list[list[Part]]:
-        return [[Part(shorten(line[key]))] for key in ("text", "pair") if key in line]
+    def show(self, line: Line) -> list[list[Fragment]]:
+        return [[Fragment(shorten(line[key]))] for key in ("text", "pair") if key in line]
 
 
 def _mean_length(values: list[Any]) -> float:
