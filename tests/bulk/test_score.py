@@ -409,7 +409,7 @@ def test_a_full_disk_keeps_what_is_written(model, tmp_path, monkeypatch, cli):
         with pytest.raises(OSError, match="No space left"):
             embed(model, source, tmp_path / "out")
         command = ("score", model("pretraining"), source, "--out", tmp_path / "out", "--ability", "embed")
-        told = cli(*command, "--text", "body", "--part-rows", "10", "--device", "cpu", "--workers", "1")
+        told = cli(*command, "--column", "body", "--part-rows", "10", "--device", "cpu", "--workers", "1")
         assert (told.code, len(told.err.strip().splitlines())) == (2, 1), told
         assert "No space left on device" in told.err
     assert len(parts(tmp_path / "out")) == 2
@@ -418,7 +418,17 @@ def test_a_full_disk_keeps_what_is_written(model, tmp_path, monkeypatch, cli):
 
 def test_the_command(model, tmp_path, cli):
     source = write(tmp_path / "a.parquet", [*texts(12), ""])
-    command = ["score", model("pretraining"), source, "--out", tmp_path / "out", "--ability", "embed", "--text", "body"]
+    command = [
+        "score",
+        model("pretraining"),
+        source,
+        "--out",
+        tmp_path / "out",
+        "--ability",
+        "embed",
+        "--column",
+        "body",
+    ]
     command += [
         "--set",
         "pooling=cls",
@@ -442,7 +452,10 @@ def test_the_command(model, tmp_path, cli):
     refused = cli(*command[:-4], "--workers", "1", "--dedupe")
     assert refused.code == 2
     assert "dedupe false, not true" in refused.err
-    assert cli(*command, "--column", "text=id").code == 2
+    named = ["text=body" if part == "body" else part for part in command]
+    assert json.loads(cli(*named, "--json").out)["scored_rows"] == 0  # the same run
+    twice = cli(*command, "--column", "text=id")
+    assert (twice.code, twice.err) == (2, "error: --column: text is given twice\n")
 
 
 def test_a_script_without_a_guard_may_call_it(model, tmp_path):
