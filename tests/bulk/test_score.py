@@ -455,7 +455,7 @@ def test_the_command(model, tmp_path, cli):
     named = ["text=body" if part == "body" else part for part in command]
     assert json.loads(cli(*named, "--json").out)["scored_rows"] == 0  # the same run
     twice = cli(*command, "--column", "text=id")
-    assert (twice.code, twice.err) == (2, "error: --column: text is given twice\n")
+    assert (twice.code, twice.err) == (2, "error: --column: text is given twice, 'body' and 'id'\n")
 
 
 def test_a_script_without_a_guard_may_call_it(model, tmp_path):

@@ -153,7 +153,7 @@ def _pairs(settings: list[str], option: str, example: str) -> dict[str, str]:
         if not equals or not name or not value:
             raise InputError(f"{option} {setting}: expected NAME=VALUE, for example {option} {example}")
         if name in pairs:
-            raise InputError(f"{option}: {name} is given twice")
+            raise InputError(f"{option}: {name} is given twice, {pairs[name]!r} and {value!r}")
         pairs[name] = value
     return pairs
 
