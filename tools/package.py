@@ -65,7 +65,7 @@ def check_wheel(wheel: Path) -> list[Requirement]:
     expect({name.removeprefix("src/") for name in tracked}, package, wheel.name)
     assert "litebert/py.typed" in package
     assert {f"{about}licenses/LICENSE", f"{about}licenses/THIRD_PARTY_LICENSES.md"} <= set(names)
-    assert "litebert = litebert.cli:main" in entry_points
+    assert "litebert = litebert.__main__:main" in entry_points
     requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
     return [each for each in requirements if "extra" not in str(each.marker or "")]
 

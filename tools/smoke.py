@@ -156,7 +156,7 @@ def walk_prediction(walk: Walk) -> None:
         walk.works("predict", *words, "--model", "run/model", "--json", says="{")
     walk.works("predict", "classify", "the soup", "--model", "classification/best", says="good")
     walk.works("predict", "tag", "Anna was late", "--model", "token-classification/best", "--json", says="B-PER")
-    walk.works("score", "classification/best", "labels.csv", "--text", "text", "--out", "scored", "--workers", "1")
+    walk.works("score", "classification/best", "labels.csv", "--column", "text", "--out", "scored", "--workers", "1")
     question = ("what was late?", SENTENCES["bad"])
     walk.works("predict", "answer", *question, "--model", "question-answering/best", "--json", says="{")
     choice = (SENTENCES["bad"], "what was late?", "train", "soup")

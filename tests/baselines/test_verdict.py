@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from toy_tasks import KINDS, make_files
 
-from litebert.baselines import verdict
-from litebert.baselines.table import methods_of
-from litebert.baselines.verdict import Comparison, cheap_baselines, compare, limit_examples, strongest
+from litebert.baselines import table
+from litebert.baselines.table import Comparison, cheap_baselines, compare, limit_examples, methods_of, strongest
 from litebert.tasks.metrics import Metric, score, score_difference
 from litebert.tasks.read import read_task
 from litebert.tasks.task import Task, TextExample
@@ -115,7 +114,7 @@ def test_texts_without_words_leave_the_constant():
 def test_large_files_are_sampled_and_that_is_said(monkeypatch):
     train = texts([0, 1] * 50)
     assert limit_examples(TASK, train) == train
-    monkeypatch.setattr(verdict, "MAX_CHARACTERS", 210)
+    monkeypatch.setattr(table, "MAX_CHARACTERS", 210)
     some = limit_examples(TASK, train)
     assert 25 < len(some) < 35
     assert some == sorted(some, key=lambda example: int(example.id))

@@ -77,6 +77,22 @@ def test_every_format_gives_the_same_rows(model, tmp_path, name, compress):
         assert found["id"].to_pylist() == [str(number) for number in range(23)]
 
 
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be"])
+def test_every_encoding_gives_the_same_rows(model, tmp_path, name, encoding):
+    """Those with a byte-order mark without being told."""
+    path, plain = tmp_path / name, tmp_path / "plain" / name
+    plain.parent.mkdir()
+    rows = [f"{text} 좋다😀" for text in texts(9)]
+    path.write_bytes(FILES[name](rows).encode(encoding))
+    plain.write_bytes(FILES[name](rows).encode())
+    columns = {"text": "text" if name == "d.txt" else "body"}
+    named = {"encoding": encoding} if encoding == "utf-16-be" else {}
+    embed(model, path, tmp_path / "out", columns=columns, **named)
+    embed(model, plain, tmp_path / "same", columns=columns)
+    assert read(tmp_path / "out").equals(read(tmp_path / "same"))
+
+
 CASES = {
     "classify": ("classification", {"text": TEXTS}),
     "tag": ("token-classification", {"text": TEXTS}),
@@ -393,7 +409,7 @@ def test_a_full_disk_keeps_what_is_written(model, tmp_path, monkeypatch, cli):
         with pytest.raises(OSError, match="No space left"):
             embed(model, source, tmp_path / "out")
         command = ("score", model("pretraining"), source, "--out", tmp_path / "out", "--ability", "embed")
-        told = cli(*command, "--text", "body", "--part-rows", "10", "--device", "cpu", "--workers", "1")
+        told = cli(*command, "--column", "body", "--part-rows", "10", "--device", "cpu", "--workers", "1")
         assert (told.code, len(told.err.strip().splitlines())) == (2, 1), told
         assert "No space left on device" in told.err
     assert len(parts(tmp_path / "out")) == 2
@@ -402,7 +418,17 @@ def test_a_full_disk_keeps_what_is_written(model, tmp_path, monkeypatch, cli):
 
 def test_the_command(model, tmp_path, cli):
     source = write(tmp_path / "a.parquet", [*texts(12), ""])
-    command = ["score", model("pretraining"), source, "--out", tmp_path / "out", "--ability", "embed", "--text", "body"]
+    command = [
+        "score",
+        model("pretraining"),
+        source,
+        "--out",
+        tmp_path / "out",
+        "--ability",
+        "embed",
+        "--column",
+        "body",
+    ]
     command += [
         "--set",
         "pooling=cls",
@@ -426,7 +452,10 @@ def test_the_command(model, tmp_path, cli):
     refused = cli(*command[:-4], "--workers", "1", "--dedupe")
     assert refused.code == 2
     assert "dedupe false, not true" in refused.err
-    assert cli(*command, "--column", "text=id").code == 2
+    named = ["text=body" if part == "body" else part for part in command]
+    assert json.loads(cli(*named, "--json").out)["scored_rows"] == 0  # the same run
+    twice = cli(*command, "--column", "text=id")
+    assert (twice.code, twice.err) == (2, "error: --column: text is given twice, 'body' and 'id'\n")
 
 
 def test_a_script_without_a_guard_may_call_it(model, tmp_path):

@@ -21,7 +21,7 @@ from litebert.tasks import read
 from litebert.tasks.decode import Prediction, softmax
 from litebert.tasks.kinds import KINDS, register
 from litebert.tasks.kinds.classification import Classification, ClassReader, cross_entropy, mean_probabilities
-from litebert.tasks.kinds.texts import TextKind, text_columns
+from litebert.tasks.kinds.kind import TextKind, text_columns
 from litebert.tasks.metrics import accuracy, share
 from litebert.tasks.read import find_task, read_task
 from litebert.tasks.task import Task, TaskData, TextExample, kind_of, load_task

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from toy_tasks import make_files, tiny_config
 
-from litebert.baselines.verdict import Comparison
+from litebert.baselines.table import Comparison
 from litebert.finetuning.baselines import describe_verdicts, next_steps, print_baselines, show_lead
 from litebert.finetuning.results import Scores, read_scores
 from litebert.finetuning.run import finetune

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from toy_tasks import make_files, make_model, tiny_config
 
-from litebert.baselines.verdict import Comparison
+from litebert.baselines.table import Comparison
 from litebert.errors import ConfigError
 from litebert.finetuning import study as study_module
 from litebert.finetuning.config import finetune_config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,23 @@ def test_ctrl_c_ends_with_one_line(cli, monkeypatch, tmp_path, command, work, sa
     result = cli(*command)
     assert result.code == 130, result
     assert result.err == f"interrupted{'; to resume, rerun the same command' * said}\n"
+
+
+def test_ctrl_c_while_the_command_line_is_read_ends_with_one_line(cli, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("litebert.cli.groups.TyperGroup.parse_args", interrupted)
+    result = cli("params")
+    assert (result.code, result.err) == (130, "interrupted\n")
+
+
+def test_ctrl_c_while_the_command_line_is_imported_ends_with_one_line(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "litebert", "--version"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_a_command_from_outside(cli, monkeypatch):

@@ -35,7 +35,7 @@ LINES = {
     "plan": "albert-tiny --gpus 1",
     "finetune": "--task classification --train rows.csv --dev rows.csv --model pretraining --set steps=2 --out new",
     "adapter merge": "adapter --out new",
-    "score": "classification rows.csv --text text --out new --workers 1",
+    "score": "classification rows.csv --column text --out new --workers 1",
     "evaluate": "pretraining --text text.txt --tokens 200",
     "calibrate": "classification --data rows.csv --max-loss 1",
     "baseline": "--task classification --train rows.csv --dev rows.csv --method bow",

@@ -39,7 +39,7 @@ MEANINGS = {
     "--store": "Token store (litebert corpus build)",
     "--task": "ask",
     "--test": "Test file",
-    "--text": ("aw text file to score on", "Column with the text"),
+    "--text": "aw text file to score on",
     "--text-field": "Field of JSON lines, or column of Parquet.",
     "--threads": "CPU threads; 0: one per available core.",
     "--tokenizer": "Folder or file of the tokenizer",

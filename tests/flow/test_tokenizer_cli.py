@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import sys
 
+from small_vocabularies import RARE
 from transformers import AutoTokenizer
 
 ENGLISH = [f"In {year}, {who} read {count} old books and slept." for year in range(1990, 2010) for who in
            ("Anna", "Ben", "the teacher") for count in ("two", "1,000", "no")]  # fmt: skip
+ENGLISH = [f"{line} {word}" for line, word in zip(ENGLISH, itertools.cycle(RARE))]
 KOREAN = [
     f"나는 {place}에 가서 {thing}을 먹었다." for place in ("식당", "학교", "서울") for thing in ("밥", "빵", "떡")
 ] * 20

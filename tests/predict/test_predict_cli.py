@@ -105,6 +105,31 @@ def test_every_ability(ask, folder, pipe, tmp_path, command):
     assert json.loads(done.out) == expected
 
 
+@pytest.mark.parametrize("name", ["texts.txt", "texts.jsonl", "texts.csv"])
+def test_files_of_any_encoding_and_compression(ask, tmp_path, name):
+    content = {
+        "texts.txt": "anna slept\nben slept\n",
+        "texts.jsonl": '{"text": "anna slept"}\n{"text": "ben slept"}\n',
+        "texts.csv": "text\nanna slept\nben slept\n",
+    }[name]
+    expected = ask("classification", "classify", "anna slept", "ben slept", "--json").out
+    for encoding, options in (("utf-8-sig", ()), ("utf-16", ()), ("utf-16-le", ("--encoding", "utf-16-le"))):
+        for suffix, write in (("", bytes), (".gz", gzip.compress)):
+            path = tmp_path / (name + suffix)
+            path.write_bytes(write(content.encode(encoding)))
+            assert ask("classification", "classify", "--file", path, "--json", *options).out == expected
+
+
+def test_a_dash_is_the_pipe(ask, pipe):
+    pipe("anna slept\n")
+    done = ask("classification", "classify", "--file", "-", "--json")
+    assert done.out == ask("classification", "classify", "anna slept", "--json").out
+    pipe("anna slept and ben slept")
+    assert json.loads(ask("span", "answer", "who?", "--file", "-", "--json").out)["text"] in "anna slept and ben slept"
+    both = ask("classification", "classify", "anna slept", "--file", "-")
+    assert (both.code, both.err) == (2, "error: file: texts are also given as arguments; choose one\n")
+
+
 def test_a_question_with_its_context_in_a_file(ask, tmp_path):
     (tmp_path / "page.txt").write_text(f"{CONTEXT}\n{CONTEXT}\n", encoding="utf-8")
     done = ask("span", "answer", "who?", "--file", tmp_path / "page.txt", "--json")

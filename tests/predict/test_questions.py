@@ -55,11 +55,12 @@ def test_best_span_by_brute_force():
 def test_a_long_context_is_read_in_windows():
     task = Task("qa", "question-answering", max_length=40, stride=12)
     predictor = predictor_of("span", task)
-    job = predictor.job("answer", question=QUESTION, context=" ".join([CONTEXT] * 5))
+    context = " ".join([CONTEXT] * 5)
+    job = predictor.job("answer", question=QUESTION, context=context)
     assert len(job._requests) > 5
     assert max(map(len, job._requests)) <= 40
     (result,) = predictor.run([job])
-    assert result.text in CONTEXT
+    assert result.text == context[result.start : result.end] != ""
 
 
 @torch.inference_mode()

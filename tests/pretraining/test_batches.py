@@ -291,7 +291,7 @@ def test_padded_batches():
 def test_pickled_batches_are_the_same_without_measuring_again(monkeypatch):
     batches = make()
     copy = pickle.loads(pickle.dumps(batches))
-    monkeypatch.setattr(chapters.Source, "_calibrate", None)
+    monkeypatch.setattr(chapters.StoreRows, "_calibrate", None)
     assert same_batch(copy.batch(17), batches.batch(17))
 
 

@@ -119,7 +119,12 @@ def test_encodings(tmp_path):
     for encoding in ("utf-16", "utf-32", "utf-8-sig"):
         assert read_text(write(tmp_path, "b.txt", "좋다", encoding)) == "좋다"
     with pytest.raises(DataError, match=r"it looks like utf-32le \(four bytes a character\)"):
-        read_text(write(tmp_path, "c.txt", "좋다 a", "utf-32-le"))
+        read_text(path := write(tmp_path, "c.txt", "좋다 a", "utf-32-le"))
+    assert read_text(path, "utf-32-le") == "좋다 a"
+    assert read_text(write(tmp_path, "b.txt", "좋다", "utf-16"), "cp949") == "좋다"  # the mark counts
+    (tmp_path / "d.txt").write_bytes("좋다".encode("utf-16")[:-1])
+    with pytest.raises(DataError, match=r"d\.txt: not UTF-16\S* \(truncated data\)"):
+        read_text(tmp_path / "d.txt")
     with pytest.raises(DataError, match="cannot decode it as 'klingon'"):
         read_table(path, encoding="klingon")
 

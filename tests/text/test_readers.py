@@ -222,9 +222,15 @@ def test_only_the_bad_document_is_lost(tmp_path, bad):
         documents(path, "lines")
 
 
-def test_utf16_is_told(tmp_path):
-    with pytest.raises(DataError, match="UTF-16 text; convert it"):
-        documents(write(tmp_path, "a.txt", "Hello.\n".encode("utf-16")))
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_text_of_wide_characters(tmp_path, encoding):
+    content = TEXT.replace("o", "좋😀").encode(encoding)
+    path = write(tmp_path, "a.txt", content)
+    assert documents(path) == documents(write(tmp_path, "b.txt", TEXT.replace("o", "좋😀").encode()))
+    for cut in (1, 3, len(content) // 2 | 1):  # within a character
+        damaged = write(tmp_path, "c.txt", content[:-cut])
+        with pytest.raises(DataError, match=rf"c\.txt:\d+: not {encoding.upper()}"):
+            documents(damaged)
 
 
 # --- which format it is

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from litebert.errors import DataError, did_you_mean
-from litebert.text.sources import STDIN, ByteReader, Source, find_sources, open_file
+from litebert.text.sources import STDIN, ByteReader, Source, as_file, find_sources, open_file
 
 Format = Literal["parquet", "csv", "tsv", "jsonl", "lines"]
 ENDINGS: dict[str, Format] = {
@@ -102,8 +102,8 @@ def read_parts(
     if format_of(source.path) == "parquet":
         yield from _parquet_parts(source, part_rows, index, done, first, stop)
         return
-    with contextlib.closing(ByteReader(source.path)) as reader:
-        rows = _rows(source, encoding, reader)
+    with contextlib.closing(ByteReader(source.path, encoding)) as reader:
+        rows = _rows(source, reader)
         number, here = 0, rows.take(part_rows)
         while stop is None or number < stop:
             ahead = rows.take(part_rows) if len(here) == part_rows else []  # whether any follow
@@ -189,24 +189,21 @@ def _stretch(source: Source, parquet: pq.ParquetFile, begin: int, part_rows: int
 # Rows of text files
 
 
-def _rows(source: Source, encoding: str, reader: ByteReader) -> _Rows:
+def _rows(source: Source, reader: ByteReader) -> _Rows:
     kinds: dict[str, type[_Rows]] = {"csv": _CsvRows, "tsv": _CsvRows, "jsonl": _JsonRows, "lines": _Rows}
-    return kinds[format_of(source.path)](source, encoding, reader)
+    return kinds[format_of(source.path)](source, reader)
 
 
 class _Rows:
     """A file of plain lines: one column, one row per line, an empty one too."""
 
-    def __init__(self, source: Source, encoding: str, reader: ByteReader):
-        try:
-            blank = "\n".encode(encoding) != b"\n"
-        except LookupError:
-            raise DataError(f"encoding: {encoding!r} is not an encoding that Python knows") from None
-        if blank:
-            raise DataError(f"{source.path}: {encoding} text; convert it first: iconv -f {encoding} -t UTF-8")
+    def __init__(self, source: Source, reader: ByteReader):
         self.path = source.path
-        self.encoding = "utf-8" if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig") else encoding
         self.reader = reader
+        try:
+            self.encoding = reader.encoding
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}") from None
         self.line = 0  # the last that was read
         self._lines = self._cut()
 
@@ -232,12 +229,8 @@ class _Rows:
 
     def _pieces(self) -> Iterator[bytes]:
         try:
-            begins = True
             while piece := self.reader.read():
-                if begins and piece.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise DataError("UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8")
-                yield piece.removeprefix(b"\xef\xbb\xbf") if begins and self.encoding == "utf-8" else piece
-                begins = False
+                yield piece
         except DataError as error:
             where = f", after line {self.line:,}" if self.line else ""
             raise DataError(f"{self.path}{where}: {error}") from None
@@ -258,11 +251,10 @@ class _Rows:
 class _CsvRows(_Rows):
     """A CSV or TSV file with a header; every column is text."""
 
-    def __init__(self, source: Source, encoding: str, reader: ByteReader):
-        super().__init__(source, encoding, reader)
+    def __init__(self, source: Source, reader: ByteReader):
+        super().__init__(source, reader)
         csv.field_size_limit(MAX_ROW)
-        pieces = io.BufferedReader(_Pieces(self._pieces()))
-        text = io.TextIOWrapper(pieces, encoding=self.encoding, errors="surrogateescape", newline="")
+        text = io.TextIOWrapper(as_file(self._pieces()), encoding=self.encoding, errors="surrogateescape", newline="")
         start = text.readline(MAX_ROW)
         if not start.strip():
             raise DataError(f"{self.path}: empty, no header")
@@ -315,8 +307,8 @@ class _CsvRows(_Rows):
 class _JsonRows(_Rows):
     """JSON objects, one per line; the first rows decide which columns there are and of which type."""
 
-    def __init__(self, source: Source, encoding: str, reader: ByteReader):
-        super().__init__(source, encoding, reader)
+    def __init__(self, source: Source, reader: ByteReader):
+        super().__init__(source, reader)
         self._lines = ((number, line) for number, line in self._cut() if line.strip())
         head = super().take(HEAD_ROWS)
         objects = [row for row, _ in (self._parse(line) for _, line in head) if row is not None]
@@ -397,26 +389,6 @@ def _repair(text: str) -> str | None:
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     return None
-
-
-class _Pieces(io.RawIOBase):
-    """Pieces of bytes as a file."""
-
-    def __init__(self, pieces: Iterator[bytes]):
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """As files do."""
-        if not self._rest:
-            self._rest = memoryview(next(self._pieces, b""))
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
 
 
 def missing_column(source: Source, name: str, columns: Sequence[str], advice: str = "") -> DataError:

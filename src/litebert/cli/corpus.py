@@ -143,7 +143,7 @@ def show(
     """Print a few training examples of a store with their masks and labels, and statistics of all."""
     from litebert.config import override, to_dict
     from litebert.pretraining.batches import Batches
-    from litebert.pretraining.chapters import Source
+    from litebert.pretraining.chapters import StoreRows
     from litebert.pretraining.recipes import named_recipe
     from litebert.pretraining.show import measure_masks, measure_store, pick_examples
     from litebert.text.store import TokenStore
@@ -152,7 +152,7 @@ def show(
     chosen = named_recipe(recipe, override({}, settings or []))
     shown: list[ShownExample] = []
     if tokenizer is None:
-        source = Source(TokenStore.open(store), 0, chosen, row_tokens=row_tokens, seed=seed)
+        source = StoreRows(TokenStore.open(store), 0, chosen, row_tokens=row_tokens, seed=seed)
         facts = measure_store(source)
     else:
         vocabulary = Tokenizer.load(tokenizer)

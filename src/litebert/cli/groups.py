@@ -26,15 +26,19 @@ class CommandGroup(TyperGroup):
             raise ConfigError(f"no command {name!r} in `{ctx.command_path}`{hint}")
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line; Ctrl-C ends it as it ends a command."""
+        try:
+            return super().make_context(*arguments, **options)
+        except KeyboardInterrupt:
+            raise _interrupted() from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; Ctrl-C ends it with one line (typer would say nothing) and exit code 130."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            words = f"{ctx.command_path} {ctx.invoked_subcommand}".partition(" ")[2]
-            advice = "; to resume, rerun the same command" if words in RESUMABLE else ""
-            print(f"interrupted{advice}", file=sys.stderr)
-            raise typer.Exit(130) from None
+            raise _interrupted(f"{ctx.command_path} {ctx.invoked_subcommand}".partition(" ")[2]) from None
 
     def other_names(self) -> Mapping[str, str]:
         """What else people call the commands: {"ner": "tag"}."""
@@ -49,6 +53,11 @@ class CommandGroup(TyperGroup):
         if name in others:
             return f"; did you mean {others[name]!r}?"
         return did_you_mean(name, self.commands)
+
+
+def _interrupted(command: str = "") -> typer.Exit:
+    print(f"interrupted{'; to resume, rerun the same command' * (command in RESUMABLE)}", file=sys.stderr)
+    return typer.Exit(130)
 
 
 class LateGroup(CommandGroup):

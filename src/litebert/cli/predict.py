@@ -29,7 +29,11 @@ COMMON: dict[str, tuple[Any, Any]] = {
     "file": (
         Annotated[
             Path | None,
-            typer.Option("--file", "-f", help="Input file: .csv, .tsv, .jsonl, .json, .parquet, or one text per line."),
+            typer.Option(
+                "--file",
+                "-f",
+                help="Input file: .csv, .tsv, .jsonl, .json, .parquet, or one text per line; - reads the pipe.",
+            ),
         ],
         None,
     ),

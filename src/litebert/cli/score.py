@@ -33,9 +33,9 @@ def score(
     ability: Annotated[
         str | None, typer.Option(help="What to ask for: embed, classify, ...; default: what the model was trained for.")
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Column with the text; short for --column text=NAME.")] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="INPUT=NAME: column of any other input, such as pair=second.")
+        list[str] | None,
+        typer.Option(help="Column of the inputs to read: NAME for the text, or for any input INPUT=NAME."),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Option of the ability as key=value, such as pooling=cls.")
@@ -60,13 +60,9 @@ def score(
     Rerun the same command to resume after a kill: finished parts are kept. A row that is unreadable, empty or too long
     gets a message in the column `error`.
 
-    Example: litebert score default texts.csv --ability embed --text body --out vectors
+    Example: litebert score default texts.csv --ability embed --column body --out vectors
     """
-    columns = _pairs(column or [], "--column", "text=review")
-    if text is not None:
-        if "text" in columns:
-            raise InputError(f"--text {text}: --column text={columns['text']} is given too; choose one")
-        columns["text"] = text
+    columns = _pairs([name if "=" in name else f"text={name}" for name in column or []], "--column", "text=review")
     options = {name: _value(value) for name, value in _pairs(settings or [], "--set", "pooling=cls").items()}
     check_models(model)
     from litebert.bulk.score import score as run
@@ -157,7 +153,7 @@ def _pairs(settings: list[str], option: str, example: str) -> dict[str, str]:
         if not equals or not name or not value:
             raise InputError(f"{option} {setting}: expected NAME=VALUE, for example {option} {example}")
         if name in pairs:
-            raise InputError(f"{option}: {name} is given twice")
+            raise InputError(f"{option}: {name} is given twice, {pairs[name]!r} and {value!r}")
         pairs[name] = value
     return pairs
 

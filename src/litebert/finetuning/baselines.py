@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from litebert.baselines.table import Method
-from litebert.baselines.verdict import Comparison, Verdict, compare, strongest
+from litebert.baselines.table import Comparison, Method, Verdict, compare, strongest
 from litebert.errors import ConfigError, DataError
 from litebert.files import write_atomic
 from litebert.finetuning.results import (

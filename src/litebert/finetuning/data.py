@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from litebert.baselines.verdict import Baseline, cheap_baselines
+from litebert.baselines.table import Baseline, cheap_baselines
 from litebert.errors import ConfigError, DataError, did_you_mean
 from litebert.finetuning.config import FinetuneConfig, is_comparison
 from litebert.machine import usable_cpus

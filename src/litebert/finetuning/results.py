@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from litebert.baselines.verdict import Comparison
+from litebert.baselines.table import Comparison
 from litebert.errors import DataError
 from litebert.files import write_atomic
 from litebert.parse import parse_json, read_object

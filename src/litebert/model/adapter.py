@@ -142,7 +142,7 @@ class Lean:
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[None]:
-        """Around a pass through the layers."""
+        """During a pass through the layers, keep only what the backward pass needs."""
         with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack):
             try:
                 yield

@@ -20,7 +20,7 @@ from litebert.errors import CheckpointError
 from litebert.model.config import ModelConfig, find_google_config, plan_of, read_config, vary
 from litebert.model.heads import Model
 from litebert.model.hub import LoadReport, build_model
-from litebert.model.names import Source, tf_names
+from litebert.model.names import TensorPlace, tf_names
 from litebert.model.tf_checkpoint import TfCheckpoint, read_bundle
 
 _SLOT = re.compile(r"/(adam_[mv]|lamb_[mv]|Adam(_1)?|Momentum)$|(^|/)(global_step|beta[12]_power)$")
@@ -144,8 +144,8 @@ def _respell_norms(names: dict[str, str], where: str) -> tuple[dict[str, str], d
 
 
 def _unshare_norms(
-    config: ModelConfig, found: dict[str, str], places: dict[str, Source], own: dict[int, dict[str, str]]
-) -> tuple[ModelConfig, dict[str, str], dict[str, Source]]:
+    config: ModelConfig, found: dict[str, str], places: dict[str, TensorPlace], own: dict[int, dict[str, str]]
+) -> tuple[ModelConfig, dict[str, str], dict[str, TensorPlace]]:
     """The same function with every layer spelled out: shared matrices repeated, each layer's norms its own."""
     inner = config.inner_group_num
     unshared = {

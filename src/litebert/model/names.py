@@ -172,7 +172,7 @@ _TF_SUFFIXES = {
 }
 
 
-class Source(NamedTuple):
+class TensorPlace(NamedTuple):
     """Where one of our tensors is in a file."""
 
     name: str
@@ -199,7 +199,7 @@ def hub_names(config: ModelConfig) -> dict[str, str]:
     return result
 
 
-def tf_names(config: ModelConfig, layer_shared: bool = False) -> dict[str, Source]:
+def tf_names(config: ModelConfig, layer_shared: bool = False) -> dict[str, TensorPlace]:
     """Our tensor name -> its place in a TensorFlow checkpoint: Google's, or brightmart's with its `layer_shared`."""
     result = {}
     for row in TABLE:
@@ -212,7 +212,7 @@ def tf_names(config: ModelConfig, layer_shared: bool = False) -> dict[str, Sourc
             for part, suffix in _TF_SUFFIXES[row.kind].items():
                 name = pattern.format(**values) + suffix
                 transpose = suffix == "/kernel" or row.kind == "matrix"
-                result[f"{row.ours.format(**values)}.{part}"] = Source(name, transpose)
+                result[f"{row.ours.format(**values)}.{part}"] = TensorPlace(name, transpose)
     return result
 
 

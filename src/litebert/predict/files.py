@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,6 +21,7 @@ from litebert.errors import DataError, InputError, did_you_mean
 from litebert.files import naming
 from litebert.parse import parse_json
 from litebert.text.encodings import encoding_advice
+from litebert.text.sources import open_text_file
 
 if TYPE_CHECKING:
     from litebert.predict.ability import Ability, Parameter, Result
@@ -33,7 +34,7 @@ LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or standard input without one; `columns` are NAME, or INPUT=NAME for several inputs."""
+    """A file, or standard input ("-", or without a file); `columns` are NAME, or INPUT=NAME for several inputs."""
 
     file: Path | None = None
     columns: tuple[str, ...] = ()
@@ -62,6 +63,9 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
         codecs.lookup(source.encoding)
     except LookupError:
         raise InputError(f"encoding: {source.encoding!r} is unknown to Python") from None
+    piped = source.file == Path("-")
+    if piped:
+        source = replace(source, file=None)
     required = [each.name for each in ability.inputs if each.required]
     missing = [name for name in required if given and name not in given[0]]
     if missing and (len(missing) > 1 or missing != required[-1:]):
@@ -74,7 +78,7 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
         fields = {**given[0], missing[0]: [line for line in text.splitlines() if line.strip()] if several else text}
         return iter([Row(fields, f"{source.file or 'stdin'}: ", fields)])
     if given:
-        if source.file is not None:
+        if piped or source.file is not None:
             raise InputError("file: texts are also given as arguments; choose one")
         if source.columns:
             raise InputError(f"column {source.columns[0]}: goes with a file or a pipe")
@@ -274,11 +278,7 @@ def _read_whole(source: Source) -> str:
 
 def _open(source: Source) -> contextlib.AbstractContextManager[TextIO]:
     if source.file is not None:
-        encoding = "utf-8-sig" if source.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else source.encoding
-        try:
-            return open(source.file, encoding=encoding)
-        except FileNotFoundError:
-            raise DataError(f"{source.file}: no such file") from None
+        return open_text_file(str(source.file), source.encoding)
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError("no text: give it as an argument, in a file or through a pipe")
     if hasattr(sys.stdin, "reconfigure"):

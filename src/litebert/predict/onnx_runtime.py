@@ -21,7 +21,7 @@ from litebert.predict.lanes import BEAMS, PER_TOKEN, read_early
 from litebert.predict.runtime import HEAD_OUTPUTS, More, Outputs, Request, check_request, fit_segments, plan_padded
 from litebert.train.device import default_threads, name_cpu
 
-# Measured with benchmarks/onnx_passes.py: beyond some hundred tokens a pass leaves the caches of a core and each token
+# Measured with benchmarks/onnx_threads.py: beyond some hundred tokens a pass leaves the caches of a core and each token
 # takes longer; below, what a pass costs by itself counts for about as much as this many tokens.
 MOST_TOKENS = 512
 PASS_COST = 12

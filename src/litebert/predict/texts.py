@@ -17,8 +17,8 @@ from litebert.predict.inputs import Ids, Inputs
 from litebert.predict.job import Steps, deepest
 from litebert.predict.runtime import Outputs, Request
 from litebert.tasks.features import cut_pair
+from litebert.tasks.kinds.kind import TextKind
 from litebert.tasks.kinds.multi_label import MultiLabel
-from litebert.tasks.kinds.texts import TextKind
 from litebert.tasks.task import Task, kind_of
 
 POOLINGS = {"mean": "mean", "cls": "first"}  # as users say it -> the raw output

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from litebert.errors import ConfigError, DataError, InputError
-from litebert.pretraining.chapters import Calibration, Source, Split, Store, name_store
+from litebert.pretraining.chapters import Calibration, Split, Store, StoreRows, name_store
 from litebert.pretraining.draws import Bits, Integers, below, draw
 from litebert.pretraining.examples import NO_ORDER, Examples
 from litebert.pretraining.masking import Ids, Masks, Symbols, Vocabulary, join_ranges, mask_text
@@ -117,7 +117,7 @@ class Batches:
         #: Plan the next chapter in the background while this one is in use, so that no batch waits for it.
         self.plan_ahead = False
         self.sources = [
-            Source(
+            StoreRows(
                 store,
                 number,
                 recipe,

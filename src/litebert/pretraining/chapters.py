@@ -180,7 +180,7 @@ def lay_out(store: Store, stretches: Stretches, chosen: Integers, recipe: Recipe
     )
 
 
-class Source:
+class StoreRows:
     """The rows of one store: `rows_per_epoch`, and the chapter that holds a given row."""
 
     def __init__(

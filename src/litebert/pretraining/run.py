@@ -97,7 +97,7 @@ def pretrain(
             return RunResult(out, trainer.step, completed=True, scores=learner.scores, model=model)
 
 
-class Stage(NamedTuple):
+class StageSettings(NamedTuple):
     """Settings that may change during a run."""
 
     depth: int
@@ -105,7 +105,7 @@ class Stage(NamedTuple):
     mask_rate: float
     batch_tokens: int
 
-    def describe(self, before: Stage) -> str:
+    def describe(self, before: StageSettings) -> str:
         """Depth and length, and what else has changed."""
         parts = [f"depth {self.depth}, length {self.length}"]
         if self.mask_rate != before.mask_rate:
@@ -235,16 +235,16 @@ class Pretraining(Learner):
         self._set_stage(stage)
         return Change(stage.describe(before), batches=stage[1:] != before[1:])
 
-    def _stage(self, share: float) -> Stage:
+    def _stage(self, share: float) -> StageSettings:
         config = self.config
-        return Stage(
+        return StageSettings(
             value_at(config.depth, share, config.model.num_hidden_layers),
             value_at(config.length, share, config.recipe.max_length),
             value_at(config.mask_rate, share, config.recipe.mask_rate),
             value_at(config.batch_ramp, share, config.batch_tokens),
         )
 
-    def _set_stage(self, stage: Stage) -> None:
+    def _set_stage(self, stage: StageSettings) -> None:
         self.stage = stage
         self.model.encoder.set_depth(stage.depth)
 
@@ -330,7 +330,7 @@ class Pretraining(Learner):
         self.data.check_stores(saved.state.get("stores"), saved.folder)
         self.model.load_state_dict(saved.model)
         # Older checkpoints hold depth and length.
-        self._set_stage(Stage(*saved.state["stage"], *self._stage(0.0)[len(saved.state["stage"]) :]))
+        self._set_stage(StageSettings(*saved.state["stage"], *self._stage(0.0)[len(saved.state["stage"]) :]))
         scores = saved.state.get("scores")
         self.scores = Scores(**{**dict.fromkeys(Scores.__dataclass_fields__), **scores}) if scores else None
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from litebert.pretraining.batches import Batches
-from litebert.pretraining.chapters import Source, Store
+from litebert.pretraining.chapters import Store, StoreRows
 from litebert.pretraining.draws import Integers
 from litebert.pretraining.examples import NO_ORDER, Examples
 from litebert.text.tokenizer import Tokenizer
@@ -91,7 +91,7 @@ def explain_order(example: Examples, store: Store) -> str:
     return "swapped: A follows B" if swapped else "random: B is from another document"
 
 
-def measure_store(source: Source) -> dict[str, Any]:
+def measure_store(source: StoreRows) -> dict[str, Any]:
     """Counts, lengths, order and packing of a store's first chapter; needs no vocabulary."""
     store, recipe = source.store, source.recipe
     sentence_offsets, document_offsets = store.sentence_offsets, store.document_offsets

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from litebert.report.charts import ROLE_NAMES, Chart, Curve
 from litebert.report.html import Child, Markup, color_of, dash_of, element, join, swatch
 from litebert.report.numbers import Axis, count_axis, show, time_axis
-from litebert.report.runs import Floats, Stage, TrainingRun
+from litebert.report.runs import Floats, RunStage, TrainingRun
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 22, 24
 OVERHANG = 6  # part of RIGHT that belongs to the plot, for a dot at the very end
@@ -188,7 +188,7 @@ class Drawing:
             "data_to": _exact(end),
         }
 
-    def stage_name(self, run: int, stage: Stage, start: float, end: float, y: float) -> Markup:
+    def stage_name(self, run: int, stage: RunStage, start: float, end: float, y: float) -> Markup:
         """A label at the start of a stage, shortened or hidden if there is little room."""
         room = self.x(end) - self.x(start) - 8
         names = [name for name in (stage.label, stage.short_label) if len(name) * LETTER <= room]
@@ -222,7 +222,7 @@ class Drawing:
         ]
 
 
-def stretches(run: TrainingRun, end: float) -> list[tuple[Stage, float, float]]:
+def stretches(run: TrainingRun, end: float) -> list[tuple[RunStage, float, float]]:
     """Each stage with its first and last step; empty if nothing changes."""
     if len(run.stages) < 2:
         return []

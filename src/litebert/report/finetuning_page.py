@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from litebert.baselines.verdict import Comparison
+from litebert.baselines.table import Comparison
 from litebert.finetuning.baselines import describe_verdicts, next_steps, show_lead, verdict_of
 from litebert.finetuning.results import (
     Scores,
@@ -45,7 +45,7 @@ from litebert.report.runs import TrainingRun, read_runs
 from litebert.report.studies import draw_groups, draw_seeds, draw_study_table, expand, group_runs, print_groups
 from litebert.report.summary import state_of
 from litebert.tasks.kinds import KINDS
-from litebert.tasks.kinds.kind import Part
+from litebert.tasks.kinds.kind import Fragment
 from litebert.tasks.metrics import Metric, goodness, show_interval, show_value
 from litebert.tasks.read import named_tasks
 from litebert.tasks.task import Task, kind_of, load_task
@@ -484,13 +484,13 @@ def draw_worst(task: Task, lines: Sequence[dict[str, Any]], most: int = 15) -> M
     return element("div", note, draw_table("Errors", ("Text", "Gold", "Predicted"), body, "errors"))
 
 
-def _text(paragraphs: Sequence[Sequence[Part]]) -> list[Child]:
+def _text(paragraphs: Sequence[Sequence[Fragment]]) -> list[Child]:
     """The first paragraph, and the others smaller below it."""
     first, *rest = [[_mark(part) for part in paragraph] for paragraph in paragraphs]
     return [*first, *(element("span", paragraph, class_="second") for paragraph in rest)]
 
 
-def _mark(part: Part) -> Child:
+def _mark(part: Fragment) -> Child:
     if not part.mark:
         return part.text
     return element("mark", part.text, class_="wrong" if part.mark == "wrong" else None, title=part.title or None)

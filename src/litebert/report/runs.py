@@ -70,7 +70,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Stage:
+class RunStage:
     """From `step` on, the model has this depth and sequences have this length; 0 if unknown."""
 
     step: float
@@ -144,7 +144,7 @@ class TrainingRun:
         return Series(steps, np.maximum.accumulate(values[first]))
 
     @cached_property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[RunStage, ...]:
         """The stages of constant depth and length, each labelled with what changed."""
         steps = self.train.steps
         if not len(steps):
@@ -153,7 +153,7 @@ class TrainingRun:
         values = np.nan_to_num(np.stack(columns, axis=1), nan=0.0).astype(int)
         begins = np.flatnonzero((values[1:] != values[:-1]).any(axis=1))  # the last report before each change
         starts = [(0.0, values[0]), *((float(steps[before]), values[before + 1]) for before in begins)]
-        stages = [Stage(step, int(depth), int(length)) for step, (depth, length) in starts]
+        stages = [RunStage(step, int(depth), int(length)) for step, (depth, length) in starts]
         varying = [name for name in ("depth", "length") if len({getattr(stage, name) for stage in stages}) > 1]
         labels = []
         for before, stage in zip([None, *stages], stages, strict=False):

@@ -9,7 +9,6 @@ consistently.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
 import io
@@ -148,13 +147,14 @@ def format_of(path: str) -> Format:
 def read_text(path: Path | str, encoding: str = "utf-8") -> str:
     """The text of a file, decompressed and without a byte-order mark; a decoding error names the line."""
     path = str(path)
-    data = read_bytes(path)
-    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # the first begins like UTF-16's
-        encoding = "utf-32"
-    elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
+    with contextlib.closing(ByteReader(path, encoding)) as reader:
+        try:
+            data = b"".join(iter(reader.read, b""))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        encoding = reader.encoding
     try:
-        return data.decode(encoding).removeprefix("\ufeff")
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         guess = guess_encoding(data)
@@ -164,20 +164,6 @@ def read_text(path: Path | str, encoding: str = "utf-8") -> str:
             f"{path}:{line}: not {encoding.upper()}: {error.reason}{looks}. Save the file as UTF-8, or "
             f"set its encoding: encoding={name} (for litebert finetune: --set data.encoding={name})"
         ) from None
-    except (LookupError, UnicodeError) as error:
-        raise DataError(f"{path}: cannot decode it as {encoding!r}: {error}") from None
-
-
-def read_bytes(path: str) -> bytes:
-    """All bytes of a file, decompressed."""
-    with contextlib.closing(ByteReader(path)) as reader:
-        pieces = []
-        try:
-            while piece := reader.read():
-                pieces.append(piece)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-    return b"".join(pieces)
 
 
 def split_tabs(text: str) -> tuple[list[list[str]], list[int]]:

@@ -39,7 +39,6 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 BLANK_LINE = re.compile(rb"\n[ \t\r\v\f]*\n")
 LINE_END = re.compile(rb"\n")
 _DOC_END = re.compile(rb"\n</doc>\r?\n")
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,6 @@ def read_blocks(
         if format == "parquet":
             yield from _parquet_blocks(path, text_field)
             return
-        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise DataError(f"{path}: UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW")
         if format in ("lines", "paragraphs"):
             pieces = feed.cut(BLANK_LINE, MAX_DOCUMENT)
         elif format == "wikiextractor":
@@ -88,7 +85,7 @@ def read_blocks(
 def detect_format(path: str, head: bytes, language: str = "auto") -> Format:
     """The format of a file, by its name and its first bytes."""
     suffixes = Path(path).suffixes
-    start = head.removeprefix(_BOM).lstrip()
+    start = head.lstrip()
     if start.startswith(b"PAR1") or ".parquet" in suffixes:
         return "parquet"
     if start.startswith(b"<doc id="):
@@ -147,7 +144,7 @@ class Feed:
                 raise DataError(f"{self.path}:{self.line}: a row of more than {limit >> 20} MiB; is the format right?")
             data = bytes(self.buffer[:end])
             if data:
-                yield data.removeprefix(_BOM) if self.line == 1 else data, self.line
+                yield data, self.line
             if last:
                 return
             self.line += data.count(b"\n")
@@ -189,7 +186,7 @@ def _cut_anywhere(buffer: bytearray, limit: int) -> int:
 
 
 def _is_json(head: bytes) -> bool:
-    return head.removeprefix(_BOM).lstrip().startswith(b"{")
+    return head.lstrip().startswith(b"{")
 
 
 def _parquet_blocks(path: str, text_field: str) -> Iterator[Block]:

@@ -4,14 +4,18 @@
     ByteReader("x.jsonl.gz").read()                                        -> about a megabyte; b"" at the end
 
 Local paths and standard input need nothing else; URLs (s3://, gs://, hdfs://, https://, memory://) go through fsspec.
+Text in UTF-16 or UTF-32 is read as UTF-8 if it begins with a byte-order mark or its encoding is named.
 """
 
 from __future__ import annotations
 
 import bz2
+import codecs
+import contextlib
 import glob
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import re
@@ -20,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from litebert.errors import DataError
 
@@ -31,6 +35,11 @@ PIECE = 1 << 20
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
 _SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstd", ".bz2": "bzip2"}
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+# Byte-order marks of encodings whose characters are not single bytes; UTF-32's begins like UTF-16's.
+_MARKS = {
+    (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE): "utf-32",
+    (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE): "utf-16",
+}
 # What remote file systems call the version of a file, the most reliable first.
 _VERSIONS = ("ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "created")
 
@@ -155,11 +164,20 @@ def _files_below(folder: str) -> Iterator[str]:
 class ByteReader:
     """Reads one file (see `open_file`) from start to end and decompresses it.
 
-    `read` returns b"" at the end. Damage raises DataError after everything before it has been returned.
+    `read` returns b"" at the end. Damage raises DataError after everything before it has been returned. Text with two
+    or four bytes per character comes out as UTF-8, and UTF-8 without its byte-order mark.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, encoding: str = "utf-8"):
         self.path = path
+        try:
+            name = codecs.lookup(encoding).name.removesuffix("-sig")
+            self._wide = "\n".encode(name) != b"\n"
+        except LookupError:
+            raise DataError(f"{path}: cannot decode it as {encoding!r}: Python knows no such encoding") from None
+        self._encoding = name if name == "utf-8" else encoding
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._start: bytes | None = None  # read ahead
         self._file = open_file(path)
         self._raw = _Counted(self._file)
         try:
@@ -178,8 +196,49 @@ class ByteReader:
         """Bytes of the file itself that have been read so far."""
         return self._raw.position
 
+    @property
+    def encoding(self) -> str:
+        """The encoding of what `read` returns: the one that was named, or UTF-8."""
+        if self._start is None:
+            self._start = self._begin()
+        return self._encoding
+
     def read(self) -> bytes:
         """The next piece, about a megabyte; b"" at the end."""
+        if self._start is None:
+            return self._begin()
+        piece, self._start = self._start or self._next(), b""
+        return piece
+
+    def _begin(self) -> bytes:
+        """The first piece, which shows whether the rest must be decoded."""
+        self._start, start = b"", self._piece()
+        with contextlib.suppress(DataError):  # raised again by the next read
+            while 0 < len(start) < 4 and (piece := self._piece()):
+                start += piece
+        marked = next((name for marks, name in _MARKS.items() if start.startswith(marks)), None)
+        if marked or self._wide:
+            self._decoder = codecs.getincrementaldecoder(marked or self._encoding)()
+            self._encoding = "utf-8"
+            return self._decoded(start) or self._next()
+        return start.removeprefix(codecs.BOM_UTF8) if self._encoding == "utf-8" else start
+
+    def _next(self) -> bytes:
+        piece = self._piece()
+        if self._decoder is None:
+            return piece
+        while piece and not (text := self._decoded(piece)):  # half a character
+            piece = self._piece()
+        return text if piece else self._decoded(b"")
+
+    def _decoded(self, piece: bytes) -> bytes:
+        assert self._decoder is not None
+        try:
+            return self._decoder.decode(piece, final=not piece).encode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"not {error.encoding.upper()} ({error.reason})") from None
+
+    def _piece(self) -> bytes:
         try:
             return self._read(PIECE)
         except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
@@ -251,3 +310,40 @@ class _Counted:
 
     def flush(self) -> None:
         pass
+
+
+def open_text_file(path: str, encoding: str = "utf-8") -> TextIO:
+    """The lines of a file, decompressed and decoded."""
+    reader = ByteReader(path, encoding)
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            while piece := reader.read():
+                yield piece
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        finally:
+            reader.close()
+
+    return io.TextIOWrapper(as_file(pieces()), encoding=reader.encoding)
+
+
+def as_file(pieces: Iterator[bytes]) -> io.BufferedReader:
+    """Pieces of bytes as a binary file."""
+    return io.BufferedReader(_Pieces(pieces))
+
+
+class _Pieces(io.RawIOBase):
+    def __init__(self, pieces: Iterator[bytes]):
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size

@@ -111,8 +111,7 @@ class SentencePieceTokenizer(Tokenizer):
         if not glued:
             return self._processor
         if self._unprefixed is None:
-            self._unprefixed = open_model(self.model, self._where)
-            self._unprefixed.override_normalizer_spec(add_dummy_prefix=False)
+            self._unprefixed = open_model(without_space_before(self.model), self._where)
         return self._unprefixed
 
     def _set_comma_rule(self) -> None:
@@ -307,6 +306,11 @@ def with_usual_spaces(data: bytes) -> bytes:
             value = _join([*kept, *usual])
         fields.append((number, wire, value))
     return _join(fields)
+
+
+def without_space_before(data: bytes) -> bytes:
+    """The same model, but adding no space before the text: of a protocol buffer's equal fields the last counts."""
+    return data + _join([(_NORMALIZER, _BYTES, _join([(_ADD_DUMMY_PREFIX, _VARINT, 0)]))])
 
 
 def _read_piece(data: bytes) -> Piece:

@@ -409,7 +409,7 @@ class PlainStep:
         self.model.zero_grad(set_to_none=True)
 
     def renew(self) -> None:
-        """Another depth or length begins: other work, other shapes."""
+        """Start over for a stage of another depth or length, whose batches have other shapes."""
         self.clear()
 
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from litebert.errors import DataError
 from litebert.tasks.decode import Prediction, softmax
 from litebert.tasks.features import IGNORE, Arrays, Feature, Places
-from litebert.tasks.kinds.kind import Constant, Forward, Losses, Targets, minus_log, most_common
-from litebert.tasks.kinds.texts import TextKind, TextReader
+from litebert.tasks.kinds.kind import Constant, Forward, Losses, Targets, TextKind, TextReader, minus_log, most_common
 from litebert.tasks.metrics import Measure, accuracy, binary_f1, macro_f1, matthews
 from litebert.tasks.tables import Table, label_id, label_name, order_labels
 from litebert.tasks.task import Task, TextExample

@@ -12,9 +12,20 @@ from numpy.typing import NDArray
 from litebert.tasks.decode import Prediction, sigmoid
 from litebert.tasks.features import Arrays, Feature, Places, Target
 from litebert.tasks.kinds.classification import at_least, mean_probabilities
-from litebert.tasks.kinds.kind import Constant, Forward, Line, Losses, Targets, minus_log, most_common
+from litebert.tasks.kinds.kind import (
+    LABELS,
+    Constant,
+    Forward,
+    Line,
+    Losses,
+    Targets,
+    TextKind,
+    TextReader,
+    minus_log,
+    most_common,
+    text_columns,
+)
 from litebert.tasks.kinds.regression import value_targets
-from litebert.tasks.kinds.texts import LABELS, TextKind, TextReader, text_columns
 from litebert.tasks.metrics import Measure, all_right, label_macro_f1, label_micro_f1
 from litebert.tasks.own import Columns
 from litebert.tasks.tables import Table, label_id, label_name, order_labels, text_cell, truth_cell

@@ -19,10 +19,10 @@ from litebert.tasks.kinds.classification import MEASURES, likeliest, mean_probab
 from litebert.tasks.kinds.kind import (
     Constant,
     Forward,
+    Fragment,
     Kind,
     Line,
     Losses,
-    Part,
     Targets,
     minus_log,
     most_common,
@@ -195,8 +195,8 @@ class MultipleChoice(Kind[ChoiceExample]):
         assert prediction.probabilities is not None
         return float(minus_log(prediction.probabilities[gold]))
 
-    def show(self, line: Line) -> list[list[Part]]:
-        return [[Part(shorten(line["passage"]))], [Part(f"{line['question']} — {' · '.join(line['options'])}")]]
+    def show(self, line: Line) -> list[list[Fragment]]:
+        return [[Fragment(shorten(line["passage"]))], [Fragment(f"{line['question']} — {' · '.join(line['options'])}")]]
 
 
 def choice_sequences(

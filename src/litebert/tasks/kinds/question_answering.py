@@ -25,7 +25,7 @@ from litebert.tasks.features import (
     pad_offsets,
     stride_for,
 )
-from litebert.tasks.kinds.kind import Constant, Forward, Kind, Line, Losses, Part, Targets, row_logsumexp, to_json
+from litebert.tasks.kinds.kind import Constant, Forward, Fragment, Kind, Line, Losses, Targets, row_logsumexp, to_json
 from litebert.tasks.metrics import Measure, share
 from litebert.tasks.own import Cells, Column, Columns, Reader
 from litebert.tasks.spans import FIXED_THRESHOLD, Answers, average_answers, best_spans, best_threshold
@@ -242,21 +242,24 @@ class QuestionAnswering(Kind[QuestionExample]):
     def is_wrong(self, line: Line) -> bool:
         return score_answer(line["prediction"], line["gold"])[0] < 1
 
-    def show(self, line: Line) -> list[list[Part]]:
+    def show(self, line: Line) -> list[list[Fragment]]:
         """The question, and the context around the gold answer (or the prediction) with both marked."""
         context: str = line["context"]
         gold, said = next(iter(line["gold"]), ""), str(line["prediction"])
         center = context.find(gold) if gold else context.find(said) if said else 0
         begin, end = max(0, center - NEAR), min(len(context), max(center, 0) + len(gold or said) + NEAR)
         text = context[begin:end]
-        parts = [Part("…" if begin else "")]
+        parts = [Fragment("…" if begin else "")]
         place = 0
         marks = sorted((text.find(t), t, mark) for t, mark in ((gold, "right"), (said, "wrong")) if t and t in text)
         for at, marked, mark in marks:
             if at >= place:
-                parts += [Part(text[place:at]), Part(marked, "right" if mark == "right" else "wrong")]
+                parts += [Fragment(text[place:at]), Fragment(marked, "right" if mark == "right" else "wrong")]
                 place = at + len(marked)
-        return [[Part(line["question"])], [*parts, Part(text[place:]), Part("…" if end < len(context) else "")]]
+        return [
+            [Fragment(line["question"])],
+            [*parts, Fragment(text[place:]), Fragment("…" if end < len(context) else "")],
+        ]
 
     def show_value(self, line: Line, key: Any) -> str:
         answers = line[key] if isinstance(line[key], list) else [line[key]]

@@ -10,8 +10,17 @@ from numpy.typing import NDArray
 
 from litebert.tasks.decode import Prediction
 from litebert.tasks.features import Arrays, Feature, Places
-from litebert.tasks.kinds.kind import Constant, Forward, Line, Losses, Targets
-from litebert.tasks.kinds.texts import LABELS, TextKind, TextReader, text_columns
+from litebert.tasks.kinds.kind import (
+    LABELS,
+    Constant,
+    Forward,
+    Line,
+    Losses,
+    Targets,
+    TextKind,
+    TextReader,
+    text_columns,
+)
 from litebert.tasks.metrics import Measure, pearson, rmse, spearman
 from litebert.tasks.tables import number_cell
 from litebert.tasks.task import Task, TextExample

@@ -24,8 +24,18 @@ from numpy.typing import NDArray
 from litebert.errors import DataError
 from litebert.tasks.decode import Outputs, Prediction
 from litebert.tasks.features import Arrays, Feature, Places, join
-from litebert.tasks.kinds.kind import Constant, Forward, Kind, Line, Losses, Part, Targets, shorten
-from litebert.tasks.kinds.texts import TEXT_PAIRS, TEXTS
+from litebert.tasks.kinds.kind import (
+    TEXT_PAIRS,
+    TEXTS,
+    Constant,
+    Forward,
+    Fragment,
+    Kind,
+    Line,
+    Losses,
+    Targets,
+    shorten,
+)
 from litebert.tasks.metrics import Floats, Measure, pearson, share, spearman
 from litebert.tasks.own import Cells, Column, Columns, Reader, find_columns, first_column, free_columns, plain_name
 from litebert.tasks.tables import Table, number_cell, text_cell
@@ -228,8 +238,8 @@ class Similarity(Kind[SimilarityExample]):
     def is_wrong(self, line: Line) -> bool:
         return bool(line["badness"] > 0)
 
-    def show(self, line: Line) -> list[list[Part]]:
-        return [[Part(shorten(line[key]))] for key in ("text", "pair", "negative") if key in line]
+    def show(self, line: Line) -> list[list[Fragment]]:
+        return [[Fragment(shorten(line[key]))] for key in ("text", "pair", "negative") if key in line]
 
     def show_value(self, line: Line, key: Any) -> str:
         return f"{line[key]:.3g}"

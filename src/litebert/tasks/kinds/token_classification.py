@@ -20,10 +20,10 @@ from litebert.tasks.kinds.classification import at_least, cross_entropy, mean_pr
 from litebert.tasks.kinds.kind import (
     Constant,
     Forward,
+    Fragment,
     Kind,
     Line,
     Losses,
-    Part,
     Targets,
     are_numbers,
     minus_log,
@@ -174,15 +174,15 @@ class TokenClassification(Kind[TagExample]):
     def confusions(self, line: Line) -> Iterable[tuple[str, str]]:
         return zip(line["gold"], line["prediction"], strict=True)
 
-    def show(self, line: Line) -> list[list[Part]]:
+    def show(self, line: Line) -> list[list[Fragment]]:
         """All words; tagged and wrong ones are marked."""
         parts = []
         for word, gold, said in zip(line["words"], line["gold"], line["prediction"], strict=True):
             if gold != said:
-                parts.append(Part(word, "wrong", f"gold: {gold}, predicted: {said}"))
+                parts.append(Fragment(word, "wrong", f"gold: {gold}, predicted: {said}"))
             else:
-                parts.append(Part(word) if gold == "O" else Part(word, "right", gold))
-            parts.append(Part(" "))
+                parts.append(Fragment(word) if gold == "O" else Fragment(word, "right", gold))
+            parts.append(Fragment(" "))
         return [parts]
 
     def show_value(self, line: Line, key: Any) -> str:
