@@ -314,9 +314,12 @@ def test_another_command_is_refused(model, tmp_path):
     with pytest.raises(DataError, match="holds another model's results"):
         score(model("classification"), source, out, ability="embed", columns={"text": "body"}, part_rows=10, workers=1)
     write(source, texts(13))
-    with pytest.raises(DataError, match=r"a\.parquet has changed since it was scored"):
+    with pytest.raises(DataError, match=r"a\.parquet has changed .*; delete its parts \(part-00000-\*"):
         embed(model, source, out)
     assert parts(out) == before
+    for part in out.glob("part-00000-*.parquet"):
+        part.unlink()
+    assert embed(model, source, out).scored_rows == 13
 
 
 def test_an_input_that_was_repaired_before_anything_came_of_it(model, tmp_path):
@@ -330,6 +333,27 @@ def test_an_input_that_was_repaired_before_anything_came_of_it(model, tmp_path):
     summary = embed(model, [good, bad], tmp_path / "out")
     assert (summary.rows, summary.scored_rows) == (15, 3)
     assert before.items() <= parts(tmp_path / "out").items()
+
+
+def test_damage_inside_a_file_is_placed_and_costs_no_part(model, tmp_path):
+    source = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"body": texts(400)}), source, row_group_size=40, use_dictionary=False)
+    group = pq.ParquetFile(source).metadata.row_group(5).column(0)
+    data = bytearray(source.read_bytes())
+    begin = group.data_page_offset
+    data[begin : begin + group.total_compressed_size] = b"\xff" * group.total_compressed_size
+    source.write_bytes(data)
+    with pytest.raises(DataError, match=r"a\.parquet: damaged after row 200 \("):
+        embed(model, source, tmp_path / "out")
+    assert len(parts(tmp_path / "out")) == 20  # 200 rows, ten to a part
+    with pytest.raises(DataError, match="damaged after row 200 "):  # from the middle of a row group on
+        embed(model, source, tmp_path / "out")
+    whole = tmp_path / "whole" / "a.parquet"
+    whole.parent.mkdir()
+    write(whole, texts(200))
+    embed(model, whole, tmp_path / "same")
+    found, same = (pa.Table.from_batches(read(tmp_path / name).to_batches()) for name in ("out", "same"))
+    assert found["vector"].equals(same["vector"])
 
 
 def test_mistakes(model, tmp_path):
@@ -418,7 +442,7 @@ def test_the_command(model, tmp_path, cli):
     first = cli(*command)
     assert first.code == 0, first
     assert f"{tmp_path / 'out'}: 13 rows in 3 parts from 1 file" in first.out
-    assert "1 rows have an error" in first.out
+    assert "1 row has an error" in first.out
     assert "row 13: text: is empty" in first.out
     assert set(read(tmp_path / "out")["pooling"].to_pylist()) == {"cls", None}
     again = json.loads(cli(*command, "--json").out)
