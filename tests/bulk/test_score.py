@@ -17,6 +17,7 @@ import zstandard
 from small_runs import TASKS, TEXTS, embed, parts, read, texts, write
 
 import litebert
+from litebert.bulk import score as score_module
 from litebert.bulk.folder import PLAN, SUMMARY
 from litebert.bulk.part import GROUP_ROWS
 from litebert.bulk.score import score
@@ -246,6 +247,43 @@ def test_a_shared_device_gives_the_same_bytes(model, tmp_path):
         summary = embed(model, source, tmp_path / "two")
     assert (summary.rows, summary.errors) == (31, 1)
     assert parts(tmp_path / "two") == parts(tmp_path / "one")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_progress_counts_rows_in_whatever_order_parts_come(model, tmp_path, ending):
+    source = tmp_path / f"a.{ending}"
+    rows = ["anna lives in oslo."] * 100
+    if ending == "parquet":
+        write(source, rows)
+    else:
+        source.write_text("body\n" + "".join(f"{row}\n" for row in rows))
+
+    def shares(**more):
+        seen = []
+        embed(model, source, tmp_path / "out", progress=seen.append, **more)
+        assert [each.rows for each in seen] == sorted(each.rows for each in seen)
+        assert seen[-1].rows == 100
+        return [each.share for each in seen], [each.seconds_left for each in seen]
+
+    found, left = shares()
+    assert found[-1] == 1
+    assert left[-1] == 0
+    if ending == "parquet":  # of a small file all bytes are read at once
+        assert found == pytest.approx([0.1 * number for number in range(1, 11)], abs=0.01)
+    for number in (0, 1, 5, 9):  # what an earlier run has done counts
+        (tmp_path / "out" / f"part-00000-00000{number}.parquet").unlink()
+    again, left = shares()
+    assert again[-1] == pytest.approx(1, abs=0.01)
+    if ending == "parquet":
+        assert again == pytest.approx([0.7, 0.8, 0.9, 1.0], abs=0.01)
+    for path in (tmp_path / "out").glob("part-*"):
+        path.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(score_module._Run, "feed", lambda run, feed=score_module._Run.feed: iter([*feed(run)][::-1]))
+        backwards, _ = shares()
+    if ending == "parquet":
+        assert backwards == pytest.approx([0.1 * number for number in range(1, 11)], abs=0.01)
+    assert backwards[-1] == pytest.approx(1, abs=0.01)
 
 
 def test_a_dead_worker_is_replaced(model, tmp_path, monkeypatch):
