@@ -189,7 +189,7 @@ class _Run:
         self._notes, self._rows_before = folder.tally(folder.parts())
         self._begun = time.monotonic()
         self._size = max(1, sum(source.size for source in sources))
-        # Rows and about how many bytes of each input are done; bytes of an input begun earlier count from its next part on.
+        # Rows and bytes of each input that are done; the bytes of one begun earlier are known with its next part.
         self._done = [sum(note["rows"] for note in self._notes.get(i, {}).values()) for i in range(len(sources))]
         self._bytes = [float(source.size) if self._ended(index) else 0.0 for index, source in enumerate(sources)]
         self._gained = 0.0  # bytes done by this run
