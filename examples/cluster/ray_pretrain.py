@@ -32,9 +32,9 @@ def train(settings: dict[str, Any]) -> None:
         "LOCAL_WORLD_SIZE": str(context.get_local_world_size()),
         "MASTER_PORT": str(int(os.environ["MASTER_PORT"]) + 1),
     }
-    command = ["finetune" if settings["finetune"] else "pretrain", settings["config"], "--out", settings["out"]]
+    command = ["finetune", "--config"] if settings["finetune"] else ["pretrain"]
     try:
-        main([*command, *settings["options"]])
+        main([*command, settings["config"], "--out", settings["out"], *settings["options"]])
     except SystemExit as stop:
         if stop.code:
             raise RuntimeError(f"process {context.get_world_rank()} ended with {stop.code}") from None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from small_runs import embed, parts, texts
+import pytest
+from small_runs import embed, parts, texts, write
 
 from litebert.bulk import ray_engine
 from litebert.bulk.part import Work
-from litebert.errors import DataError
+from litebert.errors import DataError, LitebertError
 from litebert.text.sources import Source, find_sources
 
 
@@ -57,6 +59,41 @@ def test_a_mistake_in_the_data_is_an_answer_and_no_failure(model, tmp_path):
     ((_, _, error),) = pickle.loads(actor({"span": [pickle.dumps(span)]})["scored"][0])
     assert isinstance(error, DataError)
     assert "bad.csv: no column 'body'" in str(error)
+
+
+def test_a_full_disk_is_an_answer_and_no_traceback(model, tmp_path):
+    """With its number and file, which the command's one sentence is made of."""
+    source = write(tmp_path / "a.parquet", texts(35))
+    work = Work(str(model("pretraining")), "embed", {"text": ("body",)}, {}, None, False, 100, "torch", "cpu", 1, 8192)
+    actor = ray_engine.SpanScorer(work, str(tmp_path / "out"), os.getcwd())
+    (tmp_path / "out").mkdir()
+    write_file = actor.folder.write
+
+    def full(name, data):
+        if name == "part-00000-000002.parquet":
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+        write_file(name, data)
+
+    actor.folder.write = full
+    (span,) = ray_engine.cut_spans([(0, find_sources([source])[0])], 10, "utf-8", {})
+    *scored, (_, _, error) = pickle.loads(actor({"span": [pickle.dumps(span)]})["scored"][0])
+    assert [part.number for _, part, _ in scored] == [0, 1]
+    assert sorted(parts(tmp_path / "out")) == ["part-00000-000000.parquet", "part-00000-000001.parquet"]
+    assert (error.errno, error.filename) == (errno.ENOSPC, "part-00000-000002.parquet")
+
+
+def test_an_actor_that_fails_says_why(model, tmp_path, monkeypatch):
+    """Of Ray's traceback the line that says what happened."""
+
+    class Failing(ray_engine.SpanScorer):
+        def _score(self, span):
+            raise RuntimeError("the device is gone\nand more")
+
+    source = write(tmp_path / "a.parquet", texts(15))
+    monkeypatch.setattr("builtins.print", print)  # Ray Data's progress bars replace it for good
+    monkeypatch.setattr(ray_engine, "SpanScorer", Failing)
+    with pytest.raises(LitebertError, match=r"^Ray: RuntimeError: the device is gone\. Finished parts are kept"):
+        embed(model, source, tmp_path / "out", engine="ray", workers=1)
 
 
 def test_stretches_leave_out_what_is_done(tmp_path):

@@ -17,6 +17,7 @@ import zstandard
 from small_runs import TASKS, TEXTS, embed, parts, read, texts, write
 
 import litebert
+from litebert.bulk import score as score_module
 from litebert.bulk.folder import PLAN, SUMMARY
 from litebert.bulk.part import GROUP_ROWS
 from litebert.bulk.score import score
@@ -264,6 +265,43 @@ def test_a_shared_device_gives_the_same_bytes(model, tmp_path):
     assert parts(tmp_path / "two") == parts(tmp_path / "one")
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_progress_counts_rows_in_whatever_order_parts_come(model, tmp_path, ending):
+    source = tmp_path / f"a.{ending}"
+    rows = ["anna lives in oslo."] * 100
+    if ending == "parquet":
+        write(source, rows)
+    else:
+        source.write_text("body\n" + "".join(f"{row}\n" for row in rows))
+
+    def shares(**more):
+        seen = []
+        embed(model, source, tmp_path / "out", progress=seen.append, **more)
+        assert [each.rows for each in seen] == sorted(each.rows for each in seen)
+        assert seen[-1].rows == 100
+        return [each.share for each in seen], [each.seconds_left for each in seen]
+
+    found, left = shares()
+    assert found[-1] == 1
+    assert left[-1] == 0
+    if ending == "parquet":  # of a small file all bytes are read at once
+        assert found == pytest.approx([0.1 * number for number in range(1, 11)], abs=0.01)
+    for number in (0, 1, 5, 9):  # what an earlier run has done counts
+        (tmp_path / "out" / f"part-00000-00000{number}.parquet").unlink()
+    again, left = shares()
+    assert again[-1] == pytest.approx(1, abs=0.01)
+    if ending == "parquet":
+        assert again == pytest.approx([0.7, 0.8, 0.9, 1.0], abs=0.01)
+    for path in (tmp_path / "out").glob("part-*"):
+        path.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(score_module._Run, "feed", lambda run, feed=score_module._Run.feed: iter([*feed(run)][::-1]))
+        backwards, _ = shares()
+    if ending == "parquet":
+        assert backwards == pytest.approx([0.1 * number for number in range(1, 11)], abs=0.01)
+    assert backwards[-1] == pytest.approx(1, abs=0.01)
+
+
 def test_a_dead_worker_is_replaced(model, tmp_path, monkeypatch):
     """A worker that is killed at its first part, as for want of memory."""
     from litebert.bulk import local
@@ -330,9 +368,12 @@ def test_another_command_is_refused(model, tmp_path):
     with pytest.raises(DataError, match="holds another model's results"):
         score(model("classification"), source, out, ability="embed", columns={"text": "body"}, part_rows=10, workers=1)
     write(source, texts(13))
-    with pytest.raises(DataError, match=r"a\.parquet has changed since it was scored"):
+    with pytest.raises(DataError, match=r"a\.parquet has changed .*; delete its parts \(part-00000-\*"):
         embed(model, source, out)
     assert parts(out) == before
+    for part in out.glob("part-00000-*.parquet"):
+        part.unlink()
+    assert embed(model, source, out).scored_rows == 13
 
 
 def test_an_input_that_was_repaired_before_anything_came_of_it(model, tmp_path):
@@ -346,6 +387,27 @@ def test_an_input_that_was_repaired_before_anything_came_of_it(model, tmp_path):
     summary = embed(model, [good, bad], tmp_path / "out")
     assert (summary.rows, summary.scored_rows) == (15, 3)
     assert before.items() <= parts(tmp_path / "out").items()
+
+
+def test_damage_inside_a_file_is_placed_and_costs_no_part(model, tmp_path):
+    source = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"body": texts(400)}), source, row_group_size=40, use_dictionary=False)
+    group = pq.ParquetFile(source).metadata.row_group(5).column(0)
+    data = bytearray(source.read_bytes())
+    begin = group.data_page_offset
+    data[begin : begin + group.total_compressed_size] = b"\xff" * group.total_compressed_size
+    source.write_bytes(data)
+    with pytest.raises(DataError, match=r"a\.parquet: damaged after row 200 \("):
+        embed(model, source, tmp_path / "out")
+    assert len(parts(tmp_path / "out")) == 20  # 200 rows, ten to a part
+    with pytest.raises(DataError, match="damaged after row 200 "):  # from the middle of a row group on
+        embed(model, source, tmp_path / "out")
+    whole = tmp_path / "whole" / "a.parquet"
+    whole.parent.mkdir()
+    write(whole, texts(200))
+    embed(model, whole, tmp_path / "same")
+    found, same = (pa.Table.from_batches(read(tmp_path / name).to_batches()) for name in ("out", "same"))
+    assert found["vector"].equals(same["vector"])
 
 
 def test_mistakes(model, tmp_path):
@@ -444,7 +506,7 @@ def test_the_command(model, tmp_path, cli):
     first = cli(*command)
     assert first.code == 0, first
     assert f"{tmp_path / 'out'}: 13 rows in 3 parts from 1 file" in first.out
-    assert "1 rows have an error" in first.out
+    assert "1 row has an error" in first.out
     assert "row 13: text: is empty" in first.out
     assert set(read(tmp_path / "out")["pooling"].to_pylist()) == {"cls", None}
     again = json.loads(cli(*command, "--json").out)

@@ -143,15 +143,16 @@ def test_a_killed_run_goes_on_to_the_same_scores_and_weights(toy_model, tmp_path
     assert lines(tmp_path / "whole", "eval") == lines(tmp_path / "killed", "eval")
 
 
-def test_two_processes_equal_one(toy_model, tmp_path):
+@pytest.mark.parametrize("processes", [2, 4])
+def test_several_processes_equal_one(toy_model, tmp_path, processes):
     """Under torchrun: uneven shares of a batch of 9, dev shared too, the same scores up to rounding."""
     files = make_files(tmp_path / "files", "question-answering", train=40, dev=21, seed=1)
     options = dict(batch=9, classifier_dropout=0.0, optim={"lr": 0.003}, steps=8)
     config = tiny_config(toy_model, files, "question-answering", **options)
     one = finetune(config, tmp_path / "one", quiet=True)
     (tmp_path / "run.yaml").write_text(write_yaml(config))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "litebert"]
-    command += ["finetune", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "two")]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command += ["-m", "litebert", "finetune", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "two")]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
@@ -169,7 +170,7 @@ def test_two_processes_equal_one(toy_model, tmp_path):
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, atol=2e-4, rtol=0, msg=name)
     facts = json.loads((tmp_path / "two" / "run.json").read_text())
-    assert (facts["completed"], facts["hardware"]["processes"]) == (True, 2)
+    assert (facts["completed"], facts["hardware"]["processes"]) == (True, processes)
 
 
 def test_each_process_needs_an_example(toy_model, files, tmp_path, monkeypatch):

@@ -136,7 +136,9 @@ class Folder:
             raise DataError(f"{self.name}: the inputs have changed ({what}); {_ADVICE}")
         for number, (was, entry) in enumerate(zip(before, now, strict=True)):
             if was != entry and parts.get(number):
-                raise DataError(f"{self.name}: {entry['path']} has changed since it was scored; {_ADVICE}")
+                stale = part_name(number, 0).replace("000000.", "*.")
+                advice = f"delete its parts ({stale}) to score it again, or use another folder"
+                raise DataError(f"{self.name}: {entry['path']} has changed since it was scored; {advice}")
 
     def parts(self) -> dict[int, set[int]]:
         """The finished parts of each input."""

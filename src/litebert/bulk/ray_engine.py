@@ -78,7 +78,7 @@ def run_ray(work: Work, out: str, spans: Sequence[Span], workers: int, done: Don
         )
         for row in scored.iter_rows():
             for source, part, result in pickle.loads(row["scored"]):
-                if isinstance(result, LitebertError):
+                if isinstance(result, Exception):
                     raise result
                 done(source, part, result)
 
@@ -113,6 +113,6 @@ class SpanScorer:
                 data, scored = score_part(self.work, self.predictor, span.source, part)
                 self.folder.write(part_name(part.source, part.number), data)
                 results.append((span.source, part.without_rows(), scored))
-        except LitebertError as error:  # a mistake in the data: Ray would try again and again
+        except (LitebertError, OSError) as error:  # of Ray itself, a traceback would come of it
             results.append((span.source, empty, error))
         return results

@@ -164,9 +164,10 @@ def _stretch(source: Source, parquet: pq.ParquetFile, begin: int, part_rows: int
         else:
             groups.append(number)
     held: list[pa.RecordBatch] = []
-    count = 0
+    count, read = 0, begin - skip  # rows held; rows up to here, skipped ones included
     try:
         for batch in parquet.iter_batches(min(part_rows, 8192), row_groups=groups, use_threads=False):
+            read += len(batch)
             if skip:
                 dropped = min(skip, len(batch))
                 batch, skip = batch.slice(dropped), skip - dropped
@@ -179,8 +180,7 @@ def _stretch(source: Source, parquet: pq.ParquetFile, begin: int, part_rows: int
                     yield pa.Table.from_batches(held).combine_chunks()
                     held, count = [], 0
     except (pa.ArrowException, OSError) as error:
-        where = f"near row {begin:,}"
-        raise DataError(f"{source.path}: damaged {where} ({_first_line(error)})") from None
+        raise DataError(f"{source.path}: damaged after row {read:,} ({_first_line(error)})") from None
     if held:
         yield pa.Table.from_batches(held).combine_chunks()
 

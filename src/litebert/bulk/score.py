@@ -189,9 +189,10 @@ class _Run:
         self._notes, self._rows_before = folder.tally(folder.parts())
         self._begun = time.monotonic()
         self._size = max(1, sum(source.size for source in sources))
-        # Bytes of each input up to its furthest finished part.
-        self._ends = [source.size if self._ended(index) else 0 for index, source in enumerate(sources)]
-        self._share_before = sum(self._ends) / self._size
+        # Rows and bytes of each input that are done; the bytes of one begun earlier are known with its next part.
+        self._done = [sum(note["rows"] for note in self._notes.get(i, {}).values()) for i in range(len(sources))]
+        self._bytes = [float(source.size) if self._ended(index) else 0.0 for index, source in enumerate(sources)]
+        self._gained = 0.0  # bytes done by this run
         self.rows = self.tokens = 0
         self.errors = sum(note["errors"] for notes in self._notes.values() for note in notes.values())
         self.examples: list[str] = []
@@ -215,12 +216,16 @@ class _Run:
         self.tokens += scored.tokens
         self.errors += scored.errors
         self.examples += scored.examples[: max(0, 3 - len(self.examples))]
-        self._ends[part.source] = max(self._ends[part.source], source.size if part.last else part.position)
+        # Parts come in any order: a row counts as many bytes as those up to here do on average.
+        through = part.begin + scored.rows
+        each = (source.size if part.last else part.position) / max(through, 1)
+        self._done[part.source] += scored.rows
+        self._bytes[part.source] = min(source.size, self._done[part.source] * each) if through else source.size
+        self._gained += scored.rows * each if through else source.size
         if self._progress is not None:
             seconds = max(time.monotonic() - self._begun, 1e-9)
-            share = min(1.0, sum(self._ends) / self._size)
-            gained = share - self._share_before
-            left = seconds * (1 - share) / gained if gained > 0 else None
+            share = min(1.0, sum(self._bytes) / self._size)
+            left = seconds * (1 - share) * self._size / self._gained if self._gained else None
             rates = (self.rows / seconds, self.tokens / seconds)
             self._progress(Progress(self._rows_before + self.rows, self.errors, share, *rates, left))
 

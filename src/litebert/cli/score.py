@@ -101,13 +101,15 @@ def score(
     resumed = f" ({before:,} of them in earlier runs)" if before else ""
     parts = "1 part" if summary.parts == 1 else f"{summary.parts:,} parts"
     files = "1 file" if summary.inputs == 1 else f"{summary.inputs:,} files"
-    print(f"{summary.out}: {summary.rows:,} rows in {parts} from {files}{resumed}")
+    every = "1 row" if summary.rows == 1 else f"{summary.rows:,} rows"
+    print(f"{summary.out}: {every} in {parts} from {files}{resumed}")
     if summary.scored_rows:
         rates = f"{short_count(summary.scored_rows / summary.seconds)} rows/s"
         tokens = f"{short_count(summary.scored_tokens / summary.seconds)} tokens/s"
         print(f"{rates}, {tokens}, {short_time(summary.seconds)}")
     if summary.errors:
-        print(f"{summary.errors:,} rows have an error instead of a result, see the column `error`")
+        rows = "1 row has" if summary.errors == 1 else f"{summary.errors:,} rows have"
+        print(f"{rows} an error instead of a result, see the column `error`")
         for example in summary.examples:
             print(f"  {example}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -165,6 +166,8 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
         await service.close()
         log_event("closed")
 
+    # Newer versions of FastAPI make spans, metrics and logs of their own, with paths and texts of users in them.
+    own: Any = {"telemetry": dict.fromkeys(("tracing", "metrics", "logs", "operation_spans"), False)}
     app = FastAPI(
         title="litebert",
         version=litebert.__version__,
@@ -173,6 +176,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
         docs_url=None,  # FastAPI's own page loads scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
+        **(own if "telemetry" in inspect.signature(FastAPI).parameters else {}),
     )
     app.state.service = service
     app.include_router(ability_routes())

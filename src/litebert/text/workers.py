@@ -13,6 +13,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import re
 import signal
 import threading
 from collections import Counter, deque
@@ -243,13 +244,21 @@ def open_ray(workers: int) -> Iterator[tuple[Any, Any]]:
     try:
         yield ray, data
     except ray.exceptions.RayError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise LitebertError(f"Ray: {reason}. Finished parts are kept: rerun the same command to resume") from error
+        raise LitebertError(
+            f"Ray: {_reason(str(error))}. Finished parts are kept: rerun the same command to resume"
+        ) from error
     finally:
         context.enable_progress_bars = bars
         chatter.setLevel(level)
         if started:
             ray.shutdown()
+
+
+def _reason(text: str) -> str:
+    """What happened, from the traceback of a Ray task: the line of the first exception, before what Ray made of it."""
+    first = text.partition("\n\nThe above exception was")[0].strip()
+    named = [line for line in first.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
+    return (named or first.splitlines() or ["failed"])[-1].rstrip(".")
 
 
 def _apply(row: dict[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:
