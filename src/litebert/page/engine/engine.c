@@ -12,6 +12,9 @@
 #include <wasm_simd128.h>
 
 #define EXPORT(name) __attribute__((export_name(#name)))
+// Browsers compile a function well once it has been called often, and go on with the quick first compilation inside a call
+// that lasts. So what takes time is called, not inlined.
+#define APART __attribute__((noinline))
 #define PAGE 65536
 #define WIDE 8  // columns of a panel: matrices are multiplied panel by panel
 #define TALL 6  // rows at a time
@@ -267,7 +270,7 @@ EXPORT(fill_six) void fill_six(Matrix *m, const uint8_t *low, const uint8_t *hig
 }
 
 /** One row of inputs [K] as small numbers; returns what to multiply the products with. */
-static float shrink(const Matrix *m, const float *x, Small *small) {
+static APART float shrink(const Matrix *m, const float *x, Small *small) {
   int k = 0, whole = m->k & ~7;
   float largest = 1e-12f;
   const float *smoothing = m->smoothing;
@@ -307,7 +310,7 @@ static float shrink(const Matrix *m, const float *x, Small *small) {
 
 /** `rows` rows and a panel: y [rows, 8] in whole numbers. */
 #define PANEL(rows)                                                                                              \
-  static void panel_##rows(int k, const Small *x, const int8_t *w, const int32_t *start, v128_t y[rows][2]) {    \
+  static APART void panel_##rows(int k, const Small *x, const int8_t *w, const int32_t *start, v128_t y[rows][2]) {    \
     v128_t sum[rows][2];                                                                                         \
     for (int r = 0; r < rows; r++)                                                                               \
       for (int c = 0; c < 2; c++) sum[r][c] = wasm_v128_load(start + 4 * c);                                     \
@@ -338,7 +341,7 @@ PANEL(5)
 PANEL(6)
 
 /** Some columns of a product in 8 bits: x [rows, K] with a scale for each row -> y [rows, N]. */
-static void product_small(const Matrix *m, const Small *x, const float *scale, int rows, float *y, Activation kind, Part part) {
+static APART void product_small(const Matrix *m, const Small *x, const float *scale, int rows, float *y, Activation kind, Part part) {
   int blocks = (rows + TALL - 1) / TALL;
   v128_t sums[TALL][2];
   for (int n = part.begin; n < part.end; n += WIDE) {
@@ -374,7 +377,7 @@ static void product_small(const Matrix *m, const Small *x, const float *scale, i
 // Floats
 
 /** y [rows, begin..end] = x [rows, K] @ w [K, N] + bias, any distances between rows. */
-static void product_floats(int rows, int k, const float *x, int x_row, const float *w, int w_row, const float *bias, float *y,
+static APART void product_floats(int rows, int k, const float *x, int x_row, const float *w, int w_row, const float *bias, float *y,
                            int y_row, Activation kind, Part part) {
   int n = part.begin;
   for (; n + WIDE <= part.end; n += WIDE)
@@ -405,7 +408,7 @@ static void product_floats(int rows, int k, const float *x, int x_row, const flo
 }
 
 /** Some rows: y = LayerNorm(y + x) (x may be 0), by the mean and then the variance. */
-static void normalize(float *y, const float *x, int width, Norm norm, float epsilon, Part rows) {
+static APART void normalize(float *y, const float *x, int width, Norm norm, float epsilon, Part rows) {
   for (int r = rows.begin; r < rows.end; r++) {
     float *row = y + r * width;
     const float *other = x ? x + r * width : 0;
@@ -435,7 +438,7 @@ static void normalize(float *y, const float *x, int width, Norm norm, float epsi
 }
 
 /** Some rows of logits [rows, of size `stride`]: softmax over the first `size`. */
-static void softmax(float *logits, int rows, int size, int stride) {
+static APART void softmax(float *logits, int rows, int size, int stride) {
   for (int r = 0; r < rows; r++) {
     float *row = logits + r * stride;
     for (int i = size; i < stride; i++) row[i] = -1e30f;
@@ -545,7 +548,7 @@ static void multiply(const Matrix *m, const float *x, int rows, float *y, Activa
 }
 
 /** Where each head looks, and what it brings: joined [S, 3 H] -> output [S, H], a thread's part of heads and queries. */
-static void attend(int application, int thread) {
+static APART void attend(int application, int thread) {
   int count = work.tokens, width = model.hidden_size, size = width / model.heads, stride = round_up(count, WIDE);
   int pieces = (count + QUERIES - 1) / QUERIES, known = -1;
   float *keys = work.scratch + thread * work.scratch_size, *logits = keys + size * stride;
