@@ -245,8 +245,9 @@ def test_without_shared_memory_the_page_says_so_and_works(folders, open_page):
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ("**/*.wasm*", "runtime/ort-wasm-simd-threaded.wasm could not be loaded"),
-        ("**/ort.wasm.min.mjs*", "runtime/ort.wasm.min.mjs could not be loaded"),
+        ("**/*.wasm*", "engine/engine-relaxed.wasm could not be loaded"),
+        ("**/tokenizers.min.mjs*", "runtime/tokenizers.min.mjs could not be loaded"),
+        ("**/thread.js", "engine/thread.js could not be loaded"),
         ("**/*.onnx*", "onnx/model_q4i8.onnx could not be loaded"),
         ("**/abilities.js", "one of the scripts that it needs could not be loaded"),
     ],
@@ -337,7 +338,7 @@ def test_the_runtime_of_another_export_will_do_and_a_missing_one_is_named(folder
     collect_runtime(tmp_path / "copy", folders / "span/runtime")
     assert {path.name for path in (tmp_path / "copy").iterdir()} >= {name for each in RUNTIME.values() for name in each}
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"ort.wasm.min.mjs of the npm package onnxruntime-web .*npm install"):
+    with pytest.raises(ConfigError, match=r"ort.jspi.min.mjs of the npm package onnxruntime-web .*npm install"):
         collect_runtime(tmp_path / "other", tmp_path / "empty")
 
 
@@ -373,7 +374,7 @@ def test_serve_static(folders, cli, tmp_path):
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         address = server.stdout.readline().split(" at ")[1].split()[0]
-        with urllib.request.urlopen(f"{address}/runtime/ort-wasm-simd-threaded.wasm") as answer:
+        with urllib.request.urlopen(f"{address}/engine/engine.wasm") as answer:
             assert answer.headers["Content-Type"] == "application/wasm"
             assert answer.headers["Cross-Origin-Embedder-Policy"] == "require-corp"
     finally:
