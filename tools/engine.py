@@ -3,8 +3,8 @@
     apt-get install clang-19 lld-19
     python tools/engine.py [--out FOLDER]
 
-The binaries are part of the repository, so that only who changes engine.c needs a compiler. The same compiler makes the
-same bytes; tests/export/test_engine.py compares them.
+The binaries are part of the repository, so that only who changes engine.c needs a compiler. The same release of the compiler
+makes the same bytes; tests/export/test_engine.py compares them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src/litebert/page/engine/engine.c"
 COMPILER, LINKER = "clang-19", "wasm-ld-19"
+RELEASE = "19.1.7"  # of the compiler that made the binaries
 BUILDS = {"engine.wasm": (), "engine-relaxed.wasm": ("-mrelaxed-simd", "-DRELAXED")}
 FLAGS = (
     *("--target=wasm32", "-std=c11", "-O3", "-ffreestanding", "-nostdlib", "-Wall", "-Wextra", "-Werror"),

@@ -66,6 +66,7 @@ export const backend = {
       const ready = await worker.loaded;
       $("one-thread").hidden = ready.isolated || ready.device === "webgpu" || self !== top; // a frame cannot help it
       document.documentElement.dataset.loaded = String(Math.round(ready.took)); // milliseconds, for benchmarks
+      document.documentElement.dataset.build = ready.build ?? ready.device;
       return ready;
     } finally {
       $("loading").hidden = true;

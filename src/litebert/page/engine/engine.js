@@ -64,12 +64,12 @@ export class Engine {
     this.norms = { embeddings: this.norm("encoder.embeddings.norm"), masked_lm: this.norm("masked_lm.norm") };
     this.linear = Object.fromEntries(["encoder.embeddings.projection", "encoder.projection", "encoder.pooler", "masked_lm.dense", "masked_lm.projection",
       "masked_lm.output", "sentence", "classifier", "span"].map((name) => [name, this.matrix(name)]));
-    if (this.linear["masked_lm.output"]) exports.set_bias(this.linear["masked_lm.output"].at, this.floats(arrays["masked_lm.bias"]));
-    const blocks = {};
-    const block = (kind, number, make, first) => (blocks[kind + number] ??= make(
+    const made = {};
+    const block = (kind, number, make, first) => (made[kind + number] ??= make(
       ...[first, "output"].map((part) => this.matrix(`encoder.${kind}.${number}.${part}`).at), ...this.norm(`encoder.${kind}.${number}.norm`)));
     for (const [attention, ffn] of plan.applications) {
-      exports.apply(block("attention", attention, exports.new_attention, "qkv"), block("ffn", ffn, exports.new_ffn, "input"));
+      const blocks = [block("attention", attention, exports.new_attention, "qkv"), block("ffn", ffn, exports.new_ffn, "input")];
+      if (!exports.apply(...blocks)) throw new Error("the model applies more layers than the engine has places for");
     }
     this.arrays = null; // of the file, which is no longer needed
     this.kept = exports.mark();
