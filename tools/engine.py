@@ -3,7 +3,7 @@
     apt-get install clang-19 lld-19
     python tools/engine.py [--out FOLDER]
 
-The binaries are part of the repository, so that only who changes engine.c needs a compiler. The same release of the compiler
+The binaries are part of the repository, so that only who changes engine.c needs a compiler. The same release of it
 makes the same bytes; tests/export/test_engine.py compares them.
 """
 

@@ -77,8 +77,13 @@ class NodeEngine:
             for request in requests
         ]
         job = {
-            **{"engine": str(ENGINE), "binaries": str(self.binaries), "model": str(self.path)},
-            **{"plan": engine_plan(self.model), "outputs": sorted(plain), "shown": 512, "cases": cases},
+            "engine": str(ENGINE),
+            "binaries": str(self.binaries),
+            "model": str(self.path),
+            "plan": engine_plan(self.model),
+            "outputs": sorted(plain),
+            "shown": 512,
+            "cases": cases,
         }
         (self.folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
         script = Path(__file__).parent / "web/engine.mjs"
