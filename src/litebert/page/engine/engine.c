@@ -124,24 +124,25 @@ static inline float sum_of(v128_t x) {
 }
 
 static inline float largest_of(v128_t x) {
-  x = wasm_f32x4_max(x, wasm_i32x4_shuffle(x, x, 2, 3, 0, 1));
-  return wasm_f32x4_extract_lane(wasm_f32x4_max(x, wasm_i32x4_shuffle(x, x, 1, 0, 3, 2)), 0);
+  x = wasm_f32x4_pmax(x, wasm_i32x4_shuffle(x, x, 2, 3, 0, 1));
+  return wasm_f32x4_extract_lane(wasm_f32x4_pmax(x, wasm_i32x4_shuffle(x, x, 1, 0, 3, 2)), 0);
 }
 
-/** e^x = 2^n * e^r with |r| <= ln(2) / 2, and Taylor's series for e^r. */
+// Added to a float below 2^22, it leaves the nearest whole number in the lowest bits.
+#define WHOLE 12582912.0f  // 1.5 * 2^23
+static inline v128_t whole_bits(v128_t x) { return wasm_f32x4_add(x, all(WHOLE)); }
+
+/** e^x = 2^n * 2^r with |r| <= 1/2, and Taylor's series for 2^r. */
 static inline v128_t exponential(v128_t x) {
-  x = wasm_f32x4_max(wasm_f32x4_min(x, all(88.0f)), all(-87.0f));
-  v128_t n = wasm_f32x4_nearest(mul(x, all(1.44269504f)));
-  v128_t r = mul_add(n, all(-0.693359375f), x);
-  r = mul_add(n, all(2.12194440e-4f), r);
-  v128_t y = mul_add(r, all(1.0f / 720), all(1.0f / 120));
-  y = mul_add(y, r, all(1.0f / 24));
-  y = mul_add(y, r, all(1.0f / 6));
-  y = mul_add(y, r, all(0.5f));
+  x = wasm_f32x4_pmax(wasm_f32x4_pmin(mul(x, all(1.44269504f)), all(126.0f)), all(-126.0f));
+  v128_t n = whole_bits(x), r = wasm_f32x4_sub(x, wasm_f32x4_sub(n, all(WHOLE)));
+  v128_t y = mul_add(r, all(1.5403530e-4f), all(1.3333558e-3f));
+  y = mul_add(y, r, all(9.6181291e-3f));
+  y = mul_add(y, r, all(5.5504109e-2f));
+  y = mul_add(y, r, all(0.24022651f));
+  y = mul_add(y, r, all(0.69314718f));
   y = mul_add(y, r, all(1.0f));
-  y = mul_add(y, r, all(1.0f));
-  v128_t power = wasm_i32x4_shl(wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127)), 23);
-  return mul(y, power);
+  return wasm_i32x4_add(y, wasm_i32x4_shl(n, 23));  // n goes to the exponent
 }
 
 /** x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), with tanh by e^. */
@@ -166,7 +167,7 @@ static inline v128_t gelu(v128_t x) {
 static inline v128_t activate(v128_t x, Activation kind) {
   if (kind == GELU_TANH) return gelu_tanh(x);
   if (kind == GELU) return gelu(x);
-  if (kind == RELU) return wasm_f32x4_max(x, all(0.0f));
+  if (kind == RELU) return wasm_f32x4_pmax(x, all(0.0f));
   return x;
 }
 
@@ -278,7 +279,7 @@ static APART float shrink(const Matrix *m, const float *x, Small *small) {
   for (; k < whole; k += 4) {
     v128_t value = wasm_v128_load(x + k);
     if (smoothing) value = mul(value, wasm_v128_load(smoothing + k));
-    high = wasm_f32x4_max(high, wasm_f32x4_abs(value));
+    high = wasm_f32x4_pmax(high, wasm_f32x4_abs(value));
   }
   largest = largest_of(high);
   for (; k < m->k; k++) {
@@ -286,15 +287,15 @@ static APART float shrink(const Matrix *m, const float *x, Small *small) {
     if (value > largest) largest = value;
   }
   float by = 127 / largest;
-  v128_t many = all(by), zero = wasm_i16x8_splat(zero_point);
+  v128_t many = all(by), zero = wasm_i16x8_splat(zero_point), none = all(WHOLE);
   for (k = 0; k < whole; k += 8) {
     v128_t a = wasm_v128_load(x + k), b = wasm_v128_load(x + k + 4);
     if (smoothing) {
       a = mul(a, wasm_v128_load(smoothing + k));
       b = mul(b, wasm_v128_load(smoothing + k + 4));
     }
-    a = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(mul(a, many)));
-    b = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(mul(b, many)));
+    a = wasm_i32x4_sub(whole_bits(mul(a, many)), none);
+    b = wasm_i32x4_sub(whole_bits(mul(b, many)), none);
     v128_t both = wasm_i16x8_add(wasm_i16x8_narrow_i32x4(a, b), zero);
 #ifdef RELAXED
     v128_t bytes = wasm_i8x16_shuffle(both, both, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14);
@@ -443,7 +444,7 @@ static APART void softmax(float *logits, int rows, int size, int stride) {
     float *row = logits + r * stride;
     for (int i = size; i < stride; i++) row[i] = -1e30f;
     v128_t high = wasm_v128_load(row), sums = all(0.0f);
-    for (int i = 4; i < stride; i += 4) high = wasm_f32x4_max(high, wasm_v128_load(row + i));
+    for (int i = 4; i < stride; i += 4) high = wasm_f32x4_pmax(high, wasm_v128_load(row + i));
     high = all(largest_of(high));
     for (int i = 0; i < stride; i += 4) {
       v128_t value = exponential(wasm_f32x4_sub(wasm_v128_load(row + i), high));
@@ -475,7 +476,7 @@ static struct {
   float *output;      // [S, H]
   Small *small;       // [S, the largest K]
   float *scale;       // [S]
-  float *scratch;     // each thread: keys [D, S], logits [QUERIES, S]
+  float *scratch;     // each thread: keys [D, S], values [S, D], logits [QUERIES, S]
   int scratch_size;
   float *maps;        // [L, A, shown, shown]
   float *states;      // [L + 1, shown, H]
@@ -514,7 +515,7 @@ EXPORT(set_threads) void set_threads(int count) { threads = count; }
 EXPORT(reserve) int reserve(int tokens, int widest, int inner, int shown) {
   int width = model.hidden_size, size = round_up(tokens, WIDE);
   work.room = tokens;
-  work.scratch_size = (width / model.heads + QUERIES) * size;
+  work.scratch_size = (2 * (width / model.heads) + QUERIES) * size;
   work.hidden = allocate(4 * tokens * width);
   work.joined = allocate(12 * tokens * width);
   work.inner = allocate(4 * tokens * inner);
@@ -551,18 +552,21 @@ static void multiply(const Matrix *m, const float *x, int rows, float *y, Activa
 static APART void attend(int application, int thread) {
   int count = work.tokens, width = model.hidden_size, size = width / model.heads, stride = round_up(count, WIDE);
   int pieces = (count + QUERIES - 1) / QUERIES, known = -1;
-  float *keys = work.scratch + thread * work.scratch_size, *logits = keys + size * stride;
+  float *keys = work.scratch + thread * work.scratch_size, *values = keys + size * stride, *logits = values + size * stride;
   Part part = part_of(model.heads * pieces, 1, thread);
   for (int i = part.begin; i < part.end; i++) {
     int head = i / pieces, begin = i % pieces * QUERIES, rows = least(QUERIES, count - begin);
     const float *from = work.joined + head * size;
-    if (head != known)  // turned round, so that the product reads neighbours
-      for (int d = 0; d < size; d++)
-        for (int s = 0; s < stride; s++) keys[d * stride + s] = s < count ? from[s * 3 * width + width + d] : 0;
+    if (head != known)  // of the head alone, keys turned round: the products read neighbours
+      for (int j = 0; j < stride; j++)
+        for (int d = 0; d < size; d++) {
+          keys[d * stride + j] = j < count ? from[j * 3 * width + width + d] : 0;
+          values[j * size + d] = j < count ? from[j * 3 * width + 2 * width + d] : 0;
+        }
     known = head;
     product_floats(rows, size, from + begin * 3 * width, 3 * width, keys, stride, 0, logits, stride, NONE, (Part){0, stride});
     softmax(logits, rows, count, stride);
-    product_floats(rows, count, logits, stride, from + 2 * width, 3 * width, 0, work.output + begin * width + head * size, width,
+    product_floats(rows, count, logits, stride, values, size, 0, work.output + begin * width + head * size, width,
                    NONE, (Part){0, size});
     float *map = work.maps + (application * model.heads + head) * work.shown * work.shown;
     for (int r = begin; r < least(begin + rows, work.shown); r++)
