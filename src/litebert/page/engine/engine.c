@@ -1,7 +1,7 @@
 // The encoder of an ALBERT or BERT as WebAssembly, one sequence at a time. engine.js loads the weights and calls it.
 //
 //   tools/engine.py builds it twice: engine.wasm with the SIMD that every browser has, engine-relaxed.wasm with relaxed
-//   SIMD, whose product of 8-bit numbers is one instruction of the CPU. Both give the same numbers in 8 bits.
+//   SIMD, whose product of 8-bit numbers is one instruction of the CPU. Both add up the same whole numbers.
 //
 // Shapes: S tokens, H hidden, I inner size of the feed-forward block, A heads, D = H / A, K inputs and N outputs of a
 // matrix, L applications.
@@ -9,18 +9,17 @@
 // Threads share the memory. Each runs the same function with its own number and takes its part: columns of a product, heads
 // of the attention, rows of everything else; between them they meet. No C library: a browser has none.
 #include <stdint.h>
-#include <wasm_simd128.h>
 
-#define EXPORT(name) __attribute__((export_name(#name)))
+#include "four_floats.h"
+#include "threads.h"
+
 // Browsers compile a function well once it has been called often, and go on with the quick first compilation inside a call
 // that lasts. So what takes time is called, not inlined.
 #define APART __attribute__((noinline))
-#define PAGE 65536
 #define WIDE 8  // columns of a panel: matrices are multiplied panel by panel
 #define TALL 6  // rows at a time
 #define QUERIES 32  // queries of one piece of the attention
 #define MOST 1024  // applications
-#define SPINS 4000  // looks at the clock before a thread sleeps
 
 typedef struct {
   int32_t k, n;
@@ -37,139 +36,6 @@ typedef struct {
 typedef struct { float *weight, *bias; } Norm;
 typedef struct { Matrix *qkv, *output; Norm norm; } Attention;
 typedef struct { Matrix *input, *output; Norm norm; } FeedForward;
-typedef enum { NONE, GELU, GELU_TANH, RELU } Activation;
-
-static inline int least(int a, int b) { return a < b ? a : b; }
-static inline int most(int a, int b) { return a > b ? a : b; }
-static inline int round_up(int value, int to) { return (value + to - 1) / to * to; }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Memory: weights first, then what a sequence needs; nothing is given back but the latter
-
-extern uint8_t __heap_base;
-static uint32_t top;
-
-/** Room for some bytes, all zero if never used before; 0 if the memory cannot grow so far. */
-EXPORT(allocate) void *allocate(uint32_t size) {
-  uint32_t begin = round_up(top ? top : (uint32_t)&__heap_base, 64);
-  uint64_t end = (uint64_t)begin + size;
-  uint64_t has = (uint64_t)__builtin_wasm_memory_size(0) * PAGE;
-  if (end > has && (end > 0xffff0000u || __builtin_wasm_memory_grow(0, (end - has + PAGE - 1) / PAGE) == -1ul)) return 0;
-  top = (uint32_t)end;
-  return (void *)begin;
-}
-
-EXPORT(mark) uint32_t mark(void) { return top; }
-EXPORT(release) void release(uint32_t to) { top = to; }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Threads
-
-static int32_t threads = 1, arrived, turn, asleep;
-static int32_t jobs;    // how many were given out
-static int32_t job[8];  // the latest: its kind and its arguments
-
-static inline int32_t see(int32_t *value) { return __atomic_load_n(value, __ATOMIC_SEQ_CST); }
-
-/** Wait until a counter is no longer at `old`: look for a moment, then sleep. */
-static void await_change(int32_t *counter, int32_t old) {
-  for (int i = 0; i < SPINS; i++) if (see(counter) != old) return;
-  __atomic_add_fetch(&asleep, 1, __ATOMIC_SEQ_CST);
-  while (see(counter) == old) __builtin_wasm_memory_atomic_wait32(counter, old, -1);
-  __atomic_sub_fetch(&asleep, 1, __ATOMIC_SEQ_CST);
-}
-
-static void advance(int32_t *counter) {
-  __atomic_add_fetch(counter, 1, __ATOMIC_SEQ_CST);
-  if (see(&asleep)) __builtin_wasm_memory_atomic_notify(counter, 0xffffffffu);
-}
-
-/** Every thread waits here for all others. */
-static void meet(void) {
-  if (threads == 1) return;
-  int32_t now = see(&turn);
-  if (__atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST) == threads) {
-    __atomic_store_n(&arrived, 0, __ATOMIC_SEQ_CST);
-    advance(&turn);
-  } else {
-    await_change(&turn, now);
-  }
-}
-
-/** The part of `count` things that a thread takes, in whole groups of `size`: [begin, end). */
-typedef struct { int begin, end; } Part;
-static inline Part part_of(int count, int size, int thread) {
-  int groups = (count + size - 1) / size;
-  return (Part){least(count, groups * thread / threads * size), least(count, groups * (thread + 1) / threads * size)};
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Functions of four floats
-
-static inline v128_t all(float value) { return wasm_f32x4_splat(value); }
-static inline v128_t mul(v128_t a, v128_t b) { return wasm_f32x4_mul(a, b); }
-static inline v128_t plus(v128_t a, v128_t b) { return wasm_f32x4_add(a, b); }
-/** a * b + c */
-static inline v128_t mul_add(v128_t a, v128_t b, v128_t c) {
-#ifdef RELAXED
-  return wasm_f32x4_relaxed_madd(a, b, c);
-#else
-  return wasm_f32x4_add(wasm_f32x4_mul(a, b), c);
-#endif
-}
-
-static inline float sum_of(v128_t x) {
-  x = plus(x, wasm_i32x4_shuffle(x, x, 2, 3, 0, 1));
-  return wasm_f32x4_extract_lane(x, 0) + wasm_f32x4_extract_lane(x, 1);
-}
-
-static inline float largest_of(v128_t x) {
-  x = wasm_f32x4_pmax(x, wasm_i32x4_shuffle(x, x, 2, 3, 0, 1));
-  return wasm_f32x4_extract_lane(wasm_f32x4_pmax(x, wasm_i32x4_shuffle(x, x, 1, 0, 3, 2)), 0);
-}
-
-// Added to a float below 2^22, it leaves the nearest whole number in the lowest bits.
-#define WHOLE 12582912.0f  // 1.5 * 2^23
-static inline v128_t whole_bits(v128_t x) { return wasm_f32x4_add(x, all(WHOLE)); }
-
-/** e^x = 2^n * 2^r with |r| <= 1/2, and Taylor's series for 2^r. */
-static inline v128_t exponential(v128_t x) {
-  x = wasm_f32x4_pmax(wasm_f32x4_pmin(mul(x, all(1.44269504f)), all(126.0f)), all(-126.0f));
-  v128_t n = whole_bits(x), r = wasm_f32x4_sub(x, wasm_f32x4_sub(n, all(WHOLE)));
-  v128_t y = mul_add(r, all(1.5403530e-4f), all(1.3333558e-3f));
-  y = mul_add(y, r, all(9.6181291e-3f));
-  y = mul_add(y, r, all(5.5504109e-2f));
-  y = mul_add(y, r, all(0.24022651f));
-  y = mul_add(y, r, all(0.69314718f));
-  y = mul_add(y, r, all(1.0f));
-  return wasm_i32x4_add(y, wasm_i32x4_shl(n, 23));  // n goes to the exponent
-}
-
-/** x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), with tanh by e^. */
-static inline v128_t gelu_tanh(v128_t x) {
-  v128_t inner = mul(mul(x, all(-1.5957691216f)), mul_add(mul(x, x), all(0.044715f), all(1.0f)));
-  return wasm_f32x4_div(x, plus(all(1.0f), exponential(inner)));
-}
-
-/** x / 2 * (1 + erf(x / sqrt(2))), by Abramowitz and Stegun's 7.1.26. */
-static inline v128_t gelu(v128_t x) {
-  v128_t size = mul(wasm_f32x4_abs(x), all(0.70710678f));
-  v128_t t = wasm_f32x4_div(all(1.0f), mul_add(size, all(0.3275911f), all(1.0f)));
-  v128_t y = mul_add(t, all(1.061405429f), all(-1.453152027f));
-  y = mul_add(y, t, all(1.421413741f));
-  y = mul_add(y, t, all(-0.284496736f));
-  y = mul(mul_add(y, t, all(0.254829592f)), t);
-  v128_t tail = mul(mul(y, exponential(mul(size, wasm_f32x4_neg(size)))), all(0.5f));  // (1 - erf(|x| / sqrt(2))) / 2
-  v128_t share = wasm_v128_bitselect(tail, wasm_f32x4_sub(all(1.0f), tail), wasm_f32x4_lt(x, all(0.0f)));
-  return mul(x, share);
-}
-
-static inline v128_t activate(v128_t x, Activation kind) {
-  if (kind == GELU_TANH) return gelu_tanh(x);
-  if (kind == GELU) return gelu(x);
-  if (kind == RELU) return wasm_f32x4_pmax(x, all(0.0f));
-  return x;
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // 8 bits: a row of inputs by its own range, a matrix by a scale for each output
