@@ -1,11 +1,12 @@
-"""How fast is a model in a browser tab? Chromium with wasm beside ONNX Runtime in Python, the same files, in one run.
+"""How fast is a model in a browser tab? The page's engine, onnxruntime-web and ONNX Runtime in Python, in one run.
 
     python benchmarks/browser_speed.py [--model default] [--runtime node_modules] [--folder EXPORTED] [--rounds 5]
 
 Needs the extra [onnx], playwright, a Chromium, and npm or --runtime. The rounds are interleaved, so that what else the
-machine does hits all alike; medians, and the ratio of Python's median to Chromium's. What is measured:
+machine does hits all alike; medians, and the ratio of Python's median to the other's. What is measured:
 
-1 x 32 tokens      one text through the page's worker, messages included, beside `session.run` of the same file
+1 x 32 tokens      one text through the page's worker, messages included, with the engine and with onnxruntime-web on
+                   wasm, beside `session.run` of the same file
 load               from opening the page a second time, everything in the browser's cache, to the first answer drawn
 bytes              everything that a visitor loads: page, runtime, model, tokenizer; uncompressed
 """
@@ -38,6 +39,7 @@ from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import name_cpu
 
 TOKENS = 32
+SIDES = {"wasm": "engine", "ort": "onnxruntime-web"}  # as ?device= of the page
 WORDS = "the town lies on the west bank of the river and has a small church that was built of stone".split()
 TIMED = """async ([body, times]) => {
     const { backend } = await import('./browser.js');
@@ -59,6 +61,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--times", type=int, default=8, help="texts in a round")
+    parser.add_argument("--forms", nargs="+", default=["int8", "q4i8"], choices=FILES, help="which files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         folder = options.folder or Path(scratch, "page")
@@ -100,28 +103,38 @@ def measure_speed(browser: Browser, address: str, folder: Path, options: argpars
     ids = np.array([[tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]])
     feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
     body = {"text": text, "normalize": True}
-    pages = {form: open_page(browser, f"{address}/?device=wasm&precision={form}") for form in FILES}
-    sessions = {form: open_session(folder / name, options.threads) for form, name in FILES.items()}
+    pages = {
+        (device, form): open_page(browser, f"{address}/?device={device}&precision={form}")
+        for form in options.forms
+        for device in SIDES
+    }
+    sessions = {
+        form: open_session(folder / name, options.threads) for form, name in FILES.items() if form in options.forms
+    }
     took: dict[tuple[str, str], list[float]] = {}
     for number in range(options.rounds + 1):
-        for form in FILES:
-            chromium = pages[form].evaluate(TIMED, [body, options.times])
-            python = []
+        for form in options.forms:
+            seen = {device: pages[device, form].evaluate(TIMED, [body, options.times]) for device in SIDES}
+            seen["python"] = []
             for _ in range(options.times):
                 began = time.perf_counter()
                 sessions[form].run(["last_hidden_state"], feeds)
-                python.append(1000 * (time.perf_counter() - began))
+                seen["python"].append(1000 * (time.perf_counter() - began))
             if number:  # the first round warms up
-                took.setdefault(("chromium", form), []).extend(chromium)
-                took.setdefault(("python", form), []).extend(python)
-    print(f"1 x {ids.shape[1]} tokens, milliseconds: median (fastest)")
-    for form in FILES:
-        chromium, python = took["chromium", form], took["python", form]
-        middle = [statistics.median(values) for values in (chromium, python)]
-        print(
-            f"  {form:5} Chromium {middle[0]:6.1f} ({min(chromium):.1f})   Python {middle[1]:6.1f} ({min(python):.1f})"
-            f"   {middle[1] / middle[0]:.2f}x of Python's speed ({min(python) / min(chromium):.2f}x)"
-        )
+                for side, values in seen.items():
+                    took.setdefault((side, form), []).extend(values)
+    build = pages["wasm", options.forms[0]].evaluate("document.documentElement.dataset.build")
+    print(f"1 x {ids.shape[1]} tokens, milliseconds: median (fastest); the engine's build: {build}")
+    for form in options.forms:
+        python = took["python", form]
+        print(f"  {form:5} Python {statistics.median(python):6.1f} ({min(python):.1f})")
+        for device, name in SIDES.items():
+            values = took[device, form]
+            middle, fastest = statistics.median(python) / statistics.median(values), min(python) / min(values)
+            print(
+                f"        {name:15} {statistics.median(values):6.1f} ({min(values):.1f})"
+                f"   {middle:.2f}x of Python's speed ({fastest:.2f}x)"
+            )
     for page in pages.values():
         page.context.close()
 
@@ -156,10 +169,9 @@ def measure_load(browser: Browser, address: str, rounds: int) -> None:
 
 def show_bytes(folder: Path) -> None:
     about = json.loads((folder / "page.json").read_text(encoding="utf-8"))
-    wasm = ["runtime/ort.wasm.min.mjs", "runtime/ort-wasm-simd-threaded.mjs", "runtime/tokenizers.min.mjs"]
     parts = {
-        "page": ["index.html", "page.json", "offline.js", *about["shell"], *wasm],
-        "runtime": ["runtime/ort-wasm-simd-threaded.wasm"],
+        "page": ["index.html", "page.json", "offline.js", *about["shell"], "runtime/tokenizers.min.mjs"],
+        "engine": ["engine/engine-relaxed.wasm"],
         "model": [about["models"]["wasm"]],
         "tokenizer": ["tokenizer.json"],
     }

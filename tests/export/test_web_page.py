@@ -20,11 +20,12 @@ from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english
 
 from litebert.errors import ConfigError
-from litebert.export.web import export_web
+from litebert.export.web import FILES, export_web
 from litebert.export.web_page import ON_PAGE, RUNTIME, collect_runtime
 from litebert.model.hub import save_model
 from litebert.page import FOLDER as PAGE
 from litebert.serve.static import Handler, serve_static
+from litebert.tasks.decode import softmax
 from litebert.tasks.task import Task, save_task
 
 WEB = Path(__file__).parent / "web"
@@ -185,6 +186,30 @@ def test_the_states_are_those_between_the_applications(host, open_page):
     assert np.square(found["points"]).sum() == pytest.approx(float(kept), rel=1e-3)
 
 
+@pytest.mark.parametrize("precision", ["int8", "q4i8"])
+@pytest.mark.parametrize("relaxed", [True, False])
+def test_in_eight_bits_every_build_answers_as_onnx_runtime(folders, tmp_path, open_page, relaxed, precision):
+    """With as many threads as there are; relaxed SIMD where this CPU multiplies 8 bits with it."""
+    import onnxruntime
+
+    shutil.copytree(folders / "classification", tmp_path / "page")
+    if not relaxed:
+        (tmp_path / "page/engine/engine-relaxed.wasm").write_bytes(b"no module")  # as to a browser without relaxed SIMD
+    with hosting(tmp_path / "page") as address:
+        page = open_page(f"{address}/?device=wasm&precision={precision}")
+        found = ask(page, "classify", {"text": TEXT, "pair": TEXT})[0]["probabilities"]
+        build = page.evaluate("document.documentElement.dataset.build")
+    assert relaxed or build == "engine.wasm"
+    tokenizer = english()
+    text = [*tokenizer.encode(TEXT), tokenizer.sep_id]
+    ids = np.array([[tokenizer.cls_id, *text, *text]])
+    segments = np.array([[0] * (1 + len(text)) + [1] * len(text)])
+    session = onnxruntime.InferenceSession(str(folders / "classification" / FILES[precision]))
+    feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": segments}
+    expected = softmax(session.run(["logits"], feeds)[0][0])
+    assert [found[label] for label in ("bad", "good", "so-so")] == pytest.approx(expected.tolist(), abs=0.02)
+
+
 def test_every_tab_is_drawn_and_the_page_works_offline(host, open_page):
     page = open_page(f"{host}/pretraining/", wait="#fill_mask .meta")
     assert page.evaluate("crossOriginIsolated")
@@ -207,8 +232,6 @@ def test_every_tab_is_drawn_and_the_page_works_offline(host, open_page):
 def test_webgpu_where_the_browser_has_it(folders, host, browser):
     """With a GPU in software, so that it runs anywhere: the answers of the file for GPUs."""
     import onnxruntime
-
-    from litebert.tasks.decode import softmax
 
     flags = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan"]
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -245,8 +268,8 @@ def test_without_shared_memory_the_page_says_so_and_works(folders, open_page):
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ("**/*.wasm*", "runtime/ort-wasm-simd-threaded.wasm could not be loaded"),
-        ("**/ort.wasm.min.mjs*", "runtime/ort.wasm.min.mjs could not be loaded"),
+        ("**/*.wasm*", "engine/engine-relaxed.wasm could not be loaded"),
+        ("**/tokenizers.min.mjs*", "runtime/tokenizers.min.mjs could not be loaded"),
         ("**/*.onnx*", "onnx/model_q4i8.onnx could not be loaded"),
         ("**/abilities.js", "one of the scripts that it needs could not be loaded"),
     ],
@@ -260,12 +283,29 @@ def test_a_blocked_file_is_named(host, open_page, block, words):
     assert page.is_hidden("#trouble")
 
 
-def test_a_missing_model_file_is_named(folders, tmp_path, open_page):
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("onnx/model_q4i8.onnx", "onnx/model_q4i8.onnx is not there"),
+        ("engine/engine-relaxed.wasm", "engine/engine-relaxed.wasm is not there"),
+        ("engine/thread.js", "could not be started: engine/thread.js could not be loaded"),
+    ],
+)
+def test_a_missing_file_is_named(folders, tmp_path, open_page, file, words):
     shutil.copytree(folders / "classification", tmp_path / "page")
-    (tmp_path / "page/onnx/model_q4i8.onnx").unlink()
+    (tmp_path / "page" / file).unlink()
     with hosting(tmp_path / "page") as address:
         page = open_page(address, "#trouble:visible")
-        assert "onnx/model_q4i8.onnx is not there" in page.inner_text("#trouble")
+        assert words in page.inner_text("#trouble")
+
+
+def test_a_damaged_model_file_is_told(folders, tmp_path, open_page):
+    shutil.copytree(folders / "classification", tmp_path / "page")
+    model = tmp_path / "page/onnx/model_q4i8.onnx"
+    model.write_bytes(model.read_bytes()[:-100])
+    with hosting(tmp_path / "page") as address:
+        page = open_page(address, "#trouble:visible")
+        assert "could not be started: the file of the model is cut short" in page.inner_text("#trouble")
 
 
 def test_a_text_too_long_is_refused_in_words(host, open_page):
@@ -337,7 +377,7 @@ def test_the_runtime_of_another_export_will_do_and_a_missing_one_is_named(folder
     collect_runtime(tmp_path / "copy", folders / "span/runtime")
     assert {path.name for path in (tmp_path / "copy").iterdir()} >= {name for each in RUNTIME.values() for name in each}
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"ort.wasm.min.mjs of the npm package onnxruntime-web .*npm install"):
+    with pytest.raises(ConfigError, match=r"ort.jspi.min.mjs of the npm package onnxruntime-web .*npm install"):
         collect_runtime(tmp_path / "other", tmp_path / "empty")
 
 
@@ -373,7 +413,7 @@ def test_serve_static(folders, cli, tmp_path):
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         address = server.stdout.readline().split(" at ")[1].split()[0]
-        with urllib.request.urlopen(f"{address}/runtime/ort-wasm-simd-threaded.wasm") as answer:
+        with urllib.request.urlopen(f"{address}/engine/engine.wasm") as answer:
             assert answer.headers["Content-Type"] == "application/wasm"
             assert answer.headers["Cross-Origin-Embedder-Policy"] == "require-corp"
     finally:

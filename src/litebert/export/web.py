@@ -3,7 +3,7 @@
 onnx/model.onnx             fp32, with the input and output names that transformers.js expects
 onnx/model_quantized.onnx   the same in int8 (dtype: "q8")
 onnx/model_q4.onnx          4 bits for the repeated layers, multiplied in floats: for WebGPU (dtype: "q4")
-onnx/model_q4i8.onnx        the same 4 bits, multiplied in int8: what the page loads on a CPU
+onnx/model_q4i8.onnx        the same 4 bits, multiplied in int8: what the page's engine loads
 config.json, tokenizer.json, tokenizer_config.json, and export.json with checksums and how far each file is from torch
 index.html, ...             with `page`: a page that runs the model (litebert/export/web_page.py)
 
@@ -96,8 +96,8 @@ def export_web(
 ) -> ExportReport:
     """Write the files of a model folder; nothing is kept unless fp32 equals torch within 1e-4.
 
-    With `page`, the folder is also a web page that runs the model, with onnxruntime-web from npm or from the folder
-    `runtime` (a node_modules).
+    With `page`, the folder is also a web page that runs the model, with the tokenizer and onnxruntime-web (for WebGPU)
+    from npm or from the folder `runtime` (a node_modules).
     """
     require("onnxruntime", "web export")
     target = Path(target)

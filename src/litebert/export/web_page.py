@@ -1,7 +1,8 @@
 """A page that runs an exported model in the browser: the files of litebert/page, their data, and the runtime.
 
 page.json     the model's name, abilities, task and limits, and every large file with its size and version
-runtime/      onnxruntime-web and the tokenizer, from npm or from a folder, with their licences
+engine/       our own engine, which runs the model on the CPU
+runtime/      the tokenizer, and onnxruntime-web for WebGPU; from npm or from a folder, with their licences
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ PACKAGES = {
     "onnxruntime-web": "1.31.0-dev.20260914-8d85527a0",  # as @huggingface/transformers 4.3.1 uses
     "@huggingface/tokenizers": "0.2.0",
 }
-WASM = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
-WEBGPU = ("ort.jspi.min.mjs", "ort-wasm-simd-threaded.jspi.mjs", "ort-wasm-simd-threaded.jspi.wasm")
-RUNTIME = {"onnxruntime-web": (*WASM, *WEBGPU), "@huggingface/tokenizers": ("tokenizers.min.mjs",)}
+RUNTIME = {
+    "onnxruntime-web": ("ort.jspi.min.mjs", "ort-wasm-simd-threaded.jspi.mjs", "ort-wasm-simd-threaded.jspi.wasm"),
+    "@huggingface/tokenizers": ("tokenizers.min.mjs",),
+}
 LICENCES = "LICENCES.txt"
 INSTALL = "npm install --ignore-scripts " + " ".join(f"{name}@{version}" for name, version in PACKAGES.items())
 
@@ -46,18 +48,21 @@ INSTALL = "npm install --ignore-scripts " + " ".join(f"{name}@{version}" for nam
 def write_page(
     folder: Path, name: str, model: Model, files: Mapping[Form, str], devices: Mapping[str, Form], runtime: Path
 ) -> None:
-    """Write the page into an exported folder with files by precision; `devices` says which runs on wasm and WebGPU."""
+    """Write the page into an exported folder with files by precision; `devices` says which runs on the engine ("wasm")
+    and which on WebGPU."""
     shell = page_files("browser")
     for each in shell:
         (folder / each).parent.mkdir(exist_ok=True)
         (folder / each).write_bytes(read_page(each, "browser"))
     shutil.copytree(runtime, folder / "runtime")
-    large = [*files.values(), "tokenizer.json", *(f"runtime/{path.name}" for path in sorted(runtime.iterdir()))]
+    binaries = [each for each in shell if each.endswith(".wasm")]
+    large = [*files.values(), "tokenizer.json", *binaries]
+    large += [f"runtime/{path.name}" for path in sorted(runtime.iterdir())]
     about = describe_model(folder, name, model) | {
         "version": litebert.__version__,
         "precisions": files,
         "models": {device: files[precision] for device, precision in devices.items()},
-        "shell": [each for each in shell if each not in ("index.html", "offline.js")],
+        "shell": [each for each in shell if each not in ("index.html", "offline.js", *binaries)],
         "files": {
             each: {"bytes": (folder / each).stat().st_size, "version": file_sha256(folder / each)[:12]}
             for each in dict.fromkeys(large)
@@ -87,6 +92,7 @@ def describe_model(folder: Path, name: str, model: Model) -> dict[str, Any]:
         "max_length": min(longest, task.max_length) if task else longest,
         "type_vocab_size": config.type_vocab_size,
         "vocab_size": tokenizer.vocab_size,
+        "engine": engine_plan(model),
         "specials": {
             "cls": tokenizer.cls_id,
             "sep": tokenizer.sep_id,
@@ -94,6 +100,23 @@ def describe_model(folder: Path, name: str, model: Model) -> dict[str, Any]:
             "maskId": tokenizer.mask_id,
         },
         "silent": sorted(specials.values()),
+    }
+
+
+def engine_plan(model: Model) -> dict[str, Any]:
+    """What page/engine/engine.js needs to know beside the arrays of a file."""
+    config = model.config
+    return {
+        "head": model.head,
+        "heads": config.num_attention_heads,
+        "hidden_act": config.hidden_act,
+        "layer_norm_eps": config.layer_norm_eps,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "max_tokens": config.max_position_embeddings,
+        "vocab_size": config.vocab_size,
+        "pooling": config.pooling,
+        "applications": [list(step) for step in model.encoder.plan],  # the blocks: [attention, ffn]
     }
 
 

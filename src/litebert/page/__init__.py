@@ -1,4 +1,4 @@
-"""The page: plain files that `litebert serve` sends, and that an export for the browser includes.
+"""The page: files that `litebert serve` sends, and that an export for the browser includes.
 
 Both show the same panels; `server.js` asks a server for its answers, `browser.js` a worker in the tab. Parts of
 `index.html` between <!--server--> and <!--/server-->, or <!--browser--> and <!--/browser-->, are for one of them only.
@@ -13,13 +13,21 @@ from typing import Literal
 Host = Literal["server", "browser"]
 
 FOLDER = files("litebert").joinpath("page")
-ONLY = {"server": {"server.js"}, "browser": {"browser.js", "worker.js", "abilities.js", "tokens.js", "offline.js"}}
+ENGINE = ("engine.js", "weights.js", "thread.js", "engine.wasm", "engine-relaxed.wasm")
+ONLY = {
+    "server": {"server.js"},
+    "browser": {
+        *("browser.js", "worker.js", "abilities.js", "tokens.js", "ort.js", "offline.js"),
+        *(f"engine/{name}" for name in ENGINE),
+    },
+}
 
 
 def page_files(host: Host) -> list[str]:
     """The names of the files that a page of this kind is made of, with folders."""
     names = [each.name for each in FOLDER.iterdir() if each.name.endswith((".html", ".css", ".js"))]
     names += [f"panels/{each.name}" for each in FOLDER.joinpath("panels").iterdir() if each.name.endswith(".js")]
+    names += [f"engine/{name}" for name in ENGINE]
     others = set().union(*(only for kind, only in ONLY.items() if kind != host))
     return sorted(set(names) - others)
 

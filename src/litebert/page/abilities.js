@@ -44,12 +44,12 @@ async function fill_mask(model, { text, top }) {
   const maskId = tokens.maskId;
   const places = ids.flatMap((id, i) => (id === maskId ? [i] : []));
   if (!places.length) refuse(`text: contains no ${tokens.mask}; put ${tokens.mask} where you want a word.`);
-  const { logits } = await model.run(request(model, ids), ["logits"]);
+  const { logits } = await model.run({ ...request(model, ids), positions: places.map((place) => place + 1) }, ["logits"]);
   const characters = [...text];
   const size = [...tokens.mask].length;
   const spans = characters.flatMap((_, i) => (characters.slice(i, i + size).join("") === tokens.mask ? [i] : []));
-  const masks = places.map((place, i) => {
-    const probabilities = softmax(row(logits, place + 1).subarray(0, tokens.size));
+  const masks = places.map((_, i) => {
+    const probabilities = softmax(row(logits, i).subarray(0, tokens.size));
     const order = probabilities.map((p, id) => [p, id]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
     const read = order.filter(([, id]) => !tokens.silent.has(tokens.piece(id))).slice(0, top);
     const candidates = read.map(([probability, id]) => ({ word: readable(tokens.piece(id)), piece: tokens.piece(id), probability }));

@@ -64,8 +64,9 @@ export const backend = {
     worker = startWorker();
     try {
       const ready = await worker.loaded;
-      $("one-thread").hidden = ready.isolated || ready.device !== "wasm" || self !== top; // a frame cannot help it
+      $("one-thread").hidden = ready.isolated || ready.device === "webgpu" || self !== top; // a frame cannot help it
       document.documentElement.dataset.loaded = String(Math.round(ready.took)); // milliseconds, for benchmarks
+      document.documentElement.dataset.build = ready.build ?? ready.device;
       return ready;
     } finally {
       $("loading").hidden = true;

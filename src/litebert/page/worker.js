@@ -1,19 +1,17 @@
-// The model of this folder, in a worker: it loads the runtime, the model and the tokenizer, and answers one request after
+// The model of this folder, in a worker: it loads the engine, the model and the tokenizer, and answers one request after
 // another. In:  {id, ability, body} or {cancel: id}.  Out:  {progress}, {ready}, {id, results}, or {id, trouble}.
-import { ABILITIES } from "./abilities.js";
+import { ABILITIES, MOST_SHOWN } from "./abilities.js";
+import { pickBuild, startEngine } from "./engine/engine.js";
+import { ORT, startSession } from "./ort.js";
 import { Tokens } from "./tokens.js";
 import { Trouble } from "./trouble.js";
 
-const BUILDS = {
-  wasm: { script: "runtime/ort.wasm.min.mjs", glue: "runtime/ort-wasm-simd-threaded.mjs", binary: "runtime/ort-wasm-simd-threaded.wasm" },
-  webgpu: { script: "runtime/ort.jspi.min.mjs", glue: "runtime/ort-wasm-simd-threaded.jspi.mjs", binary: "runtime/ort-wasm-simd-threaded.jspi.wasm" },
-};
-const asked = new URLSearchParams(location.search); // ?device=wasm and ?precision=fp32 choose; otherwise the page does
+const asked = new URLSearchParams(location.search); // ?device=wasm (or ort) and ?precision=fp32 choose; otherwise the page does
 const cancelled = new Set();
 let waiting = Promise.resolve(); // the end of the queue
 let model = null;
 
-const missing = (name, why) => new Trouble(0, name.startsWith("runtime/") ? "no_runtime" : "no_file", `${name} ${why}. Check that the whole folder is on this host, and that nothing blocks the file.`);
+const missing = (name, why) => new Trouble(0, /^(runtime|engine)\//.test(name) ? "no_runtime" : "no_file", `${name} ${why}. Check that the whole folder is on this host, and that nothing blocks the file.`);
 
 /** The bytes of a file, reported as they arrive; the version in the address keeps caches right. */
 async function download(name, files, onBytes) {
@@ -39,9 +37,10 @@ async function download(name, files, onBytes) {
 
 const json = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 
-/** WebGPU where the browser has it and the folder has a file for it; otherwise wasm. */
+/** WebGPU where the browser has it and the folder has a file for it; otherwise the engine ("wasm"). */
 async function pickDevice(about) {
   const wanted = asked.get("device");
+  if (wanted === "ort") return "ort";
   if (wanted === "wasm" || !about.models.webgpu || !("Suspending" in WebAssembly)) return "wasm";
   try {
     return (await navigator.gpu?.requestAdapter()) ? "webgpu" : "wasm";
@@ -54,39 +53,44 @@ async function load() {
   const began = performance.now();
   const about = json(await download("page.json", {}, () => {}));
   const device = await pickDevice(about);
-  const build = BUILDS[device];
-  const modelFile = about.precisions[asked.get("precision")] ?? about.models[device];
-  const names = [build.binary, modelFile, "tokenizer.json"];
+  const threads = crossOriginIsolated ? Math.min(8, navigator.hardwareConcurrency || 1) : 1;
+  const modelFile = about.precisions[asked.get("precision")] ?? about.models[device] ?? about.models.wasm;
+  const names = [modelFile, "tokenizer.json", ...(device === "wasm" ? [] : [ORT.binary])];
   const total = names.reduce((sum, name) => sum + about.files[name].bytes, 0);
   let done = 0;
   const onBytes = (count) => { done += count; postMessage({ progress: { done, total } }); };
-  const [binary, weights, tokenizer] = await Promise.all(names.map((name) => download(name, about.files, onBytes)));
-  const [ort, { Tokenizer }] = await Promise.all([build.script, "runtime/tokenizers.min.mjs"].map(async (name) => {
+  const address = (name) => `./${name}?v=${about.files[name]?.version ?? ""}`;
+  const script = async (name) => {
     try {
-      return await import(`./${name}?v=${about.files[name]?.version ?? ""}`);
+      return await import(address(name));
     } catch {
       throw missing(name, "could not be loaded");
     }
-  }));
-  const threads = crossOriginIsolated ? Math.min(8, navigator.hardwareConcurrency || 1) : 1;
-  ort.env.wasm.numThreads = threads;
-  ort.env.wasm.wasmBinary = binary;
-  ort.env.wasm.wasmPaths = { mjs: new URL(`${build.glue}?v=${about.files[build.glue]?.version ?? ""}`, location.href).href };
-  postMessage({ progress: { done, total, starting: true } });
-  let session;
-  try {
-    session = await ort.InferenceSession.create(weights, { executionProviders: [device], graphOptimizationLevel: "all", logSeverityLevel: 3 });
-  } catch (error) {
-    throw new Trouble(0, "no_runtime", `The model could not be started: ${error.message ?? error}`);
-  }
-  const numbers = (values) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), [1, values.length]);
-  const run = async ({ ids, segments }, outputs) => {
-    const kinds = segments.map((segment) => Math.min(segment, about.type_vocab_size - 1));
-    return session.run({ input_ids: numbers(ids), attention_mask: numbers(ids.map(() => 1)), token_type_ids: numbers(kinds) }, outputs);
   };
+  const [build, [weights, tokenizer, binary], { Tokenizer }, ort] = await Promise.all([
+    device === "wasm" ? pickBuild((name) => download(`engine/${name}`, about.files, () => {})) : null,
+    Promise.all(names.map((name) => download(name, about.files, onBytes))),
+    script("runtime/tokenizers.min.mjs"),
+    device === "wasm" ? null : script(ORT.script),
+  ]);
+  postMessage({ progress: { done, total, starting: true } });
+  const execute = device === "wasm"
+    ? await startOnCpu({ build, weights, plan: about.engine, threads })
+    : await startSession({ ort, binary, glue: new URL(address(ORT.glue), location.href).href, weights, device: device === "ort" ? "wasm" : device, threads });
+  const run = ({ segments, ...request }, outputs) => execute({ ...request, segments: segments.map((segment) => Math.min(segment, about.type_vocab_size - 1)) }, outputs);
   model = { about, run, tokens: new Tokens(Tokenizer, json(tokenizer), {}, about) };
   const runtime = device === "webgpu" ? "WebGPU" : `${threads} thread${threads > 1 ? "s" : ""}`;
-  return { models: [{ ...about.model, runtime }], version: about.version, device, isolated: crossOriginIsolated, took: performance.now() - began };
+  return { models: [{ ...about.model, runtime }], version: about.version, device, build: build?.name, isolated: crossOriginIsolated, took: performance.now() - began };
+}
+
+/** The engine's run(); what went wrong is told as a trouble. */
+async function startOnCpu(options) {
+  try {
+    const engine = await startEngine(options);
+    return (request, outputs) => engine.run(request, outputs, MOST_SHOWN);
+  } catch (error) {
+    throw new Trouble(0, "no_runtime", `The model could not be started: ${error.message ?? error}.`);
+  }
 }
 
 const trouble = ({ status = 0, code = "failed", message }) => ({ status, code, message });
