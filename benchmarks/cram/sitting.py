@@ -1,0 +1,155 @@
+"""One sitting on a rented GPU against the clock: text -> stores -> a run -> the fp16 model -> adapters -> scores.
+
+    python benchmarks/cram/sitting.py benchmarks/cram/fourth.yaml --corpora CORPORA --tasks TASKS --work WORK \\
+        --train-until 1000 --until 1650
+    python benchmarks/cram/sitting.py RUN.yaml --corpora CORPORA --tasks TASKS --work /tmp/w --smoke   # on a CPU
+
+Seconds count from the start. WORK gets data/ and vocab (where the run's config expects them), run/, model/ (the fp16
+model folder), abilities/, scores/, logs/ with one log per step, and out/ with what should be brought home, written as
+soon as it is there: the model in parts of 12 MB (`cat model.part* > model.safetensors`), logs, adapters, tables. A step
+that fails or runs out of time is reported and does not end the others; what is complete is not done again when the
+command is repeated. Corpora may still be arriving: the file CORPORA/complete says that all are there.
+
+Adapters come before scores: many processes at once share the cores that compile for them and are all late.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import torch
+
+from litebert.model.hub import WEIGHTS_FILE, load_model, save_model
+from litebert.remote import DEFAULT_FOLDER
+from litebert.text.tokenizer import Tokenizer
+
+HERE = Path(__file__).resolve().parent
+PART = 12_000_000  # bytes
+SCORED = ("sst-2", "qnli", "cola", "sts-b", "mrpc", "rte", "mnli-20k", "rte-after-mnli")
+RESERVE = 15  # seconds in which a stopped step still writes its files
+
+
+class Clock:
+    """Seconds since the start, and steps that must end in time."""
+
+    def __init__(self, work: Path):
+        self.work, self.began = work, time.monotonic()
+
+    def now(self) -> int:
+        return round(time.monotonic() - self.began)
+
+    def step(self, name: str, until: float, script: Path | str, *given: object) -> bool:
+        """Run a script, or a command of litebert, in WORK; stopped by SIGTERM when its time is over."""
+        target = ["-m", "litebert", script] if isinstance(script, str) else [str(script)]
+        print(f"{self.now()} begin {name}", flush=True)
+        with (self.work / "logs" / f"{name}.log").open("w", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                [sys.executable, *target, *map(str, given)], cwd=self.work, stdout=log, stderr=subprocess.STDOUT
+            )
+            try:
+                process.wait(max(1.0, until - self.now()))
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                try:
+                    process.wait(RESERVE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+        print(f"{self.now()} end {name}: {process.wait()}", flush=True)
+        return process.returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path, help="of the run; its minutes are set by --train-until")
+    parser.add_argument("--corpora", type=Path, required=True, help="folder of NAME.txt.xz")
+    parser.add_argument("--tasks", type=Path, required=True, help="folder with glue, squad, pairs, blimp")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--train-until", type=float, default=1000)
+    parser.add_argument("--until", type=float, default=1650)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the run")
+    parser.add_argument("--smoke", action="store_true", help="a few steps of everything, without waiting")
+    given = parser.parse_args()
+    for name in ("config", "corpora", "tasks", "work"):
+        setattr(given, name, getattr(given, name).resolve())
+    for name in ("logs", "out"):
+        (given.work / name).mkdir(parents=True, exist_ok=True)
+    clock = Clock(given.work)
+    train(given, clock)
+    if not (given.work / "run" / "model" / "config.json").is_file():
+        sys.exit(f"no model; see {given.work / 'logs'}")
+    convert(given.work)
+    measure(given, clock)
+    print(f"{clock.now()} all done", flush=True)
+
+
+def train(given: argparse.Namespace, clock: Clock) -> None:
+    """Stores of all corpora, then the run."""
+    while not given.smoke and not (given.corpora / "complete").exists():
+        time.sleep(0.5)
+    vocab = given.work / "vocab"
+    if not vocab.exists():
+        shutil.copytree(DEFAULT_FOLDER, vocab, ignore=shutil.ignore_patterns("adapters", WEIGHTS_FILE, "SHA256SUMS"))
+    corpora = sorted(given.corpora.glob("*.txt*"))
+    clock.step("prepare", given.until, HERE / "prepare.py", *corpora, "--tokenizer", vocab, "--out", "data")
+    minutes = max(0.1, (given.train_until - RESERVE - clock.now()) / 60)
+    settings = [f"max_minutes={minutes:.2f}", *given.set]
+    if given.smoke:
+        settings += ["steps=2", "batch_tokens=1024", "micro_batch_tokens=1024", "data.workers=0", "data.held_out=2"]
+        settings += ["log.evaluate_batches=1", "optim.warmup_steps=1"]
+    pairs = [part for setting in settings for part in ("--set", setting)]
+    clock.step("run", given.until, "pretrain", given.config, *pairs, "--out", "run")
+
+
+def convert(work: Path) -> None:
+    """The run's model in fp16, also in parts, and its log."""
+    if not (work / "model" / WEIGHTS_FILE).exists():
+        save_model(load_model(work / "run" / "model"), work / "model", torch.float16)
+        Tokenizer.load(work / "run" / "model").save(work / "model")
+    data = (work / "model" / WEIGHTS_FILE).read_bytes()
+    for number, begin in enumerate(range(0, len(data), PART)):
+        (work / "out" / f"model.part{number}").write_bytes(data[begin : begin + PART])
+    keep(work, "run.tar.xz", *(work / "run" / name for name in ("config.yaml", "metrics.jsonl", "run.json")))
+
+
+def measure(given: argparse.Namespace, clock: Clock) -> None:
+    """Unseen text, adapters, scores, minimal pairs, in this order."""
+    work, model, until = given.work, given.work / "model", given.until
+    few = ["--limit", 32, "--steps", 2] if given.smoke else []
+    unseen = [part for path in sorted((work / "data" / "unseen").glob("*.txt")) for part in ("--text", path)]
+    for length in (512, 128) if unseen else ():
+        tokens = ["--max-length", length, "--tokens", 2000 if given.smoke else 200_000, "--json"]
+        clock.step(f"unseen-{length}", until, "evaluate", model, *unseen, *tokens)
+    corpus = next(iter(sorted(given.corpora.glob("simplewiki*"))), sorted(given.corpora.glob("*.txt*"))[0])
+    jobs = ["--jobs", 1 if given.smoke else 4]
+    options = [model, given.tasks, "--corpus", corpus, "--out", "abilities", *jobs, *few]
+    clock.step("abilities", until - 2 * RESERVE, HERE / "abilities.py", *options)
+    keep(work, "abilities.tar.xz", work / "abilities")
+    tasks = SCORED[3:4] if given.smoke else SCORED
+    options = [model, given.tasks, "--out", "scores", "--seeds", 1 if given.smoke else 3, *jobs, *few]
+    clock.step("scores", until - RESERVE, HERE.parent / "finetune_scores.py", *options, "--tasks", *tasks)
+    keep(work, "scores.tar.xz", *sorted((work / "scores").rglob("scores.json")), *(work / "scores").glob("SCORES.*"))
+    if not given.smoke:
+        clock.step("blimp", until, "evaluate", model, "--blimp", given.tasks / "blimp" / "full", "--json")
+    keep(work, "logs.tar.xz", work / "logs")
+
+
+def keep(work: Path, name: str, *paths: Path) -> None:
+    """What is there of some files and folders, without models and checkpoints, as WORK/out/NAME."""
+
+    def chosen(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if Path(entry.name).name in ("best", "checkpoints", "corpus.txt") else entry
+
+    with tarfile.open(work / "out" / name, "w:xz") as archive:
+        for path in paths:
+            if path.exists():
+                archive.add(path, path.relative_to(work), filter=chosen)
+
+
+if __name__ == "__main__":
+    main()
