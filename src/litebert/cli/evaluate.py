@@ -185,7 +185,9 @@ def _print_scores(scored: list[Scored]) -> None:
     columns = ("model", "split", *(("depth", "ms each") * timed), "metric", "score", "95 % interval", "examples")
     for column in columns:
         left = column in ("model", "split", "metric", "depth")
-        table.add_column(column, justify="left" if left else "right", overflow="fold", no_wrap=column not in columns[:2])
+        table.add_column(
+            column, justify="left" if left else "right", overflow="fold", no_wrap=column not in columns[:2]
+        )
     for place, one in enumerate(scored):
         model = one.name if place == 0 or one.name != scored[place - 1].name else ""
         for e in one.evaluations:

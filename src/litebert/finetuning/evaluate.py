@@ -183,7 +183,9 @@ def _at_depths(
         some = suggest_exits(config.num_hidden_layers)
         raise ConfigError(f"depth: {name} has no exits; fine-tune it with some, such as exits: {some}")
     if depth == "auto" and rule is None:
-        raise ConfigError(f"depth: {name} has no rule for auto yet; make one: litebert calibrate {name} --data FILE --max-loss 0.3")
+        raise ConfigError(
+            f"depth: {name} has no rule for auto yet; make one: litebert calibrate {name} --data FILE --max-loss 0.3"
+        )
     if depth == "all" and rule is not None and config.exits:
         depths = (*depths, "auto")
     scored = []

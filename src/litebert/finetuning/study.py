@@ -223,7 +223,7 @@ def print_study(study: Study, console: Console | None = None) -> None:
             style="dim",
         )
         num_train = num_train_examples(study.folder / study.best.name)
-        print_baselines(study.best.result.scores, console, num_train, median=study.median)
+        print_baselines(study.best.result.scores, console, num_train, median=study.median, task=config.task)
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def run_and_print(
         if not result.completed:
             return StudyOutcome(signal=result.signal)
         print_scores(result.scores, console)
-        print_baselines(result.scores, console, num_train_examples(out), config.head_only)
+        print_baselines(result.scores, console, num_train_examples(out), config.head_only, task=config.task)
         return StudyOutcome(result.model, _predictions(config, out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:

@@ -139,7 +139,9 @@ class Predictor(AbilityMethods):
                 config = self.runtime.config
                 if not config.exits:
                     some = suggest_exits(config.num_hidden_layers)
-                    raise InputError(f"depth: {self.name} has no exits for auto; fine-tune it with some (exits: {some})")
+                    raise InputError(
+                        f"depth: {self.name} has no exits for auto; fine-tune it with some (exits: {some})"
+                    )
                 raise InputError(
                     f"depth: {self.name} has no rule for auto yet; make one: "
                     f"litebert calibrate {self.name} --data FILE --max-loss 0.3"
@@ -333,7 +335,8 @@ class Predictor(AbilityMethods):
             """An ability that was added to the table after this module was loaded."""
             if name in ABILITIES:
                 return method_of(ABILITIES[name]).__get__(self)
-            raise AttributeError(f"a Predictor has no {name!r}{did_you_mean(name, ABILITIES)}")
+            hint = did_you_mean(name, ABILITIES) or f"; it has {', '.join(ABILITIES)}"
+            raise AttributeError(f"a Predictor has no {name!r}{'' if name.startswith('_') else hint}")
 
 
 def method_of(ability: Ability) -> Callable[..., Any]:
