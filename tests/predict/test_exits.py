@@ -305,6 +305,8 @@ def test_auto_in_python_on_the_command_line_and_mixed_with_other_depths(tmp_path
     assert predictor.embed("the fox").shape == (24,)  # at full depth
     said = cli("predict", "classify", texts[0], "--depth", "auto", "--model", tmp_path, "--device", "cpu", "--json")
     assert json.loads(said.out)["depth"] == found[0].depth
+    plain = cli("predict", "classify", texts[0], "--depth", "auto", "--model", tmp_path, "--device", "cpu")
+    assert f"answered after {found[0].depth} of 4 layers" in plain.out
     wrong = cli("predict", "classify", texts[0], "--depth", "much", "--model", tmp_path, "--device", "cpu")
     assert wrong.code == 2
 
