@@ -192,7 +192,8 @@ def _need_same(table: Table, first: Table, columns: Columns, role: str) -> None:
     except DataError as error:
         if table is first or role not in columns:
             raise
-        raise DataError(f"{error} ({first.path} has it as its {role}; its first line must be a header)") from None
+        told = f"{first.path} has it as its {role}; if its first line is no header, name columns by number: {role}=1"
+        raise DataError(f"{error} ({told})") from None
 
 
 def first_column(table: Table, names: Sequence[str], found: Columns) -> str | None:
