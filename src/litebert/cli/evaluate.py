@@ -182,23 +182,26 @@ def _print_scores(scored: list[Scored]) -> None:
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     timed = any(one.depth is not None for one in scored)
-    columns = ("model", "split", "metric", "score", "95 % interval", "examples", *(("depth", "ms/example") * timed))
+    columns = ("model", "split", *(("depth", "ms each") * timed), "metric", "score", "95 % interval", "examples")
     for column in columns:
-        table.add_column(column, justify="left" if column in ("model", "split", "metric") else "right", overflow="fold")
-    for one in scored:
-        model = one.name
+        left = column in ("model", "split", "metric", "depth")
+        table.add_column(
+            column, justify="left" if left else "right", overflow="fold", no_wrap=column not in columns[:2]
+        )
+    for place, one in enumerate(scored):
+        model = one.name if place == 0 or one.name != scored[place - 1].name else ""
         for e in one.evaluations:
             split, count = e.split.name, f"{len(e.predictions):,}"
             more = ["", ""] if timed else []
             if one.seconds is not None:
                 total = sum(len(each.predictions) for each in one.evaluations)
-                layers = f"auto, {one.mean_depth:.2f}" if one.depth == "auto" else str(one.depth)
+                layers = f"auto {one.mean_depth:.2f}" if one.depth == "auto" else str(one.depth)
                 more = [layers, f"{1000 * one.seconds / total:.2f}"]
             if not e.scores:
-                table.add_row(model, split, "no labels", "", "", count, *more)
+                table.add_row(model, split, *more, "no labels", "", "", count)
             for name, metric in e.scores.items():
                 shown = (show_value(metric.value, name), show_interval(metric, name))
-                table.add_row(model, split, name, *shown, count, *more)
+                table.add_row(model, split, *more, name, *shown, count)
                 model = split = count = ""  # shown once
                 more = [""] * len(more)
     console = Console(highlight=False, soft_wrap=True)

@@ -75,13 +75,17 @@ class ExitRule:
 
     def describe(self) -> str:
         """In words."""
-        after = f", after {self.least} layers or more" if self.least else ""
+        least = f"{self.least} {'layer' if self.least == 1 else 'layers'}"
+        if self.by != "patience" and self.threshold == 0:
+            return f"always stops after {least}" if self.least else "always stops at the first exit"
+        after = f", after at least {least}" if self.least else ""
         if self.by == "confidence":
             return f"stops at a probability of {self.threshold:.4g}{after}"
         if self.by == "gate":
             return f"stops where a gate finds it {self.threshold:.4g} probable that full depth agrees{after}"
         within = f" within {self.threshold:.4g}" if self.threshold else ""
-        return f"stops when {self.patience} exits in a row agree with the previous one{within}{after}"
+        agree = "an exit agrees" if self.patience == 1 else f"{self.patience} exits in a row agree"
+        return f"stops when {agree} with the previous one{within}{after}"
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, without the weights of its gate."""

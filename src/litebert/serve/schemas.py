@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Union, g
 from fastapi.responses import Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from litebert.errors import did_you_mean
 from litebert.predict.ability import Ability, Array, Parameter, limits_in, split_annotated
 from litebert.text.words import Language
 
@@ -277,6 +278,10 @@ def describe_mistakes(errors: Sequence[Mapping[str, Any]], limit: int = 3) -> st
         message = _in_words(error)
         if message not in found.setdefault(where, []):
             found[where].append(message)
+    missing = [where for where, messages in found.items() if WORDS["missing"] in messages]
+    for where, messages in found.items():
+        if WORDS["extra_forbidden"] in messages:
+            messages[-1] += did_you_mean(where, missing)
     sentences = [
         f"{where}: {' or '.join(messages)}".replace(" or must be ", " or ") for where, messages in found.items()
     ]
