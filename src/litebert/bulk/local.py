@@ -120,11 +120,10 @@ def _drive(start: Start, device: Predictor | None, waiting: Any, finished: Any, 
 
 def _gave_up(source: Source, part: Part, error: Exception) -> str:
     where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
-    what = (
-        f"failed {TRIES} times ({error})"
-        if isinstance(error, Failure)
-        else f"the worker process died {TRIES} times; is there enough memory? Fewer workers or smaller part_rows need less"
-    )
+    what = f"failed {TRIES} times ({error})"
+    if not isinstance(error, Failure):
+        advice = "is there enough memory? Fewer workers or smaller part_rows need less"
+        what = f"the worker process died {TRIES} times; {advice}"
     return f"{where}: {what}. Finished parts are kept: rerun the same command to resume"
 
 

@@ -407,7 +407,8 @@ class _JsonRows(_Rows):
         """Why there are no columns, from the first line."""
         if line.lstrip()[:1] == b"[" or line.strip() == b"{":
             return "one JSON value for the whole file; write one object per line (for an array: jq -c '.[]')"
-        return f"none of the first {HEAD_ROWS:,} lines is an object with fields (line {number}: {problem or 'it has none'})"
+        problem = problem or "it has none"
+        return f"none of the first {HEAD_ROWS:,} lines is an object with fields (line {number}: {problem})"
 
     def _parse(self, line: bytes) -> tuple[dict[str, Any] | None, str]:
         if len(line) > MAX_ROW:
