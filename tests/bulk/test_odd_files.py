@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from small_runs import embed, parts, read, texts, write
 
 from litebert.bulk import reading
 from litebert.bulk.score import score
-from litebert.errors import ConfigError, DataError
+from litebert.errors import ConfigError, DataError, InputError
 
 NO_ROWS = {
     "b.csv": b"",
@@ -38,6 +39,22 @@ def test_files_without_rows_have_the_columns_of_the_others(model, tmp_path):
     assert parts(tmp_path / "two") == parts(tmp_path / "out")
     with pytest.raises(DataError, match=r"e\.tsv: empty, without rows or columns"):
         embed(model, [tmp_path / "c.jsonl", tmp_path / "e.tsv"], tmp_path / "none")
+
+
+def test_a_run_goes_on_without_a_bad_file(model, tmp_path):
+    """As docs/howto/scale.md says: an empty file in its place, and its parts deleted, if there are any."""
+    good, bad = write(tmp_path / "a.parquet", texts(12)), tmp_path / "b.csv.gz"
+    bad.write_bytes(gzip.compress(b"id,body\n" + b"1,anna\n" * 9000)[:-12])
+    out = tmp_path / "out"
+    with pytest.raises(DataError, match=r"b\.csv\.gz, after line [\d,]+: damaged or truncated gzip"):
+        embed(model, [good, bad], out, part_rows=1000)
+    bad.write_bytes(b"")
+    with pytest.raises(DataError, match=r"b\.csv\.gz has changed .*; delete its parts \(part-00001-\*\.parquet\)"):
+        embed(model, [good, bad], out, part_rows=1000)
+    for part in out.glob("part-00001-*.parquet"):
+        part.unlink()
+    summary = embed(model, [good, bad], out, part_rows=1000)
+    assert (summary.rows, summary.scored_rows, summary.parts) == (12, 0, 2)
 
 
 NOT_WHAT_THEY_SEEM = {
@@ -78,6 +95,13 @@ def test_two_columns_of_one_name(model, tmp_path):
         embed(model, tmp_path / "a.parquet", tmp_path / "out")
     with pytest.raises(ConfigError, match="keep: 'body' is named twice"):
         embed(model, write(tmp_path / "b.parquet", texts(3)), tmp_path / "out", keep=["id", "body", "body"])
+
+
+def test_a_text_is_one_column(model, tmp_path):
+    source = write(tmp_path / "a.parquet", texts(3), title=["x"] * 3)
+    for names in (["body", "title"], []):
+        with pytest.raises(InputError, match=f"columns: text is one column, not {len(names)}"):
+            embed(model, source, tmp_path / "out", columns={"text": names})
 
 
 def test_rows_without_a_value(model, tmp_path):
@@ -128,6 +152,19 @@ def test_what_a_run_writes_is_not_its_input(model, tmp_path):
     assert embed(model, tmp_path / "out" / "part-00000-000000.parquet", tmp_path / "again").rows == 10
     with pytest.raises(DataError, match="no input files"):
         embed(model, tmp_path / "out", tmp_path / "out")
+
+
+def test_marks_and_logs_beside_the_data_are_left_out(model, tmp_path, monkeypatch):
+    table = tmp_path / "_tables" / "reviews"
+    (table / "day=1" / "_temporary").mkdir(parents=True)
+    (table / "_delta_log").mkdir()
+    for name in ("_SUCCESS", "_delta_log/0.json", "day=1/_temporary/b.csv"):
+        (table / name).write_text('{"commit": 1}\n')
+    write(table / "day=1" / "a.parquet", texts(3))
+    monkeypatch.chdir(tmp_path)
+    for given in (table, f"{table}/**/*.*", "_tables/reviews", "_tables/reviews/", "_tables/*/*/*.parquet"):
+        assert [each.path.rpartition("/")[2] for each in reading.find_inputs([given])] == ["a.parquet"], given
+    assert len(reading.find_inputs([table / "_delta_log" / "0.json"])) == 1  # named by itself
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import io
 import itertools
 import json
 import os
+import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -69,11 +71,11 @@ class Part:
 
 
 def find_inputs(paths: Iterable[str | os.PathLike[str]], out: str = "") -> list[Source]:
-    """Files, folders, globs and URLs -> the files; of folders and globs without those in `out` or named "_..."."""
+    """Files, folders, globs and URLs -> the files; of folders and globs without `out` and what is named "_..."."""
     given = [os.fspath(path) for path in paths]
     if STDIN in given:
         raise DataError("-: standard input cannot be read again by a run that resumes; write it to a file first")
-    found = [each for each in find_sources(given) if each.path in given or not _name(each.path).startswith("_")]
+    found = [each for each in find_sources(given) if each.path in given or not _is_beside(each.path, given)]
     if out:
         within = _whole(out).rstrip("/") + "/"
         found = [each for each in found if each.path in given or not _whole(each.path).startswith(within)]
@@ -94,8 +96,12 @@ def _whole(path: str) -> str:
     return path if is_url(path) else os.path.realpath(path)
 
 
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
+def _is_beside(path: str, given: Sequence[str]) -> bool:
+    """Whether a file is a mark or a log of what wrote the others: table/_SUCCESS, table/_delta_log/0.json."""
+    roots = [re.split(r"[*?\[]", each)[0].rpartition("/")[0] if glob.has_magic(each) else each for each in given]
+    starts = [f"{root.rstrip('/')}/" if root else "" for root in roots]
+    inside = [path.removeprefix(start) for start in starts if path.startswith(start)]
+    return "/_" in "/" + min(inside, key=len, default=path.rpartition("/")[2])
 
 
 def _first_line(error: Exception) -> str:
