@@ -306,17 +306,19 @@ class _CsvRows(_Rows):
             start, self.line = text.readline(MAX_ROW), self.line + 1
         delimiter = "\t" if format_of(source.path) == "tsv" else max(",;\t|", key=start.count)  # a tie: the comma
         quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-        lines = itertools.chain([start], _short_lines(text), [END]) if start else ()
+        self._replaced = False  # whether the row that is read has a long line
+        lines = itertools.chain([start], self._short_lines(text)) if start else ()
         self._csv = csv.reader(lines, delimiter=delimiter, quoting=quoting)
         self._skipped = self.line
-        header, problem = next(self._read(), ([], None))
-        if problem:
-            raise DataError(f"{self.path}: the header: {problem}")
+        header = next(self._read(), [])
+        if isinstance(header, tuple):
+            raise DataError(f"{self.path}: the header: {header[1]}")
         self.header = [_repair(name) or name for name in header]
         _check_header(self.path, self.header)
         self._lines = self._read()
 
     def _read(self) -> Iterator[Any]:
+        """Rows as lists; of a bad one also what is wrong with it."""
         while True:
             try:
                 row = next(self._csv, None)
@@ -327,25 +329,39 @@ class _CsvRows(_Rows):
             begin, self.line = self.line + 1, self._skipped + self._csv.line_num
             if row is None or row == [END]:
                 return
-            if row and row[-1].endswith(END):
-                row[-1] = row[-1].removesuffix(END)
-                what = f"a quote is not closed: line {begin:,} to the end of the file is one row"
-                yield row, what
-            elif any(LONG in value for value in row):
+            if self._replaced:
+                self._replaced = False
                 yield list(itertools.takewhile(lambda value: LONG not in value, row)), f"more than {MAX_ROW >> 20} MiB"
+            elif row and row[-1].endswith(END):
+                row[-1] = row[-1].removesuffix(END)
+                yield row, f"a quote is not closed: line {begin:,} to the end of the file is one row"
             elif row:
-                yield row, None
+                yield row
+
+    def _short_lines(self, text: TextIO) -> Iterator[str]:
+        """The lines; in place of a long one LONG, which leaves a quote as open as the line did."""
+        while line := text.readline(MAX_ROW):
+            if len(line) < MAX_ROW or line.endswith(("\n", "\r")):
+                yield line
+                continue
+            quotes = line.count('"')
+            while (line := text.readline(MAX_ROW)) and not line.endswith(("\n", "\r")):
+                quotes += line.count('"')
+            self._replaced = True
+            yield '"' * ((quotes + line.count('"')) % 2) + LONG + "\n"
+        yield END
 
     def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
         """Rows as columns; too many or too few fields, and bytes that are not text, are problems of their rows."""
         problems: dict[int, str] = {}
         width, clean = len(self.header), []
-        for number, (row, problem) in enumerate(rows):
-            if problem:
-                problems[number] = problem
-            elif len(row) != width:
-                problems[number] = f"{len(row)} fields, but the header has {width}"
-            clean.append([*row[:width], *[None] * (width - len(row))])
+        for number, row in enumerate(rows):
+            if isinstance(row, tuple):
+                row, problems[number] = row
+            if len(row) != width:
+                problems.setdefault(number, f"{len(row)} fields, but the header has {width}")
+                row = [*row[:width], *[None] * (width - len(row))]
+            clean.append(row)
         columns = [list(values) for values in zip(*clean, strict=True)] or [[] for _ in self.header]
         arrays = []
         for values in columns:
@@ -358,18 +374,6 @@ class _CsvRows(_Rows):
                         values[number] = repaired
                 arrays.append(pa.array(values, pa.string()))
         return pa.Table.from_arrays(arrays, self.header), problems
-
-
-def _short_lines(text: TextIO) -> Iterator[str]:
-    """The lines; in place of a long one LONG, which leaves a quote as open as the line did."""
-    while line := text.readline(MAX_ROW):
-        if len(line) < MAX_ROW or line.endswith(("\n", "\r")):
-            yield line
-            continue
-        quotes = line.count('"')
-        while (line := text.readline(MAX_ROW)) and not line.endswith(("\n", "\r")):
-            quotes += line.count('"')
-        yield '"' * ((quotes + line.count('"')) % 2) + LONG + "\n"
 
 
 class _JsonRows(_Rows):
