@@ -310,7 +310,7 @@ class _CsvRows(_Rows):
         lines = itertools.chain([start], self._short_lines(text)) if start else ()
         self._csv = csv.reader(lines, delimiter=delimiter, quoting=quoting)
         self._skipped = self.line
-        header = next(self._read(), [])
+        header: Any = next(self._read(), [])
         if isinstance(header, tuple):
             raise DataError(f"{self.path}: the header: {header[1]}")
         self.header = [_repair(name) or name for name in header]
@@ -387,7 +387,8 @@ class _JsonRows(_Rows):
         objects = [row for row, _ in parsed if row is not None]
         names = dict.fromkeys(name for row in objects for name in row)
         if head and not names:
-            raise DataError(f"{self.path}: {self._nothing(*head[0], parsed[0][1])}")
+            (number, line), (_, problem) = head[0], parsed[0]
+            raise DataError(f"{self.path}: {self._nothing(number, line, problem)}")
         self.types = {name: _type_of([row.get(name) for row in objects]) for name in names}
         self._lines = itertools.chain(head, self._lines)
 
