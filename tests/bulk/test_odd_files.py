@@ -13,7 +13,7 @@ from small_runs import embed, parts, read, texts, write
 
 from litebert.bulk import reading
 from litebert.bulk.score import score
-from litebert.errors import ConfigError, DataError, InputError
+from litebert.errors import ConfigError, DataError, InputError, LitebertError
 
 NO_ROWS = {
     "b.csv": b"",
@@ -154,6 +154,17 @@ def test_what_a_run_writes_is_not_its_input(model, tmp_path):
         embed(model, tmp_path / "out", tmp_path / "out")
 
 
+def test_parts_that_vanish_are_told(model, tmp_path):
+    """As where machines of a cluster each have a folder of that name."""
+    source = write(tmp_path / "a.parquet", texts(25))
+    first = tmp_path / "out" / "part-00000-000000.parquet"
+    with pytest.raises(
+        LitebertError, match=r"parts of .*a\.parquet are missing; rerun the same command \(with several"
+    ):
+        embed(model, source, tmp_path / "out", progress=lambda _: first.unlink(missing_ok=True))
+    assert embed(model, source, tmp_path / "out").scored_rows == 10
+
+
 def test_marks_and_logs_beside_the_data_are_left_out(model, tmp_path, monkeypatch):
     table = tmp_path / "_tables" / "reviews"
     (table / "day=1" / "_temporary").mkdir(parents=True)
@@ -219,7 +230,6 @@ def test_an_unexpected_error_in_a_worker_is_named(model, tmp_path):
     """And not taken for a death for want of memory."""
     from litebert.bulk.local import run_workers
     from litebert.bulk.part import Work
-    from litebert.errors import LitebertError
 
     source = write(tmp_path / "a.parquet", texts(5))
     work = Work(str(model("pretraining")), "no_such", {}, {}, None, False, 100, "torch", "cpu", 1, 8192)

@@ -237,7 +237,8 @@ class _Run:
         for index, source in enumerate(self.sources):
             found = notes.get(index, {})
             if not found or len(found) != max(found) + 1 or not found[max(found)]["last"]:
-                raise LitebertError(f"{self.out}: parts of {source.path} are missing; rerun the same command")
+                advice = "rerun the same command (with several machines, all must see this folder)"
+                raise LitebertError(f"{self.out}: parts of {source.path} are missing; {advice}")
         every = [note for each in notes.values() for note in each.values()]
         seconds = time.monotonic() - self._begun
         errors = sum(note["errors"] for note in every)
