@@ -10,7 +10,7 @@ from typing import Any
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part
-from litebert.bulk.worker import Start, Worker
+from litebert.bulk.worker import Failure, Start, Worker
 from litebert.errors import LitebertError
 from litebert.predict.predictor import Predictor
 from litebert.predict.remote import SharedModel, serve_device
@@ -106,20 +106,25 @@ def _drive(start: Start, device: Predictor | None, waiting: Any, finished: Any, 
                     # Without the rows, which are written and need not wait here.
                     finished.put((source, part.without_rows(), scored))
                     break
-                except EOFError:
+                except (EOFError, Failure) as error:
                     worker.close()
                     worker = None
                     if attempt == TRIES - 1:
-                        where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
-                        raise LitebertError(
-                            f"{where}: the worker process died {TRIES} times; is there enough memory? Fewer workers or "
-                            "smaller part_rows need less. Finished parts are kept: rerun the same command to resume"
-                        ) from None
+                        raise LitebertError(_gave_up(source, part, error)) from None
     except BaseException as error:
         finished.put(error)
     finally:
         if worker is not None:
             worker.close()
+
+
+def _gave_up(source: Source, part: Part, error: Exception) -> str:
+    where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
+    what = f"failed {TRIES} times ({error})"
+    if not isinstance(error, Failure):
+        advice = "is there enough memory? Fewer workers or smaller part_rows need less"
+        what = f"the worker process died {TRIES} times; {advice}"
+    return f"{where}: {what}. Finished parts are kept: rerun the same command to resume"
 
 
 def _score(worker: Worker, source: Source, part: Part, stopping: threading.Event) -> Scored | None:

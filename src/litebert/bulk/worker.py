@@ -7,6 +7,7 @@ the model for all of them.
 from __future__ import annotations
 
 import os
+import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -29,6 +30,10 @@ class Start:
     work: Work
     out: str
     device: SharedModel | None = None  # None: the worker loads the model itself
+
+
+class Failure(Exception):
+    """An unexpected error in a worker; its traceback went to stderr."""
 
 
 class Worker:
@@ -90,6 +95,11 @@ def main(parts_number: int, device_number: int) -> None:
                 parts.send(scored)
             except (LitebertError, OSError) as error:
                 parts.send(error)
+            except MemoryError:
+                raise
+            except Exception as error:  # not sent itself: it may be of a type that cannot be pickled
+                traceback.print_exc()
+                parts.send(Failure(f"{type(error).__name__}: {error}"))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):  # the parent is gone, or wants no more
         os._exit(0)
 

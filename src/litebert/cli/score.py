@@ -131,7 +131,8 @@ class _Display:
             return
         self._shown = now
         left = "" if progress.seconds_left is None else f"  {short_time(progress.seconds_left)} left"
-        errors = f"  {progress.errors:,} errors" if progress.errors else ""
+        noun = "error" if progress.errors == 1 else "errors"
+        errors = f"  {progress.errors:,} {noun}" if progress.errors else ""
         line = (
             f"{progress.rows:,} rows  {progress.share:.1%}  {short_count(progress.rows_per_second)} rows/s  "
             f"{short_count(progress.tokens_per_second)} tokens/s{left}{errors}"
