@@ -245,6 +245,29 @@ def test_a_text_too_long_is_refused_in_words(host, open_page):
     assert "reads 128 at once" in told or "reads 48 at once" in told
 
 
+def test_of_several_lines_the_one_that_is_too_long_is_named(host, open_page):
+    page = open_page(f"{host}/pretraining/#embed", wait="#embed .meta")
+    page.fill("#embed-text", "ben read.\n" + "anna slept. " * 100)
+    page.click("#embed .go")
+    page.wait_for_selector("#embed [role=alert]")
+    assert "“anna slept. anna slept. anna slept. anna…” is" in page.inner_text("#embed [role=alert]")
+
+
+def test_a_page_that_failed_does_not_go_on_loading(folders, tmp_path, open_page):
+    """Files that arrive after the failure bring no bar of progress back."""
+    shutil.copytree(folders / "classification", tmp_path / "page")
+    (tmp_path / "page/onnx/model_q4i8.onnx").unlink()
+    with hosting(tmp_path / "page") as address:
+        page = open_page("about:blank", wait=None, service_workers="block")
+        late = []
+        page.route("**/tokenizer.json*", lambda route: late.append(route))
+        page.goto(address)
+        page.wait_for_selector("#trouble:visible")
+        late[0].continue_()
+        page.wait_for_timeout(500)
+        assert page.is_hidden("#loading")
+
+
 def test_transformers_js_in_chromium_answers_as_in_node(folders, tmp_path, open_page):
     """The published package itself, in a page: tokens and numbers of a folder."""
     shutil.copytree(folders / "classification", tmp_path / "models/one")

@@ -11,10 +11,10 @@ const N_BEST = 20; // spans that the probabilities of answers are over
 
 const refuse = (message) => { throw new Trouble(422, "invalid_input", message); };
 /** [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. */
-function request({ tokens, about }, first, second = null) {
+function request({ tokens, about }, first, second = null, what = "This") {
   const ids = [tokens.cls, ...first, tokens.sep, ...(second ? [...second, tokens.sep] : [])];
   if (ids.length > about.max_length) {
-    throw new Trouble(413, "too_many_tokens", `This is ${ids.length} tokens, and the model reads ${about.max_length} at once. Shorten it, or use litebert serve, which reads long texts in parts.`);
+    throw new Trouble(413, "too_many_tokens", `${what} is ${ids.length} tokens, and the model reads ${about.max_length} at once. Shorten it, or use litebert serve, which reads long texts in parts.`);
   }
   return { ids, segments: ids.map((_, i) => (i > first.length + 1 ? 1 : 0)) };
 }
@@ -31,6 +31,12 @@ function cutPair(a, b, room) {
 /** Row `i` of an output [1, S, N]. */
 const row = ({ data, dims }, i) => data.subarray(i * dims.at(-1), (i + 1) * dims.at(-1));
 
+/** [probability, id] of the likeliest words, without sorting the whole vocabulary. */
+function likeliest(probabilities, count) {
+  const least = Float64Array.from(probabilities).sort().at(-Math.min(count, probabilities.length));
+  return probabilities.flatMap((p, id) => (p >= least ? [[p, id]] : [])).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+}
+
 async function fill_mask(model, { text, top }) {
   const { tokens } = model;
   const ids = tokens.encode(text, "text", { masks: true });
@@ -43,7 +49,7 @@ async function fill_mask(model, { text, top }) {
   const spans = characters.flatMap((_, i) => (characters.slice(i, i + size).join("") === tokens.mask ? [i] : []));
   const masks = places.map((_, i) => {
     const probabilities = softmax(row(logits, i).subarray(0, tokens.size));
-    const order = probabilities.map((p, id) => [p, id]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+    const order = likeliest(probabilities, top + tokens.silent.size);
     const read = order.filter(([, id]) => !tokens.silent.has(tokens.piece(id))).slice(0, top);
     const candidates = read.map(([probability, id]) => ({ word: readable(tokens.piece(id)), piece: tokens.piece(id), probability }));
     return { start: spans[i], end: spans[i] + size, candidates };
@@ -107,7 +113,8 @@ async function embed(model, { text, pooling = model.about.pooling, normalize }) 
   const results = [];
   for (const each of [text].flat()) {
     const ids = model.tokens.encode(each);
-    const { last_hidden_state: hidden } = await model.run(request(model, ids), ["last_hidden_state"]);
+    const asked = request(model, ids, null, Array.isArray(text) ? `“${[...each].slice(0, 40).join("")}…”` : "This"); // which of the lines
+    const { last_hidden_state: hidden } = await model.run(asked, ["last_hidden_state"]);
     const [, count, width] = hidden.dims;
     const vector = new Float64Array(width);
     for (let i = 0; i < (pooling === "mean" ? count : 1); i += 1) row(hidden, i).forEach((value, j) => { vector[j] += value; });
@@ -166,14 +173,20 @@ async function states(model, body) {
   return [{ ...read, distances, cosines, points: project(all.data, steps, size, width) }];
 }
 
-const dot = (a, b) => a.reduce((sum, value, k) => sum + value * b[k], 0);
+function dot(a, b) {
+  let sum = 0;
+  for (let k = 0; k < a.length; k += 1) sum += a[k] * b[k]; // several times as fast as reduce
+  return sum;
+}
 
 /** All states on the plane along which they differ most (the first two principal components): [step][token][x, y]. */
 function project(data, steps, size, width) {
   const count = steps * size;
   const mean = new Float64Array(width);
   for (let i = 0; i < count * width; i += 1) mean[i % width] += data[i] / count;
-  const rows = Array.from({ length: count }, (_, i) => Float64Array.from({ length: width }, (_, k) => data[i * width + k] - mean[k]));
+  const centred = new Float64Array(data);
+  for (let i = 0; i < count * width; i += 1) centred[i] -= mean[i % width];
+  const rows = Array.from({ length: count }, (_, i) => centred.subarray(i * width, (i + 1) * width));
   const axes = [];
   for (let axis = 0; axis < 2; axis += 1) {
     let direction = rows.reduce((far, each) => (dot(each, each) > dot(far, far) ? each : far)).slice();
@@ -188,7 +201,10 @@ function project(data, steps, size, width) {
         for (let k = 0; k < width; k += 1) next[k] -= share * other[k];
       }
       const norm = Math.max(Math.sqrt(dot(next, next)), 1e-12);
-      direction = next.map((value) => value / norm);
+      for (let k = 0; k < width; k += 1) next[k] /= norm;
+      const still = step > 0 && dot(next, direction) > 1 - 1e-10;
+      direction = next;
+      if (still) break;
     }
     axes.push(direction);
   }
