@@ -144,8 +144,9 @@ def test_each_rule_stops_where_it_does_in_python(pages, tmp_path, kind):
     assert len(reached) >= 3, reached
 
 
-def test_masks_order_vectors_and_similarity_at_any_depth_of_a_model_without_exits(pages, tmp_path):
-    source, folder = pages("pretraining", exits=())
+@pytest.mark.parametrize("exits", [(), (1, 2, 3, 5)])
+def test_masks_order_vectors_and_similarity_at_any_depth_with_or_without_exits(pages, tmp_path, exits):
+    source, folder = pages("pretraining", exits=exits)
     predictor = Predictor(source, device="cpu", threads=1)
     bodies = {
         "fill_mask": {"text": "anna [MASK] to the[MASK]café.", "top": 6},
@@ -251,3 +252,15 @@ def test_a_page_without_exits_has_no_dial(pages, open_page):
         page = open_page(address, wait="#classify .meta")
         assert page.is_hidden("#classify-depth")
         assert "layers" not in page.inner_text("#classify .meta")
+
+
+def test_onnxruntime_web_has_no_dial_and_refuses_other_depths(pages, open_page):
+    from playwright.sync_api import Error
+
+    _, folder = pages("classes")
+    with hosting(folder) as address:
+        page = open_page(f"{address}/?device=ort&precision=fp32", wait="#classify .meta")
+        assert page.is_hidden("#classify-depth")
+        with pytest.raises(Error, match="onnxruntime-web answers only at full depth"):
+            browser_ask(page, "classify", {"text": "dogs", "pair": None, "depth": 2})
+        assert browser_ask(page, "classify", {"text": "dogs", "pair": None, "depth": 5})[0]["depth"] == 5

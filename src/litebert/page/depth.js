@@ -15,7 +15,7 @@ const usual = ({ layers, depth }, byHead) => (depth === null || (depth === "auto
 export function depthChoice(ability, id) {
   const byHead = BY_HEAD.has(ability);
   const select = h("select", { id });
-  const node = h("div", { class: "which depth", hidden: true }, h("label", { for: id }, "Depth"), select);
+  const node = h("div", { class: "which", hidden: true }, h("label", { for: id }, "Depth"), select);
   let depths = null;
   const follow = (model) => {
     const before = node.hidden ? null : select.value;

@@ -79,7 +79,8 @@ async function load() {
     : await startSession({ ort, binary, glue: new URL(address(ORT.glue), location.href).href, weights, device: device === "ort" ? "wasm" : device, threads });
   model = openModel(about, engine, new Tokens(Tokenizer, json(tokenizer), {}, about));
   const runtime = device === "webgpu" ? "WebGPU" : `${threads} thread${threads > 1 ? "s" : ""}`;
-  return { models: [{ ...about.model, runtime }], version: about.version, device, build: build?.name, isolated: crossOriginIsolated, took: performance.now() - began };
+  const depths = device === "wasm" ? about.model.depths : null; // a graph has one
+  return { models: [{ ...about.model, runtime, depths }], version: about.version, device, build: build?.name, isolated: crossOriginIsolated, took: performance.now() - began };
 }
 
 /** The engine; what went wrong is told as a trouble. */
