@@ -54,15 +54,15 @@ def ask(page, ability, body):
     return page.evaluate(script, [ability, body])
 
 
-def close(actual, expected, where=""):
+def assert_close(actual, expected, where=""):
     """Plain data, equal but for the last digits of numbers; what the page leaves out is left out."""
     if isinstance(expected, dict):
         for key, value in actual.items():
-            close(value, expected[key], f"{where}.{key}")
+            assert_close(value, expected[key], f"{where}.{key}")
     elif isinstance(expected, (list, tuple)):
         assert len(actual) == len(expected), where
         for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
-            close(a, b, f"{where}[{number}]")
+            assert_close(a, b, f"{where}[{number}]")
     elif isinstance(expected, float):
         assert actual == pytest.approx(expected, abs=1e-4), where
     else:

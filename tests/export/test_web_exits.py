@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from exported_pages import MODULES, WEB, close, hosting, need_modules
+from exported_pages import MODULES, WEB, assert_close, hosting, need_modules
 from exported_pages import ask as browser_ask
 from small_models import LABELS, small_model
 from small_vocabularies import english
@@ -116,7 +116,7 @@ def test_each_depth_answers_as_in_python(pages, tmp_path, kind):
     bodies = [body_of(kind, text) for text in KINDS[kind][3]]
     cases = [(ability, {**body, "depth": depth}) for depth in (None, 1, 2, 3, 5) for ability, body in bodies]
     for (ability, body), found in zip(cases, ask(folder, cases, tmp_path), strict=True):
-        close(found["results"][0], getattr(predictor, ability)(**body).as_dict(), f"{ability} {body}")
+        assert_close(found["results"][0], getattr(predictor, ability)(**body).as_dict(), f"{ability} {body}")
         sequences = len(body.get("options", [0]))
         assert found["applied"] == (body["depth"] or 5) * sequences  # layers that are not needed are not applied
 
@@ -138,7 +138,7 @@ def test_each_rule_stops_where_it_does_in_python(pages, tmp_path, kind):
             cases, ask(folder, cases, tmp_path, about=tmp_path / "page.json"), strict=True
         ):
             expected = getattr(predictor, ability)(**body)
-            close(found["results"][0], expected.as_dict(), f"{name} {ability} {body}")
+            assert_close(found["results"][0], expected.as_dict(), f"{name} {ability} {body}")
             assert found["applied"] == expected.depth * len(body.get("options", [0]))
             reached.add(expected.depth)
     assert len(reached) >= 3, reached
@@ -156,7 +156,7 @@ def test_masks_order_vectors_and_similarity_at_any_depth_with_or_without_exits(p
     }
     cases = [(ability, {**body, "depth": depth}) for depth in (1, 4, None) for ability, body in bodies.items()]
     for (ability, body), found in zip(cases, ask(folder, cases, tmp_path), strict=True):
-        close(found["results"][0], getattr(predictor, ability)(**body).as_dict(), f"{ability} {body}")
+        assert_close(found["results"][0], getattr(predictor, ability)(**body).as_dict(), f"{ability} {body}")
     texts = ["Anna slept.", "the old dog"]
     (found,) = ask(folder, [("embed", {"text": texts, "normalize": True, "depth": 2})], tmp_path)
     vectors = predictor.embed(texts, normalize=True, depth=2)
@@ -169,7 +169,7 @@ def test_blocks_in_groups_stop_after_whole_layers(pages, tmp_path):
     predictor = Predictor(source, device="cpu", threads=1)
     cases = [("classify", {"text": TEXTS[0], "depth": depth}) for depth in (1, 3, 4)]
     for (ability, body), found in zip(cases, ask(folder, cases, tmp_path), strict=True):
-        close(found["results"][0], getattr(predictor, ability)(**body).as_dict(), str(body))
+        assert_close(found["results"][0], getattr(predictor, ability)(**body).as_dict(), str(body))
 
 
 @pytest.mark.parametrize("form", ["fp32", "int8", "q4i8"])
@@ -237,7 +237,7 @@ def test_the_reader_turns_the_dial(pages, open_page):
                 assert page.inner_text("#classify .meta span:nth-child(3)") == words, (text, value)
                 assert page.inner_text("#classify .big") == expected.label
         found = browser_ask(page, "classify", {"text": TEXTS[0], "pair": None, "depth": "auto"})[0]
-        close(found, predictor.classify(TEXTS[0], depth="auto").as_dict())
+        assert_close(found, predictor.classify(TEXTS[0], depth="auto").as_dict())
         page.click("#tab-embed")
         page.wait_for_selector("#embed .meta")
         assert "As each text needs" not in page.locator("#embed-depth option").all_inner_texts()

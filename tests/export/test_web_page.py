@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 import pytest
-from exported_pages import MODULES, ask, close, hosting, need_modules
+from exported_pages import MODULES, ask, assert_close, hosting, need_modules
 from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english
 
@@ -91,7 +91,7 @@ def test_answers_are_those_of_python(folders, host, open_page, head):
             np.testing.assert_allclose([each["vector"] for each in found], vectors, atol=1e-4)
             continue
         expected = getattr(predictor, ability)(**{k: v for k, v in body.items() if v is not None})
-        close(ask(page, ability, body)[0], expected.as_dict(), ability)
+        assert_close(ask(page, ability, body)[0], expected.as_dict(), ability)
 
 
 def test_the_states_are_those_between_the_applications(host, open_page):
