@@ -127,7 +127,9 @@ def export_web(
         rounded: Rounded = {}
         for form, name in FILES.items():
             proto = rename(
-                build_onnx(model, form, statistics, rounded, every_position=True, shown=SHOWN if page else 0)
+                build_onnx(
+                    model, form, statistics, rounded, every_position=True, shown=SHOWN if page else 0, exits=page
+                )
             )
             save_onnx(proto, staging / name)
             exported = WebFile(staging / name, model)
