@@ -59,7 +59,7 @@ from litebert.machine import cpu_name, usable_cpus
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, save_rule, simulate
 from litebert.predict.torch_runtime import TorchRuntime
-from litebert.report.depths import Line, Point, draw_depths
+from litebert.report.figures import Line, Point, draw_depths
 from litebert.train.device import Device, DeviceConfig, open_device
 
 RULES = ("confidence", "patience", "gate", "any")

@@ -47,6 +47,14 @@ class Work:
     threads: int
     max_tokens: int
 
+    def open_model(self) -> Predictor:
+        """The model, in this process."""
+        from litebert.predict.predictor import Predictor
+
+        return Predictor(
+            self.model, runtime=self.runtime, device=self.device, threads=self.threads, max_tokens=self.max_tokens
+        )
+
 
 @dataclass(frozen=True)
 class Scored:

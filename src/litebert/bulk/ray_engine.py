@@ -18,7 +18,6 @@ import pyarrow as pa
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part, num_parts, read_parts
-from litebert.bulk.worker import open_predictor
 from litebert.errors import LitebertError
 from litebert.text.sources import Source
 from litebert.text.workers import open_ray
@@ -90,7 +89,7 @@ class SpanScorer:
         with contextlib.suppress(OSError):  # where paths that are not absolute begin, if this machine has it
             os.chdir(place)
         self.work, self.folder = work, Folder(out)
-        self.predictor = open_predictor(work)
+        self.predictor = work.open_model()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
         """Score the missing parts of each stretch."""

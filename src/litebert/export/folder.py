@@ -20,8 +20,7 @@ from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.page import page_files
 from litebert.predict.exits import EXITS_FILE
-from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, STAGES, TORCH_FILE, stage_file
-from litebert.predict.load import is_adapter, merge_folder
+from litebert.predict.load import MANIFEST_FILE, ONNX_FILES, STAGES, TORCH_FILE, is_adapter, merge_folder, stage_file
 from litebert.remote import CONFIG_FILE, find_folder, is_google
 from litebert.tasks.task import TASK_FILE
 from litebert.text.tokenizer import Tokenizer

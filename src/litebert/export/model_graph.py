@@ -28,7 +28,7 @@ from litebert.model.heads import (
     TokenClassificationModel,
     _Classifier,
 )
-from litebert.predict.exported import STAGES
+from litebert.predict.load import STAGES
 
 WORD = "encoder.embeddings.word"
 BEAM = 5  # starts, and ends of each start, as AnswerModel searches

@@ -16,8 +16,8 @@ from litebert.errors import CheckpointError, ConfigError, InputError, check_choi
 from litebert.extras import require
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, Gate, Ints, problem_of
-from litebert.predict.exported import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
 from litebert.predict.lanes import BEAMS, PER_TOKEN, read_early
+from litebert.predict.load import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
 from litebert.predict.runtime import HEAD_OUTPUTS, More, Outputs, Request, check_request, fit_segments, plan_padded
 from litebert.train.device import default_threads, name_cpu
 

@@ -4,7 +4,7 @@
 //   const engine = await startEngine({ build, weights, plan, threads });
 //   engine.run({ ids, segments }, ["logits"])   -> {logits: {dims, data}}
 //
-// `plan` (page.json, written by export/web_page.py) says what is no array: the head, the activation, which blocks are applied
+// `plan` (page.json, written by export/web.py) says what is no array: the head, the activation, which blocks are applied
 // in which order. Shapes: S tokens, H hidden, E embedding, P positions, V words, L applications, A heads, N labels.
 import { readArrays } from "./weights.js";
 
