@@ -1,7 +1,7 @@
 """Parts scored on this machine: reading, tokenising, the model and writing at the same time, in several processes.
 
-On a CPU each worker process has its own copy of the model. With a GPU they prepare sequences and finish results, and one
-process runs the model for all of them.
+On a CPU each worker process has its own copy of the model. With a GPU they prepare sequences and finish results, and
+one process runs the model for all of them.
 """
 
 from __future__ import annotations

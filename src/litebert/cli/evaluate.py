@@ -12,6 +12,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.options import check_data, check_files, check_models, check_out_folder, check_tokenizer, column_pairs
+from litebert.cli.terminal import make_table
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -176,15 +177,12 @@ def _print_task(scored: list[Scored], predictions: Path | None, as_json: bool) -
 
 def _print_scores(scored: list[Scored]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from litebert.tasks.metrics import show_interval, show_value
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     timed = any(one.depth is not None for one in scored)
     columns = ("model", "split", "metric", "score", "95 % interval", "examples", *(("depth", "ms/example") * timed))
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("model", "split", "metric") else "right", overflow="fold")
+    table = make_table(*columns, left=3)
     for one in scored:
         model = one.name
         for e in one.evaluations:
