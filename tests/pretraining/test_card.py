@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from litebert.model.config import preset
-from litebert.pretraining.card import describe_sharing, write_card
 from litebert.pretraining.config import run_config
+from litebert.pretraining.evaluate import describe_sharing, write_card
 
 FACTS = {
     "backbone_parameters": 1234,

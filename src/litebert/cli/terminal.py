@@ -44,7 +44,7 @@ def one_line_json(data: object) -> str:
 
 
 def make_table(*columns: str, left: int = 1, unbroken: Collection[str] = ()) -> Table:
-    """A table without lines; the first `left` columns are words, the others numbers. `unbroken` ones are never folded."""
+    """A table without lines: `left` columns of words, then numbers; `unbroken` columns are never folded."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")

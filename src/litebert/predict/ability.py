@@ -32,8 +32,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from litebert.errors import InputError, check_choice, did_you_mean
-from litebert.predict.inputs import Ids, Inputs, check_text
-from litebert.predict.job import Steps
+from litebert.predict.job import Ids, Inputs, Steps, check_text
 from litebert.tasks.task import Task
 
 REQUIRED = inspect.Parameter.empty
