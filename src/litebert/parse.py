@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from litebert.errors import ConfigError, DataError, LitebertError, show_value
+from litebert.errors import ConfigError, DataError, LitebertError, quote_value
 
 MAX_DEPTH = 64  # far beyond any config or data file, far below Python's recursion limit
 MAX_JSON_BYTES = 1 << 30
@@ -58,7 +58,7 @@ def read_object(path: Path | str, error: ErrorType = DataError, max_bytes: int =
     """The object in a JSON file; any other value is an error."""
     data = read_json(path, error, max_bytes)
     if not isinstance(data, dict):
-        raise error(f"{path}: expected a JSON object {{...}}, got {show_value(data)}")
+        raise error(f"{path}: expected a JSON object {{...}}, got {quote_value(data)}")
     return data
 
 
@@ -125,7 +125,7 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, KeyError, AttributeError, TypeError, OverflowError):
             # 2001-13-45, !!int abc, !!bool maybe, !!timestamp soon
             kind = node.tag.removeprefix("tag:yaml.org,2002:")
-            shown = show_value(node.value) if isinstance(node.value, str) else f"a {node.id}"
+            shown = quote_value(node.value) if isinstance(node.value, str) else f"a {node.id}"
             raise yaml.MarkedYAMLError(
                 problem=f"{shown} is not a valid {kind}; quote it if it is meant as text", problem_mark=node.start_mark
             ) from None

@@ -19,7 +19,7 @@ import numpy as np
 
 from litebert.baselines.features import make_encoder
 from litebert.baselines.labels import guess_labels, guess_tags, guess_tags_by_vectors
-from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers, guess_similarity
+from litebert.baselines.overlap import choose_by_similarity, choose_by_window, guess_answers, guess_similarity
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
 from litebert.tasks.metrics import (

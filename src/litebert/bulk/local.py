@@ -118,8 +118,8 @@ def _drive(start: Start, device: Predictor | None, waiting: Any, finished: Any, 
                     if attempt == TRIES - 1:
                         where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
                         raise LitebertError(
-                            f"{where}: the worker process died {TRIES} times; is there enough memory? Fewer workers or "
-                            "smaller part_rows need less. Finished parts are kept: rerun the same command to resume"
+                            f"{where}: the worker process died {TRIES} times, probably for lack of memory; use fewer "
+                            "workers or smaller part_rows. Finished parts are kept: rerun the same command to resume"
                         ) from None
     except BaseException as error:
         finished.put(error)
@@ -180,7 +180,7 @@ class Worker:
         return self._parts.poll(seconds)
 
     def receive(self) -> Scored:
-        """What came of the part; EOFError where the process has died."""
+        """The result of the part; EOFError where the process has died."""
         try:
             answer = self._parts.recv()
         except OSError:
@@ -215,5 +215,5 @@ def main(parts_number: int, device_number: int) -> None:
                 parts.send(scored)
             except (LitebertError, OSError) as error:
                 parts.send(error)
-    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):  # the parent is gone, or wants no more
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):  # the parent has died, or is done
         os._exit(0)

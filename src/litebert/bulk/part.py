@@ -100,7 +100,7 @@ def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> 
 
 
 def _ask(work: Work, predictor: Predictor, rows: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Any], int]:
-    """What comes of each row of a group, a result or an error, and how many tokens that took."""
+    """The result or the error of each row of a group, and how many tokens they took."""
     found: dict[int, Any] = {}
     for number, row in rows.items():
         try:

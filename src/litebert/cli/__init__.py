@@ -68,7 +68,7 @@ def _interrupted(command: str = "") -> typer.Exit:
 
 
 class LateGroup(CommandGroup):
-    """A group whose commands are made when somebody asks for them; `make` and `also` are set by a subclass."""
+    """A group whose commands are made on first use; `make` and `also` are set by a subclass."""
 
     make: Callable[[], dict[str, Any]]
     also: Callable[[], Mapping[str, str]]

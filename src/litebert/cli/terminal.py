@@ -39,7 +39,7 @@ def visible(value: T) -> T:
 
 
 def one_line_json(data: object) -> str:
-    """JSON in one line, as readable as can be; Python's own leaves the control characters from 127 on as they are."""
+    """JSON in one readable line; json.dumps alone would leave the control characters from 127 on as they are."""
     return json.dumps(data, ensure_ascii=False).translate(_JSON_LEAVES)
 
 

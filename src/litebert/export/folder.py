@@ -1,4 +1,4 @@
-"""What every exported folder holds beside the exported files: config, tokenizer and task, so that it stands alone."""
+"""What every exported folder holds beside the exported files: config, tokenizer and task, so that it is complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ExportedFile:
     int8_parameters: int
     check: Check
     data_check: Check | None = None
-    packed: Mapping[str, int] = field(default_factory=dict)  # numbers that lie in the file in fewer bits: int4, int6
+    packed: Mapping[str, int] = field(default_factory=dict)  # numbers stored in fewer bits: int4, int6
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -30,7 +30,7 @@ from litebert.predict.load import ONNX_FILES, Manifest, source_checksums, stage_
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.runtime import Outputs, Request
 
-# protobuf reads no file above 2 GiB; larger weights lie beside the graph.
+# protobuf reads no file above 2 GiB; larger weights are stored next to the graph.
 MOST_BYTES = 2**31 - 2**20
 
 

@@ -89,7 +89,9 @@ class GraphedEncoder(FusedEncoder):
         super().__init__(encoder, triton)
         self._graphs: dict[Shape, Graph | None] = {}  # those of the present depth
         self._by_depth: dict[int | None, dict[Shape, Graph | None]] = {None: self._graphs}
-        self._ahead: Graph | None = None  # it was started when its table was filled, and nobody has asked for it yet
+        self._ahead: Graph | None = (
+            None  # it was started when its table was filled, and its output has not been read yet
+        )
         self._memory: Any = None  # one memory for all graphs, since one runs at a time
         self._stream: Any = None  # to record on; torch's own is on whatever GPU was first used
         self._records = True
@@ -161,8 +163,8 @@ class GraphedEncoder(FusedEncoder):
     def _capture(self, run: Callable[[], Encoded], table: Table) -> Graph:
         device = table.whole.device
         stream = torch.cuda.current_stream(device)
-        # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for. It is
-        # not the one to record on: cuBLAS's work space there has to come from the graphs' memory, which nobody frees.
+        # Compilation and cuBLAS's choices happen before the recording, on a separate stream, as torch requires. It is
+        # not the one to record on: cuBLAS's work space there has to come from the graphs' memory, which is never freed.
         side = torch.cuda.Stream(device)
         side.wait_stream(stream)
         with torch.cuda.stream(side):
@@ -179,7 +181,7 @@ class GraphedEncoder(FusedEncoder):
                 output = run()
         except BaseException:
             leave_recording(stream)
-            self._memory = None  # to torch, a recording that failed may be using it for ever
+            self._memory = None  # to torch, a recording that failed may use it forever
             raise
         return Graph(graph, table, output)
 

@@ -96,7 +96,7 @@ class Inputs:
         return found
 
     def windows(self, ids: Ids) -> list[Ids]:
-        """The ids cut into as few stretches as fit the model, as even as can be: 700 of at most 510 -> 350 + 350."""
+        """The ids in the fewest windows that fit the model, of nearly equal size: 700 of at most 510 -> 350 + 350."""
         if len(ids) <= self.max_length - 2:
             return [ids]
         return np.array_split(ids, -(-len(ids) // (self.max_length - 2)))
@@ -273,7 +273,7 @@ Join = Callable[[int], Parts]  # tokens that there is room for -> further parts 
 
 
 def run_open(runtime: OpenRuntime, parts: Parts, join: Join, max_tokens: int, done: Callable[[Job], None]) -> None:
-    """As `run_pass` for jobs with one rule of early exit, where others join on the way and `done` is told of each part.
+    """As `run_pass` for jobs with one rule of early exit; others join on the way, `done` gets each finished job.
 
     A pass holds at most `max_tokens`. If it fails, what is left is tried part by part.
     """

@@ -72,7 +72,7 @@ def _runtime_for(folder: Path) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# An adapter folder as the model that it stands for: its base with the adapter merged in, its head and its task
+# An adapter folder as a model: its base with the adapter merged in, its head and its task
 
 
 def is_adapter(folder: Path) -> bool:
@@ -105,7 +105,7 @@ def open_adapter(folder: Path | str, name: str, runtime: Runtime, base: str) -> 
         raise CheckpointError(f"{folder}: its head needs a pooler, and {base} has none; merge the adapter")
     before = {path: tensor.clone() for path, tensor in model.encoder.state_dict().items()}
     load_adapter(model, folder)
-    outputs = outputs_of(model) - {"attentions"}  # the plain encoder, which gives them, knows no adapters
+    outputs = outputs_of(model) - {"attentions"}  # only the plain encoder gives them, without adapters
     return make_adapter(name, model, task, before, runtime.encoder.embeddings.word.weight, outputs)
 
 
@@ -204,7 +204,10 @@ class Manifest:
             raise CheckpointError(
                 f"{folder}: contains no {name}; found: {', '.join(there) or 'none of its files'}{advice}"
             )
-        parts = [name, *(other for other in self.files if other.startswith(f"{name}."))]  # large weights lie beside
+        parts = [
+            name,
+            *(other for other in self.files if other.startswith(f"{name}.")),
+        ]  # large weights are separate files
         for part in parts:
             if not (folder / part).is_file() or file_sha256(folder / part) != self.files[part]:
                 raise CheckpointError(

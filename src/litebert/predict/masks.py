@@ -169,7 +169,7 @@ def _search(
 
 
 def _log_probs(logits: NDArray[np.float32], tokenizer: Tokenizer) -> NDArray[np.float64]:
-    # Some models have more rows than pieces, to fill up a round number: these stand for nothing.
+    # Some models have more rows than pieces, to reach a round number: these rows mean nothing.
     return log_softmax(logits[: tokenizer.vocab_size])
 
 

@@ -203,7 +203,7 @@ class Detection(nn.Module):
     """Replaced-token detection (Clark et al. 2020): a loss on every token, not only on the masked ones.
 
     A small generator, with the model's own embeddings, fills the masks of a batch. The model then reads some of them as
-    masks and the others as the generator's guesses. It predicts all of them, as always, and says of every other token
+    masks and the others as the generator's guesses. It predicts all of them, as always, and tells for every other token
     whether it is the original. The model folder has neither generator nor detector; the run folder keeps them in
     `detection.safetensors`, for a run that starts from this one.
     """
@@ -225,7 +225,7 @@ class Detection(nn.Module):
         self.share, self.by_token = config.share, config.draw == "token"
         self.unreadable = (tokenizer.mask_id, tokenizer.pad_id)  # neither the author's nor the generator's
         self.encoder = Encoder(shape, pooler=False)
-        del self.encoder.embeddings  # those of the model, which it brings to every call
+        del self.encoder.embeddings  # the model's are passed in at every call
         self.masked_lm = MaskedLMHead(shape)
         width = model.config.hidden_size
         self.detector = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
@@ -281,7 +281,7 @@ class Detection(nn.Module):
 
     def generate(self, embeddings: Embeddings, inputs: Inputs) -> Tensor:
         """The generator's logits [P, V]."""
-        self.encoder.__dict__["embeddings"] = embeddings  # not a module of its own: its weights are the model's
+        self.encoder.__dict__["embeddings"] = embeddings  # not a submodule: the weights are the model's
         hidden = self.encoder(inputs.tokens, positions=inputs.masked, **packing_of(inputs)).hidden
         logits: Tensor = self.masked_lm(hidden, embeddings)
         return logits

@@ -398,7 +398,7 @@ def _evenly(length: int, most: int) -> npt.NDArray[np.int64]:
 
 
 def _short(values: Floats, digits: int = 5) -> list[float]:
-    """Whole numbers as integers, others with as many digits as can be seen."""
+    """Whole numbers as integers, others with as many digits as are visible."""
     short = (value if value.is_integer() else float(f"{value:.{digits}g}") for value in values.tolist())
     return [int(value) if value.is_integer() else value for value in short]
 
@@ -408,7 +408,7 @@ def _short(values: Floats, digits: int = 5) -> list[float]:
 
 
 DIAL = Size(680, 300)
-# Of a picture that stands alone; a page has its own.
+# For a picture in a separate file; a page has other styles.
 DIAL_STYLE = """text{font:11px system-ui,sans-serif;fill:#57606a}.grid{stroke:#d0d7de;stroke-width:1}
 .curve{fill:none;stroke-width:2;stroke:currentColor}.dots{stroke-width:7;stroke-linecap:round}
 .run-0{color:#0969da}.run-1{color:#bc4c00}.run-2{color:#1a7f37}.run-3{color:#8250df}.run-4{color:#bf3989}

@@ -214,7 +214,7 @@ def _front_server(app: Any, settings: ServeConfig, control: Connection) -> Any:
                 )
 
             task = self._loop.create_task(self._loop.connect_accepted_socket(connection, client))
-            self._arriving.add(task)  # asyncio keeps no reference of its own
+            self._arriving.add(task)  # asyncio keeps only a weak reference
             task.add_done_callback(self._arriving.discard)
 
         def _refresh(self) -> None:

@@ -174,7 +174,7 @@ class ByteReader:
             name = codecs.lookup(encoding).name.removesuffix("-sig")
             self._wide = "\n".encode(name) != b"\n"
         except LookupError:
-            raise DataError(f"{path}: cannot decode it as {encoding!r}: Python knows no such encoding") from None
+            raise DataError(f"{path}: cannot decode it as {encoding!r}, which is not a known encoding") from None
         self._encoding = name if name == "utf-8" else encoding
         self._decoder: codecs.IncrementalDecoder | None = None
         self._start: bytes | None = None  # read ahead

@@ -81,7 +81,7 @@ class SentencePieceTokenizer(Tokenizer):
         ids = _encode_arrays(processor, [aligned.text], num_threads=1)[0]
         widths = self._widths[ids]
         unknown = np.flatnonzero(ids == processor.unk_id())
-        if unknown.size:  # only these have the length of the text they stand for
+        if unknown.size:  # only these are as long as their text
             surfaces: list[str] = processor.encode(aligned.text, out_type=str)
             widths[unknown] = [_width(surfaces[place]) for place in unknown.tolist()]
         ids, widths = self._split_widths(ids, widths)
@@ -131,7 +131,7 @@ class SentencePieceTokenizer(Tokenizer):
         for number, replacement in self.comma_pieces.items():
             self._comma_sizes[number] = len(replacement)
             self._comma_parts[number, : len(replacement)] = [part for part, _ in replacement]
-        # How many characters other than ▁ each piece stands for; of the bytes of one character, only the first counts.
+        # How many characters other than ▁ each piece covers; of the bytes of one character, only the first counts.
         self._widths = np.array([len(piece) - piece.count(SPACE) for piece in self.pieces], dtype=np.int64)
         self._continues = np.zeros(self.vocab_size, dtype=np.bool_)
         for number, piece in enumerate(self.pieces):

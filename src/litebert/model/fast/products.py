@@ -6,7 +6,7 @@ without one. The gradients of A and B need no product as large as the matrix:
     narrow = X A^T              back = dY B            [T, R] each
     dA = scale back^T X         dB = scale dY^T narrow
 
-Queries, keys and values are one product of three parts, whose adapters lie beside each other.
+Queries, keys and values are one product of three parts, whose adapters are stored side by side.
 
 Shapes: T tokens, R the ranks of a product's adapters together, rounded up.
 """
