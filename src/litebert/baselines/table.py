@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -52,10 +52,7 @@ class Method:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        splits = {
-            split: {name: metric.as_dict() for name, metric in metrics.items()}
-            for split, metrics in self.scores.items()
-        }
+        splits = asdict(self)["scores"]
         return {"name": self.name, "what": self.what, "seconds": self.seconds, "splits": splits}
 
 
@@ -296,14 +293,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "baseline": self.baseline,
-            "what": self.what,
-            "metric": self.metric,
-            "score": self.score.as_dict(),
-            "lead": self.lead.as_dict(),
-            "verdict": self.verdict,
-        }
+        return {**asdict(self), "verdict": self.verdict}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Comparison:

@@ -143,13 +143,8 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "sequences": self.sequences,
-            "agreement": self.agreement,
-            "divergence": self.divergence,
-            "scores": {name: {"torch": both[0], "file": both[1]} for name, both in self.scores.items()},
-            "differences": [row.as_dict() for row in self.differences],
-        }
+        scores = {name: {"torch": both[0], "file": both[1]} for name, both in self.scores.items()}
+        return {**vars(self), "scores": scores, "differences": [row.as_dict() for row in self.differences]}
 
 
 def compare(

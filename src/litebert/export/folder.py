@@ -62,13 +62,7 @@ class ExportReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "folder": self.folder,
-            "head": self.head,
-            "model_parameters": self.model_parameters,
-            "files": [file.as_dict() for file in self.files],
-            "page": self.page,
-        }
+        return {**vars(self), "files": [file.as_dict() for file in self.files]}
 
 
 Export = TypeVar("Export", bound=Callable[..., ExportReport])

@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.predict.fused import Encoded, FusedEncoder, Table, lay_out
-from litebert.train.graphs import leave_recording
+from litebert.train.graphs import Replayable, leave_recording
 
 # Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
 # runtime makes by itself. In larger ones the GPU is busy for longer than it takes to launch everything.
@@ -42,12 +42,6 @@ LENGTHS = (64, 128, 256, 512)
 _RECORDING = threading.Lock()  # torch can record one graph at a time, and a server has a thread for each model
 
 Shape = tuple[int, int, int]  # tokens, sequences, longest sequence
-
-
-class Replayable(Protocol):
-    """A torch.cuda.CUDAGraph, or its stand-in in a test."""
-
-    def replay(self) -> None: ...
 
 
 @dataclass
