@@ -291,7 +291,7 @@ def _read_examples(path: Path, task: Task) -> Sequence[Example]:
     form = data_form(task)
     read = read_task(form, folder=path, task=task) if path.is_dir() else read_task(form, dev=path, task=task)
     if not read.dev:
-        raise DataError(f"{path}: no labelled dev split of {task.name} in there")
+        raise DataError(f"{path}: contains no labelled dev split of {task.name}")
     return next(iter(read.dev.values()))[:MOST_EXAMPLES]
 
 

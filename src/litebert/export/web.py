@@ -400,7 +400,7 @@ def _copy_runtime(source: Path, target: Path) -> None:
         for name in names:
             if not (places[package] / name).is_file():
                 raise ConfigError(
-                    f"{source}: {name} of the npm package {package} is not in there; run `{INSTALL}` in an empty "
+                    f"{source}: {name} of the npm package {package} is missing; run `{INSTALL}` in an empty "
                     "folder, and give its node_modules as runtime"
                 )
             shutil.copyfile(places[package] / name, target / name)

@@ -264,7 +264,7 @@ class Said(NamedTuple):
 
 def open_session(path: Path, threads: int) -> Any:
     """An ONNX Runtime session on the CPU."""
-    onnxruntime = require("onnxruntime", "--runtime onnx")
+    onnxruntime = require("onnxruntime", "the runtime onnx")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -92,7 +92,7 @@ def share_of(settings: ServeConfig) -> ServeConfig:
 def serve_fronts(models: Mapping[str, Any], settings: ServeConfig, listening: socket.socket) -> None:
     """Serve until a signal arrives; then the fronts finish what they have accepted."""
     if os.name == "nt":
-        raise ConfigError("processes: Windows passes no connections between processes; use --set processes=1")
+        raise ConfigError("processes: must be 1 on Windows, where processes cannot share connections")
     for predictor in models.values():
         for name in predictor.shipped:
             predictor.load_shipped(name)
