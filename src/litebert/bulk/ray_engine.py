@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from litebert.bulk.folder import Folder, part_name
-from litebert.bulk.part import Scored, Work, score_part
+from litebert.bulk.local import Done
+from litebert.bulk.part import Work, score_part
 from litebert.bulk.reading import Part, num_parts, read_parts
 from litebert.errors import LitebertError
 from litebert.text.sources import Source
@@ -24,8 +25,6 @@ from litebert.text.workers import open_ray
 
 SPAN = 16  # parts of a Parquet file that go to an actor together
 SHARE = 4  # actors on one GPU: while one tokenises or writes, others keep it busy
-
-Done = Callable[[Source, Part, Scored], None]
 
 
 @dataclass(frozen=True)

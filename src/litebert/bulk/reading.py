@@ -16,14 +16,13 @@ import json
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from litebert.errors import DataError, did_you_mean
-from litebert.text.sources import STDIN, ByteReader, Source, as_file, find_sources, open_file
+from litebert.text.sources import STDIN, ByteReader, Source, as_file, ending_of, find_sources, open_file
 
 Format = Literal["parquet", "csv", "tsv", "jsonl", "lines"]
 ENDINGS: dict[str, Format] = {
@@ -34,7 +33,6 @@ ENDINGS: dict[str, Format] = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 MAX_ROW = 16 << 20  # bytes of a line, characters of a field
 HEAD_ROWS = 1000  # rows of a JSON-lines file that decide its columns
 SHOWN = 200  # characters kept of a line that is not read
@@ -71,10 +69,7 @@ def find_inputs(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:
 
 def format_of(path: str) -> Format:
     """By the ending: "a.csv.gz" -> "csv"; any other file is plain lines."""
-    endings = [ending.lower() for ending in PurePosixPath(path).suffixes]
-    while endings and endings[-1] in COMPRESSED:
-        endings.pop()
-    return ENDINGS.get(endings[-1], "lines") if endings else "lines"
+    return ENDINGS.get(ending_of(path), "lines")
 
 
 def _name(path: str) -> str:

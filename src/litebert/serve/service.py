@@ -265,9 +265,7 @@ class Service:
         if not hasattr(self.batchers[name].predictor, "add_adapter"):
             raise Refusal(400, "no_such_ability", f"model {name!r} takes no adapters")
         if isinstance(getattr(self.batchers[name].predictor, "runtime", None), RemoteRuntime):
-            message = (
-                "a server of several processes cannot change its adapters; name them at its start"
-            )
+            message = "a server of several processes cannot change its adapters; name them at its start"
             raise Refusal(400, "no_such_ability", message)
         return self.batchers[name]
 
