@@ -1,4 +1,4 @@
-"""Depth as a dial: what exits cost at full depth, and how much faster early exit is at a loss that was promised.
+"""Depth as a dial: what exits cost at full depth, and how much faster early exit is at a promised loss.
 
     python benchmarks/depth_curve.py default DATA --out results/depth --jobs 8 --bring BACK --seeds 2
     python benchmarks/depth_curve.py default DATA --out results/depth --tasks sst-2 --set exit_loss=random --name random

@@ -1,4 +1,4 @@
-"""Kill a scoring run again and again, and compare what it leaves with a run that nobody touched.
+"""Kill a scoring run again and again, and compare its output with an undisturbed run's.
 
     python benchmarks/score_kills.py --kills 100
     python benchmarks/score_kills.py --kills 20 --engine ray

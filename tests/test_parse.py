@@ -1,4 +1,4 @@
-"""The guarded reader: whatever a file holds, it is plain data or one error of the caller's type."""
+"""The guarded reader: any file gives plain data or one error of the caller's type."""
 
 from __future__ import annotations
 

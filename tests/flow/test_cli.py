@@ -1,4 +1,4 @@
-"""The command line as a newcomer meets it: quick help, clear mistakes, a doctor."""
+"""The command line for newcomers: quick help, clear error messages, a doctor."""
 
 from __future__ import annotations
 

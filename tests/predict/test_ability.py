@@ -1,4 +1,4 @@
-"""An ability is spelled once: what its function says reaches Python, the command line and HTTP."""
+"""An ability is declared once: its function's signature and docstring reach Python, the command line and HTTP."""
 
 from __future__ import annotations
 

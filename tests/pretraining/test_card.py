@@ -1,4 +1,4 @@
-"""The model card says what was done, and nothing else."""
+"""The model card describes the run, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaced-token detection: what the model reads, what it is judged by, and that nothing of it stays in the model."""
+"""Replaced-token detection: the model's inputs and labels, and that no trace stays in the model."""
 
 from __future__ import annotations
 

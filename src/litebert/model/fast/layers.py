@@ -74,7 +74,7 @@ class Asked:
 
     rows: Tensor  # [Q] indices of tokens, ascending
     starts: Tensor  # [N + 1] of them per sequence
-    place: Tensor  # [Q]: where the i-th row that was asked for stands among `rows`
+    place: Tensor  # [Q]: the place of the i-th requested row among `rows`
 
     @classmethod
     def at(cls, positions: Tensor, starts: Tensor, num_tokens: int) -> Asked:

@@ -4,7 +4,7 @@
 //   const engine = await startEngine({ build, weights, plan, threads });
 //   engine.run({ ids, segments }, ["logits"])   -> {logits: {dims, data}}
 //
-// `plan` (page.json, written by export/web.py) says what is no array: the head, the activation, which blocks are applied
+// `plan` (page.json, written by export/web.py) holds everything that is not an array: the head, the activation, which blocks are applied
 // in which order. Shapes: S tokens, H hidden, E embedding, P positions, V words, L applications, A heads, N labels.
 import { readArrays } from "./weights.js";
 
@@ -26,13 +26,13 @@ export async function pickBuild(download) {
   throw new Error("this browser has no SIMD in WebAssembly; newer ones have");
 }
 
-// Of a kind that threads can share; where the page may not share it, there is one thread.
+// Memory that threads can share; a page that may not share memory has one thread.
 const makeMemory = (maximum) => new WebAssembly.Memory({ initial: 16, maximum, shared: true });
 
 export async function startEngine({ build: { module }, weights, plan, threads = 1 }) {
   const arrays = readArrays(weights);
   const { hidden_size: width, intermediate_size: inner, max_tokens: tokens, vocab_size: words } = plan;
-  const most = 2.5 * weights.length + 4 * tokens * (8 * width + 2 * inner + words) + 64e6; // an upper bound of what is used
+  const most = 2.5 * weights.length + 4 * tokens * (8 * width + 2 * inner + words) + 64e6; // an upper bound
   const memory = makeMemory(Math.min(65536, Math.ceil(most / PAGE)));
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
   exports.probe(); // sets how inputs are rounded, before any matrix is filled
