@@ -16,8 +16,7 @@ from small_models import LABELS, small_model
 from small_vocabularies import english
 
 from litebert.errors import InputError
-from litebert.export.web import FILES, export_web
-from litebert.export.web_page import describe_model
+from litebert.export.web import FILES, describe_model, export_web
 from litebert.model.hub import load_model, save_model
 from litebert.predict.exits import ExitRule, Gate, save_rule
 from litebert.predict.predictor import Predictor

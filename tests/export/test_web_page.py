@@ -17,8 +17,7 @@ from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english
 
 from litebert.errors import ConfigError
-from litebert.export.web import FILES, export_web
-from litebert.export.web_page import ON_PAGE, RUNTIME, collect_runtime
+from litebert.export.web import FILES, ON_PAGE, RUNTIME, collect_runtime, export_web
 from litebert.model.hub import save_model
 from litebert.page import FOLDER as PAGE
 from litebert.serve.static import serve_static

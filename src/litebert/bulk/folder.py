@@ -64,7 +64,7 @@ class Folder:
                     self._path.rmdir()
 
     def names(self) -> list[str]:
-        """What is there, without hidden files."""
+        """The files, without hidden ones."""
         if self._path is not None:
             found = [entry.name for entry in self._path.iterdir()] if self._path.is_dir() else []
         else:

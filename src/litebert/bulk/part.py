@@ -48,6 +48,14 @@ class Work:
     max_tokens: int
     schema: pa.Schema | None = None  # the columns of an input without rows and header
 
+    def open_model(self) -> Predictor:
+        """The model, in this process."""
+        from litebert.predict.predictor import Predictor
+
+        return Predictor(
+            self.model, runtime=self.runtime, device=self.device, threads=self.threads, max_tokens=self.max_tokens
+        )
+
 
 @dataclass(frozen=True)
 class Scored:
@@ -96,7 +104,7 @@ def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> 
 
 
 def _ask(work: Work, predictor: Predictor, rows: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Any], int]:
-    """What comes of each row of a group, a result or an error, and how many tokens that took."""
+    """The result or the error of each row of a group, and how many tokens they took."""
     found: dict[int, Any] = {}
     for number, row in rows.items():
         try:

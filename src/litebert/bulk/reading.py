@@ -18,14 +18,23 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Literal, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from litebert.errors import DataError, did_you_mean, show_value
-from litebert.text.sources import STDIN, ByteReader, Source, StoreError, as_file, find_sources, is_url, open_file
+from litebert.errors import DataError, did_you_mean, quote_value
+from litebert.text.sources import (
+    STDIN,
+    ByteReader,
+    Source,
+    StoreError,
+    as_file,
+    ending_of,
+    find_sources,
+    is_url,
+    open_file,
+)
 
 Format = Literal["parquet", "csv", "tsv", "jsonl", "lines"]
 ENDINGS: dict[str, Format] = {
@@ -36,7 +45,6 @@ ENDINGS: dict[str, Format] = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 MAX_ROW = 16 << 20  # bytes of a line, characters of a field
 HEAD_ROWS = 1000  # rows of a JSON-lines file that decide its columns
 SHOWN_COLUMNS = 30  # in a message
@@ -86,10 +94,7 @@ def find_inputs(paths: Iterable[str | os.PathLike[str]], out: str = "") -> list[
 
 def format_of(path: str) -> Format:
     """By the ending: "a.csv.gz" -> "csv"; any other file is plain lines."""
-    endings = [ending.lower() for ending in PurePosixPath(path).suffixes]
-    while endings and endings[-1] in COMPRESSED:
-        endings.pop()
-    return ENDINGS.get(endings[-1], "lines") if endings else "lines"
+    return ENDINGS.get(ending_of(path), "lines")
 
 
 def _whole(path: str) -> str:
@@ -476,7 +481,7 @@ def _repair(text: str) -> str | None:
 
 def missing_column(source: Source, name: str, columns: Sequence[str], advice: str = "") -> DataError:
     """The error for a column that a file lacks."""
-    shown = ", ".join(map(show_value, columns[:SHOWN_COLUMNS])) or "none"
+    shown = ", ".join(map(quote_value, columns[:SHOWN_COLUMNS])) or "none"
     if len(columns) > SHOWN_COLUMNS:
         shown += f", ... ({len(columns):,} in all)"
     return DataError(f"{source.path}: no column {name!r}{did_you_mean(name, columns) or '.'} It has {shown}{advice}")

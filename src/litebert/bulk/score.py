@@ -22,7 +22,6 @@ from litebert.bulk.folder import SUMMARY, Folder
 from litebert.bulk.local import Feed, run_here, run_workers
 from litebert.bulk.part import Scored, Work, select_columns
 from litebert.bulk.reading import Part, find_inputs, read_parts
-from litebert.bulk.worker import open_predictor
 from litebert.errors import ConfigError, DataError, InputError, LitebertError, check_choice
 from litebert.files import file_sha256
 from litebert.machine import usable_cpus
@@ -129,7 +128,7 @@ def score(
             threads=worker_threads,
             max_tokens=max_tokens,
         )
-        predictor = open_predictor(work)
+        predictor = work.open_model()
         part_rows = part_rows or folder.part_rows() or (8192 if _on_gpu(predictor) else 2048)
         work = _choose(work, predictor, ability, columns or {}, sources, encoding)
         folder.begin(
@@ -296,8 +295,7 @@ def _choose(
 
 def _resolve(folder: Path, runtime: str) -> str:
     """ "auto" as the one runtime that all workers and later calls take: torch where there are weights, else ONNX."""
-    from litebert.predict.exported import weight_files
-    from litebert.predict.load import is_adapter
+    from litebert.predict.load import is_adapter, weight_files
 
     if runtime != "auto":
         return runtime

@@ -28,7 +28,7 @@ from litebert.model.heads import (
     TokenClassificationModel,
     _Classifier,
 )
-from litebert.predict.exported import STAGES
+from litebert.predict.load import STAGES
 
 WORD = "encoder.embeddings.word"
 BEAM = 5  # starts, and ends of each start, as AnswerModel searches
@@ -267,7 +267,7 @@ def _embeddings(graph: Graph, embeddings: Embeddings) -> str:
 def _attention(graph: Graph, name: str, block: Attention, hidden: str, bias: str) -> tuple[str, str]:
     heads, width = block.num_heads, block.output.in_features
     scale = (width // heads) ** -0.5
-    # One product for all three; the logits' scale lies in the queries.
+    # One product for all three; the queries contain the logits' scale.
     weight = torch.cat([block.query.weight * scale, block.key.weight, block.value.weight])
     bias_all = torch.cat([block.query.bias * scale, block.key.bias, block.value.bias])
     joined = graph.linear(hidden, f"{name}.qkv", weight, bias_all)  # [B, S, 3 * H]

@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from litebert.errors import CheckpointError, show_value
+from litebert.errors import CheckpointError, quote_value
 from litebert.files import file_sha256, staged_folder
 from litebert.folders import folder_hint
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
@@ -431,7 +431,7 @@ def _open_shards(
     readers: dict[str, Callable[[], Tensor]] = {}
     for shard in shards:
         if shard not in there:
-            raise CheckpointError(f"{index}: shard {show_value(shard)} is not in the folder")
+            raise CheckpointError(f"{index}: shard {quote_value(shard)} is not in the folder")
         readers |= opener(index.parent / shard)
     missing = [name for name in weight_map if name not in readers]
     if missing:

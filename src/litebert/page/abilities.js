@@ -57,7 +57,7 @@ async function fill_mask(model, { text, top }) {
   return [{ text, masks, joint: [] }];
 }
 
-/** Whole sentences on both sides of the place where they meet, nearest first, as many as the model takes. */
+/** Whole sentences on both sides of a joint, nearest first, as many as the model takes. */
 function meeting(model, before, after) {
   const room = model.about.max_length - 3;
   const sides = [[...before].reverse(), [...after]];

@@ -77,7 +77,7 @@ export const backend = {
       $("loading").hidden = true;
     }
   },
-  /** What runs the model, for the header. */
+  /** The runtime's name, for the header. */
   where: (model) => `in this tab, ${model.runtime}`,
   answer: (ability, body, signal) => worker.ask(ability, body, signal),
 };

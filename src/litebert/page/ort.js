@@ -1,4 +1,4 @@
-// A model run by onnxruntime-web: on WebGPU, which the engine does not know; with ?device=ort on the CPU, to compare with.
+// A model run by onnxruntime-web: on WebGPU, which the engine does not support; with ?device=ort on the CPU, for comparison.
 import { Trouble } from "./trouble.js";
 
 export const ORT = { script: "runtime/ort.jspi.min.mjs", glue: "runtime/ort-wasm-simd-threaded.jspi.mjs", binary: "runtime/ort-wasm-simd-threaded.jspi.wasm" };

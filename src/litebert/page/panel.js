@@ -1,7 +1,7 @@
 // One tab: its form with an example, the request, and the drawing of the result. A panel has
 //   body(form)            the request                     draw(results, body, lang)  the nodes of the result
 //   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, like, fields, wide,
-//                                                         repaint, asks (the ability, where the tab is called otherwise), adapter,
+//                                                         repaint, asks (the ability, if the tab has another name), adapter,
 //                                                         everyDepth (it draws every application).
 import { depthChoice, depthOf } from "./depth.js";
 import { $, h, languageOf, say } from "./dom.js";
@@ -10,19 +10,19 @@ import { Trouble, problem } from "./trouble.js";
 
 const MOMENT = 350; // milliseconds
 
-/** A filler of a form: fill(examples) puts the shown one into every field that holds nobody's own words. */
+/** A filler of a form: fill(examples) puts the shown example into every field that the user has not edited. */
 function exampleFiller(ability, panel, form) {
   const plain = (element) => ({
     read: () => (panel.written ? panel.written(element) : element.value),
     write(text) { element.value = text; panel.forget?.(); },
   });
-  // By where they stand at first: the two sentences of an order change their names when they change places.
+  // Keyed by their first places: the two sentences of an order swap names when they swap places.
   const known = Object.values(EXAMPLES).flatMap((language) => [...language[panel.like ?? ability], ...(panel.examples ? language.pair : [])]);
   const names = [...new Set(known.flatMap(Object.keys))];
   const fields = Object.fromEntries(names.map((name) => [name, panel.fields?.[name] || plain(form.elements[name])]));
   const ours = new Set(known.flatMap(Object.values).map(String));
-  let shown = 0; // which example, where a language has several
-  // A browser that goes back to this page brings back what was written: only what is empty counts as not yet filled.
+  let shown = 0; // which example, if a language has several
+  // On going back to this page, browsers restore what was typed: only empty fields count as not yet filled.
   const fresh = new Set(names.filter((name) => fields[name].read().length === 0));
   return (examples, chosen = null) => {
     shown = chosen ?? shown;
@@ -32,7 +32,7 @@ function exampleFiller(ability, panel, form) {
   };
 }
 
-/** One tab: its form and its result, which follows what is written; `able` are the models to choose from. */
+/** One tab: its form and its result, updated as the user types; `able` are the models to choose from. */
 export function setUpPanel(ability, panel, able, backend) {
   const section = $(ability);
   const form = section.querySelector("form");
@@ -55,7 +55,7 @@ export function setUpPanel(ability, panel, able, backend) {
 
   const model = () => able[Math.max(0, select.selectedIndex)];
   const lang = (text) => languageOf(text, model().language);
-  /** Fonts, spelling and voices fit what stands in a field. */
+  /** Set each field's language, for fonts, spelling and screen readers. */
   const tellLanguages = () => {
     for (const each of form.querySelectorAll("textarea, input")) if (each.lang !== lang(each.value)) each.lang = lang(each.value);
   };

@@ -37,7 +37,7 @@ async function download(name, files, onBytes) {
 
 const json = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 
-/** WebGPU where the browser has it and the folder has a file for it; otherwise the engine ("wasm"). */
+/** WebGPU if the browser supports it and the folder has a file for it; otherwise the engine ("wasm"). */
 async function pickDevice(about) {
   const wanted = asked.get("device");
   if (wanted === "ort") return "ort";
@@ -83,7 +83,7 @@ async function load() {
   return { models: [{ ...about.model, runtime, depths }], version: about.version, device, build: build?.name, isolated: crossOriginIsolated, took: performance.now() - began };
 }
 
-/** The engine; what went wrong is told as a trouble. */
+/** The engine's run(); errors become Trouble. */
 async function startOnCpu(options) {
   try {
     const engine = await startEngine(options);

@@ -1,7 +1,7 @@
 """Early exit: when a text needs no more layers, and the rule stored in a model folder.
 
     rule = load_rule("RUN/best")                     # exits.json, written by `litebert calibrate`
-    simulate(rule, trace)                            -> the exit that answers for each sequence, on paper
+    simulate(rule, trace)                            -> the exit that would answer for each sequence
 
 By confidence: at the first exit that is as sure as `threshold`. By patience: once `patience` exits in a row agree with
 the one before them (PABEE); numbers agree that differ by at most `threshold`. By a gate: at the first exit where a
@@ -62,7 +62,7 @@ class ExitRule:
     by: Literal["confidence", "patience", "gate"]
     threshold: float = 0.0
     patience: int = 1
-    least: int = 0  # nobody stops before this many layers
+    least: int = 0  # no text stops before this many layers
     gate: Gate | None = None
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ def problem_of(head: str, config: ModelConfig) -> Problem:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What an exit says of each sequence, in a form that rules can judge
+# The answer of an exit for each sequence, in a form that rules can judge
 
 
 class Signs(NamedTuple):
@@ -144,7 +144,7 @@ def signs_of(
     """The signs of the outputs of a head, by name: [N, ...] each, or [T, ...] if they are per token.
 
     `outside` [T] marks the tokens that do not count; options of one question have one number in `groups` [N], and each
-    one of its own in `members` [N].
+    its own number in `members` [N].
     """
     if problem == "classes":
         logits = named["logits"]
@@ -300,7 +300,7 @@ class Trace:
 def simulate(rule: ExitRule, trace: Trace, probabilities: NDArray[np.float64] | None = None) -> Ints:
     """The number of the exit at which each sequence stops, the last for all that are left: [N].
 
-    `probabilities` [D - 1, N] stand for what the rule's gate would say.
+    `probabilities` [D - 1, N] replace those of the rule's gate.
     """
     count = len(trace.exits[0].sure)
     chosen = np.full(count, len(trace.exits) - 1)

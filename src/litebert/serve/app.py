@@ -178,7 +178,7 @@ def create_app(predictors: Mapping[str, Predictor], settings: ServeConfig | None
         await service.close()
         log_event("closed")
 
-    # Newer versions of FastAPI make spans, metrics and logs of their own, with paths and texts of users in them.
+    # Newer versions of FastAPI emit spans, metrics and logs that contain users' paths and texts.
     own: Any = {"telemetry": dict.fromkeys(("tracing", "metrics", "logs", "operation_spans"), False)}
     app = FastAPI(
         title="litebert",

@@ -23,7 +23,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, TextIO, cast
 
 from litebert.errors import DataError
@@ -42,6 +42,14 @@ _MARKS = {
 }
 # What remote file systems call the version of a file, the most reliable first.
 _VERSIONS = ("ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "created")
+
+
+def ending_of(path: Path | str) -> str:
+    """The ending that tells the format, in lower case: "a.csv.gz" -> ".csv", "notes" -> ""."""
+    endings = [ending.lower() for ending in PurePath(path).suffixes]
+    while endings and endings[-1] in _SUFFIXES:
+        endings.pop()
+    return endings[-1] if endings else ""
 
 
 @dataclass(frozen=True)
@@ -217,7 +225,7 @@ class ByteReader:
             name = codecs.lookup(encoding).name.removesuffix("-sig")
             self._wide = "\n".encode(name) != b"\n"
         except LookupError:
-            raise DataError(f"{path}: cannot decode it as {encoding!r}: Python knows no such encoding") from None
+            raise DataError(f"{path}: cannot decode it as {encoding!r}, which is not a known encoding") from None
         self._encoding = name if name == "utf-8" else encoding
         self._decoder: codecs.IncrementalDecoder | None = None
         self._start: bytes | None = None  # read ahead

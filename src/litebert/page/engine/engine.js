@@ -6,7 +6,7 @@
 //   engine.run({ ids, segments, depth: 6 }, ["logits"])                     after 6 layers
 //   engine.runEarly([{ ids, segments }], ["logits"], [3, 6, 9, 12], stops)  as many as `stops` finds enough
 //
-// `plan` (page.json, written by export/web_page.py) says what is no array: the head, the activation, which blocks are applied
+// `plan` (page.json, written by export/web.py) holds everything that is not an array: the head, the activation, which blocks are applied
 // in which order. Shapes: S tokens, H hidden, E embedding, P positions, V words, L applications, A heads, N labels.
 import { readArrays } from "./weights.js";
 
@@ -28,13 +28,13 @@ export async function pickBuild(download) {
   throw new Error("this browser has no SIMD in WebAssembly; newer ones have");
 }
 
-// Of a kind that threads can share; where the page may not share it, there is one thread.
+// Memory that threads can share; a page that may not share memory has one thread.
 const makeMemory = (maximum) => new WebAssembly.Memory({ initial: 16, maximum, shared: true });
 
 export async function startEngine({ build: { module }, weights, plan, threads = 1 }) {
   const arrays = readArrays(weights);
   const { hidden_size: width, intermediate_size: inner, max_tokens: tokens, vocab_size: words } = plan;
-  const most = 2.5 * weights.length + 4 * tokens * (8 * width + 2 * inner + words) + 64e6; // an upper bound of what is used
+  const most = 2.5 * weights.length + 4 * tokens * (8 * width + 2 * inner + words) + 64e6; // an upper bound
   const memory = makeMemory(Math.min(65536, Math.ceil(most / PAGE)));
   const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
   exports.probe(); // sets how inputs are rounded, before any matrix is filled
