@@ -86,7 +86,7 @@ def data_from_tables(
         splits["train"] = reader.trainable(splits["train"])
     task = known or reader.task(splits.get("train", []))
     odd = _contradictions(first.path, splits.get("train", [])) if rules.says == "label" else []
-    return TaskData.of(task, splits, notes + reader.late_notes() + odd + _shared_notes(tables, splits))
+    return TaskData.of(task, splits, notes + reader.late_notes() + odd + shared_notes(tables, splits))
 
 
 def odd_texts(examples: Sequence[Example]) -> list[str]:
@@ -113,7 +113,7 @@ def texts_of(asked: object) -> list[str]:
     return [asked] if isinstance(asked, str) else []
 
 
-def _shared_notes(tables: Mapping[str, Table], splits: Mapping[str, list[Example]]) -> list[str]:
+def shared_notes(tables: Mapping[str, Table], splits: Mapping[str, Sequence[Example]]) -> list[str]:
     """A warning for each split that overlaps with the training file, as when both are the same file."""
     train = {example.asked for example in splits.get("train", [])}
     notes = []
