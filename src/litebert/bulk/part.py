@@ -63,8 +63,8 @@ class Scored:
 def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> tuple[bytes, Scored]:
     """The results of a part as a Parquet file."""
     ability = ABILITIES[work.ability]
-    is_blank = not part.table.column_names and work.schema is not None
-    inputs = _as_sent(work.schema.empty_table() if is_blank else part.table)
+    blank = None if part.table.column_names or work.schema is None else work.schema.empty_table()
+    inputs = _as_sent(part.table if blank is None else blank)
     found = find_columns(ability, work.columns, inputs.schema, source)
     rows = arguments_of(ability, found, inputs)
     errors: list[str | None] = [part.problems.get(number) for number in range(len(rows))]
