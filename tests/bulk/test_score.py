@@ -53,6 +53,8 @@ def test_the_built_in_model_answers_as_elsewhere(tmp_path):
     assert set(read(tmp_path / "labels")["label"].to_pylist()) <= {"negative", "positive"}
 
 
+PAIR = pa.list_(pa.float64(), 1)
+MAP = pa.map_(pa.string(), pa.list_(pa.list_(pa.int64(), 2)))
 FILES = {
     "a.csv": lambda rows: "id,body\n" + "".join(f'{i},"{t}"\n' for i, t in enumerate(rows)),
     "b.tsv": lambda rows: "id\tbody\n" + "".join(f"{i}\t{t}\n" for i, t in enumerate(rows)),
@@ -242,6 +244,32 @@ def test_processes_write_the_same_bytes(model, tmp_path):
     embed(model, sources, tmp_path / "one")
     summary = embed(model, sources, tmp_path / "two", workers=2)
     assert summary.rows == 52
+    assert parts(tmp_path / "two") == parts(tmp_path / "one")
+
+
+def test_columns_of_any_type_have_the_same_bytes_from_any_process(model, tmp_path):
+    """Also maps and vectors, whose types lose names on the way to another process."""
+    columns = {
+        "body": texts(30),
+        "map": pa.array([[("a", 1), ("b", None)]] * 30, pa.map_(pa.string(), pa.int64())),
+        "vector": pa.array([[1.0, 2.0], None] * 15, pa.list_(pa.field("x", pa.float32(), nullable=False), 2)),
+        "inside": pa.array([{"v": [1.0], "m": [("a", [[1, 2]])]}] * 30, pa.struct({"v": PAIR, "m": MAP})),
+        "coded": pa.array(["u", "v", None] * 10).dictionary_encode(),
+        "time": pa.array([1] * 30, pa.timestamp("ns", "UTC")),
+        "nothing": pa.nulls(30),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=7)
+    (tmp_path / "b.csv").write_text("")  # which has the columns of the other
+    sources = [tmp_path / "a.parquet", tmp_path / "b.csv"]
+    embed(model, sources, tmp_path / "one")
+    embed(model, sources, tmp_path / "two", workers=2)
+    assert parts(tmp_path / "two") == parts(tmp_path / "one")
+    found = read(tmp_path / "one")
+    for name, values in columns.items():
+        assert found[name].to_pylist() == pa.array(values).to_pylist()
+    # Again from its own results, from the middle on.
+    (tmp_path / "two" / "part-00000-000001.parquet").unlink()
+    embed(model, sources, tmp_path / "two")
     assert parts(tmp_path / "two") == parts(tmp_path / "one")
 
 

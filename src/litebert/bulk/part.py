@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -70,9 +71,8 @@ class Scored:
 def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> tuple[bytes, Scored]:
     """The results of a part as a Parquet file."""
     ability = ABILITIES[work.ability]
-    inputs = part.table
-    if not inputs.column_names and work.schema is not None:
-        inputs = work.schema.empty_table()
+    blank = None if part.table.column_names or work.schema is None else work.schema.empty_table()
+    inputs = _as_sent(part.table if blank is None else blank)
     found = find_columns(ability, work.columns, inputs.schema, source)
     rows = arguments_of(ability, found, inputs)
     errors: list[str | None] = [part.problems.get(number) for number in range(len(rows))]
@@ -101,6 +101,13 @@ def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> 
     scored = Scored(len(rows), len(wrong), tokens, examples)
     note = {"source": source.path, "part": part.number, "last": part.last, "errors": len(wrong), "tokens": tokens}
     return _parquet_bytes(table, note), scored
+
+
+def _as_sent(table: pa.Table) -> pa.Table:
+    """A table as it comes to another process, without a copy: on the way, maps and vectors lose their fields' names."""
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(table, protocol=5, buffer_callback=buffers.append)
+    return pickle.loads(data, buffers=buffers)
 
 
 def _ask(work: Work, predictor: Predictor, rows: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Any], int]:
