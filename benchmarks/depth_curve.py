@@ -1,4 +1,4 @@
-"""Depth as a dial: what exits cost at full depth, and how much faster early exit is at a loss that was promised.
+"""Depth as a dial: what exits cost at full depth, and how much faster early exit is at a promised loss.
 
     python benchmarks/depth_curve.py default DATA --out results/depth --jobs 8 --bring BACK --seeds 2
     python benchmarks/depth_curve.py default DATA --out results/depth --tasks sst-2 --set exit_loss=random --name random
@@ -52,14 +52,14 @@ from depth_models import TASKS, fit, folder_of, pack, read
 from litebert import __version__
 from litebert.errors import ConfigError
 from litebert.files import write_atomic
-from litebert.finetuning.calibrate import Calibration, Paper, choose, loss_of, read_exits
+from litebert.finetuning.calibrate import Calibration, ExitOutputs, choose, loss_of, read_exits
 from litebert.finetuning.data import Data
 from litebert.finetuning.evaluate import as_requests, open_member
 from litebert.machine import cpu_name, usable_cpus
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, save_rule, simulate
 from litebert.predict.torch_runtime import TorchRuntime
-from litebert.report.depths import Line, Point, draw_depths
+from litebert.report.figures import Line, Point, draw_depths
 from litebert.train.device import Device, DeviceConfig, open_device
 
 RULES = ("confidence", "patience", "gate", "any")
@@ -306,7 +306,7 @@ class Half(NamedTuple):
 class Halves:
     """Calibrations on random halves of dev and of what was held out, each scored on the other half of dev."""
 
-    def __init__(self, given: argparse.Namespace, paper: Paper, num_dev: int):
+    def __init__(self, given: argparse.Namespace, paper: ExitOutputs, num_dev: int):
         # A GPU's pinned memory is not there in a forked process.
         outputs = [[{name: np.array(value) for name, value in each.items()} for each in exit] for exit in paper.outputs]
         paper = dataclasses.replace(paper, outputs=outputs)
@@ -317,7 +317,7 @@ class Halves:
         """Dev, shuffled."""
         return np.random.default_rng(number).permutation(self.num_dev)
 
-    def unseen(self, number: int) -> Paper:
+    def unseen(self, number: int) -> ExitOutputs:
         """The half that is scored and timed."""
         return self.paper.part(np.sort(self.order(number)[self.num_dev // 2 :]))
 
@@ -370,11 +370,13 @@ def _half(number: int) -> Half:
     return _halves[0].measure(number)
 
 
-def full_paper(runtime: TorchRuntime, paper: Paper) -> Paper:
+def full_paper(runtime: TorchRuntime, paper: ExitOutputs) -> ExitOutputs:
     """A model without exits on the same examples: one column, of full depth."""
     outputs = runtime.run(as_requests(runtime, paper.task, paper.split))
     depth = runtime.config.num_hidden_layers
-    return Paper(paper.task, paper.split, [outputs], dataclasses.replace(paper.trace, depths=(depth,)), paper.numbers)
+    return ExitOutputs(
+        paper.task, paper.split, [outputs], dataclasses.replace(paper.trace, depths=(depth,)), paper.numbers
+    )
 
 
 class Clock:
@@ -386,7 +388,7 @@ class Clock:
         # With one thread, processor time: other work on the machine matters little then.
         self.now = time.process_time if given.threads == 1 and not device.is_cuda else time.perf_counter
 
-    def compare(self, part: Paper, asked: dict[str, tuple[dict[str, float], dict[str, Any]]]) -> None:
+    def compare(self, part: ExitOutputs, asked: dict[str, tuple[dict[str, float], dict[str, Any]]]) -> None:
         """Write into each row how many times faster its way is than full depth."""
         ways = {"full": self.requests(part, {})} | {
             name: self.requests(part, when) for name, (_, when) in asked.items()
@@ -414,7 +416,7 @@ class Clock:
         self.rate |= {"auto": self.rate["full"] * asked["any"][0]["faster"], "timed": tokens}
         self.rate |= {f"pass_{name}": size for name, size in sizes.items()}
 
-    def requests(self, part: Paper, when: dict[str, Any]) -> list[Any]:
+    def requests(self, part: ExitOutputs, when: dict[str, Any]) -> list[Any]:
         """Those of a part, repeated or cut to the number of tokens asked for."""
         found = as_requests(self.runtime, part.task, part.split, **when)
         most = self.given.timed_tokens
@@ -432,7 +434,7 @@ class Clock:
         return self.now() - begin, outputs
 
 
-def trial(rule: ExitRule, unseen: Paper, **more: float) -> dict[str, float]:
+def trial(rule: ExitRule, unseen: ExitOutputs, **more: float) -> dict[str, float]:
     """A rule on examples that it was not calibrated on."""
     chosen = simulate(rule, unseen.trace)
     return {
@@ -444,7 +446,7 @@ def trial(rule: ExitRule, unseen: Paper, **more: float) -> dict[str, float]:
     }
 
 
-def fixed(depth: int, unseen: Paper) -> dict[str, float]:
+def fixed(depth: int, unseen: ExitOutputs) -> dict[str, float]:
     """One depth for all texts."""
     chosen = np.full(len(unseen.split.features), unseen.trace.depths.index(depth))
     return {

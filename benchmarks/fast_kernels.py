@@ -1,4 +1,4 @@
-"""The fast path's pieces, one by one on this GPU: right, how fast, how near to what the memory or the ceiling allows.
+"""The fast path's kernels one by one on this GPU: errors, times, and shares of the memory's or the ceiling's limit.
 
     python benchmarks/fast_kernels.py [--tune attention pointwise] [--out result.json]
 

@@ -1,4 +1,4 @@
-"""Every way through the model on a GPU held to the reference: values, gradients, and some hundred steps of loss.
+"""Every path through the model on a GPU against the reference: values, gradients, and the loss of some hundred steps.
 
     python benchmarks/gpu_check.py [--steps 300] [--out result.json]
 

@@ -1,4 +1,4 @@
-"""Recorded graphs on a GPU held to fp32 on the CPU: fine-tuning steps of every kind of task, predictions of every head.
+"""Recorded graphs on a GPU against fp32 on the CPU: fine-tuning steps of every kind of task, predictions of every head.
 
     python benchmarks/graph_check.py [--only adapter] [--out result.json]
 

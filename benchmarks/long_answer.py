@@ -1,4 +1,4 @@
-"""What does a very long context cost beside the model: offsets, windows, and finding the best spans?
+"""What does a very long context cost apart from the model: offsets, windows, and finding the best spans?
 
     python benchmarks/long_answer.py VOCABULARY [--megabytes 10]
 

@@ -1,4 +1,4 @@
-"""Recorded pretraining steps on a GPU: held to plain ones, learning as those do, and their milliseconds.
+"""Recorded pretraining steps on a GPU: against plain ones: equal values, equal learning, and their milliseconds.
 
     python benchmarks/pretrain_graphs.py [--part right|fast] [--steps 200] [--out result.json]
 

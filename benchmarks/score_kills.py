@@ -1,4 +1,4 @@
-"""Kill a scoring run again and again, and compare what it leaves with a run that nobody touched.
+"""Kill a scoring run again and again, and compare its output with an undisturbed run's.
 
     python benchmarks/score_kills.py --kills 100
     python benchmarks/score_kills.py --kills 20 --engine ray
@@ -120,7 +120,7 @@ def kill_local(
         while process.poll() is None and time.monotonic() - begin < moment:
             time.sleep(0.005)
         if process.poll() is None:
-            workers = [pid for pid, line in descendants(process.pid).items() if "litebert.bulk.worker" in line]
+            workers = [pid for pid, line in descendants(process.pid).items() if "litebert.bulk.local" in line]
             if only_worker and workers:
                 os.kill(draw.choice(workers), signal.SIGKILL)
                 counts["kills of a worker"] += 1

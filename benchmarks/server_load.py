@@ -1,4 +1,4 @@
-"""How many requests does the server take, beside a plain FastAPI + transformers server on the same model?
+"""How many requests can the server answer, beside a plain FastAPI + transformers server on the same model?
 
     python benchmarks/server_load.py --out result.json                       (albert-base, random weights)
     python benchmarks/server_load.py --preset albert-tiny --seconds 1 --rounds 1     (does the script work?)

@@ -1,4 +1,4 @@
-"""A model and a pretraining run that take no time, for scripts that look at everything but quality and speed."""
+"""A model and a pretraining run that take almost no time, for scripts that test everything but quality and speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does AutoTokenizer, opened on the folder we save, give our ids for any text whatever?
+"""Does AutoTokenizer, opened on the folder we save, give our ids for any text?
 
     python benchmarks/tokenizer_fuzz.py [TOKENIZER ...] [--texts 20000] [--seed 1]
 

@@ -1,4 +1,4 @@
-"""Do Korean particles become pieces of their own, for vocabularies of any size, and what does it cost in length?
+"""Do Korean particles become separate pieces, for vocabularies of any size, and what does it cost in length?
 
     python benchmarks/tokenizer_korean.py TEXT [--sizes 8000 16000 32000] [--sample 30000] [--coverage 0.9995]
 

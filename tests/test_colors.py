@@ -1,4 +1,4 @@
-"""The colours of all pages have one source, colors.css: no page has a second opinion, and none misses a colour."""
+"""The colours of all pages have one source, colors.css: no page redefines one, and none misses one."""
 
 from __future__ import annotations
 

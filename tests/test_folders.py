@@ -1,4 +1,4 @@
-"""A folder that was named by mistake says what it is."""
+"""The error about a folder of the wrong kind says which kind it is."""
 
 from __future__ import annotations
 

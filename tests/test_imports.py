@@ -98,5 +98,5 @@ def test_tasks_are_read_and_scored_without_torch():
 
 def test_a_worker_whose_model_runs_elsewhere_starts_without_torch():
     """Fifteen of them start at once beside a GPU."""
-    code = "import sys, litebert.bulk.worker, litebert.predict.predictor; assert 'torch' not in sys.modules"
+    code = "import sys, litebert.bulk.local, litebert.predict.predictor; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,4 +1,4 @@
-"""What goes out with the package says the same everywhere: version, dependencies, extras, licences."""
+"""The package's metadata agree everywhere: version, dependencies, extras, licences."""
 
 from __future__ import annotations
 

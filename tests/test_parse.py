@@ -1,4 +1,4 @@
-"""The guarded reader: whatever a file holds, it is plain data or one error of the caller's type."""
+"""The guarded reader: any file gives plain data or one error of the caller's type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from litebert.config import override, read_yaml
-from litebert.errors import CheckpointError, ConfigError, DataError, show_value
+from litebert.errors import CheckpointError, ConfigError, DataError, quote_value
 from litebert.parse import MAX_DEPTH, parse_json, parse_yaml, read_json, read_object
 
 
@@ -110,6 +110,6 @@ def test_settings_are_guarded_too():
 
 
 def test_values_in_messages_are_short():
-    assert show_value("abc") == "'abc'"
-    assert show_value(16**6000) == "a very large int"  # too long for Python to print
-    assert len(show_value("x" * 10_000)) == 80
+    assert quote_value("abc") == "'abc'"
+    assert quote_value(16**6000) == "a very large int"  # too long for Python to print
+    assert len(quote_value("x" * 10_000)) == 80

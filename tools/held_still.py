@@ -1,4 +1,4 @@
-"""Does a tree still compute what another one computes, bit for bit? For moves of the walls, on a CPU.
+"""Does a tree still compute what another one computes, bit for bit? For refactorings, on a CPU.
 
     python tools/held_still.py                 hashes of this tree: ids, batches, loss curves, weights, answers, ONNX
     python tools/held_still.py ../old .        the same for two trees; prints what differs, exit code 1 if anything does

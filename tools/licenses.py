@@ -1,4 +1,4 @@
-"""Write THIRD_PARTY_LICENSES.md: what installing litebert brings along, and under which licences.
+"""Write THIRD_PARTY_LICENSES.md: what is installed with litebert, and under which licences.
 
     python tools/licenses.py
 

@@ -1,4 +1,4 @@
-"""The pictures of the README and the docs, taken in Chromium: the page with the package's own model, reports of runs.
+"""The pictures of the README and the docs, taken in Chromium: the page with the built-in model, reports of runs.
 
 python tools/pictures.py                (needs the serve extra, playwright and a Chromium)
 python tools/pictures.py --curves       only the curves: those of the Korean run, and Figure 1

@@ -24,7 +24,7 @@ import litebert
 from litebert.cli import list_commands, main
 from litebert.extras import EXTRAS
 from litebert.files import file_sha256
-from litebert.predict.exported import Manifest
+from litebert.predict.load import Manifest
 from litebert.remote import DEFAULT_FOLDER as FOLDER
 
 TINY = (

@@ -6,9 +6,9 @@
 
 Seconds count from the start. WORK gets data/ and vocab (where the run's config expects them), run/, model/ (the fp16
 model folder), abilities/, scores/, logs/ with one log per step, and out/ with what should be brought home, written as
-soon as it is there: the model in parts of 12 MB (`cat model.part* > model.safetensors`), logs, adapters, tables. A step
-that fails or runs out of time is reported and does not end the others; what is complete is not done again when the
-command is repeated. Corpora may still be arriving: the file CORPORA/complete says that all are there.
+soon as it is there: the model in parts of 12 MB (`cat model.part* > model.safetensors`), the generator, logs, adapters,
+tables. A step that fails or runs out of time is reported and does not end the others; what is complete is not done
+again when the command is repeated. Corpora may still be arriving: the file CORPORA/complete says that all are there.
 
 Adapters come before scores: many processes at once share the cores that compile for them and are all late.
 """
@@ -24,8 +24,10 @@ import time
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 
 from litebert.model.hub import WEIGHTS_FILE, load_model, save_model
+from litebert.pretraining.objective import DETECTION_FILE as DETECTION
 from litebert.remote import DEFAULT_FOLDER
 from litebert.text.tokenizer import Tokenizer
 
@@ -107,13 +109,16 @@ def train(given: argparse.Namespace, clock: Clock) -> None:
 
 
 def convert(work: Path) -> None:
-    """The run's model in fp16, also in parts, and its log."""
+    """The run's model in fp16, also in parts, its generator, and its log."""
     if not (work / "model" / WEIGHTS_FILE).exists():
         save_model(load_model(work / "run" / "model"), work / "model", torch.float16)
         Tokenizer.load(work / "run" / "model").save(work / "model")
     data = (work / "model" / WEIGHTS_FILE).read_bytes()
     for number, begin in enumerate(range(0, len(data), PART)):
         (work / "out" / f"model.part{number}").write_bytes(data[begin : begin + PART])
+    if (work / "run" / DETECTION).exists():  # for a run that goes on: a new generator needs minutes to become useful
+        halves = {name: tensor.half() for name, tensor in load_file(work / "run" / DETECTION).items()}
+        save_file(halves, work / "out" / DETECTION)
     keep(work, "run.tar.xz", *(work / "run" / name for name in ("config.yaml", "metrics.jsonl", "run.json")))
 
 

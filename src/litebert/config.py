@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 
-from litebert.errors import ConfigError, check_choice, did_you_mean, show_value
+from litebert.errors import ConfigError, check_choice, did_you_mean, quote_value
 from litebert.parse import MAX_DEPTH, MAX_YAML_BYTES, parse_yaml, read_text
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
     """Make a dataclass (nested ones too) from plain data; every error names its key."""
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{_prefix(where)}expected a mapping of {cls.__name__} fields, got {show_value(data)}")
+        raise ConfigError(f"{_prefix(where)}expected a mapping of {cls.__name__} fields, got {quote_value(data)}")
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected key: value lines, got {show_value(data)}")
+        raise ConfigError(f"{path}: expected key: value lines, got {quote_value(data)}")
     return data
 
 
@@ -148,7 +148,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
         return _coerce_sequence(value, origin, args, where)
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: expected a mapping, got {show_value(value)}")
+            raise ConfigError(f"{where}: expected a mapping, got {quote_value(value)}")
         key_hint, value_hint = args
         return {coerce(k, key_hint, where): coerce(v, value_hint, f"{where}.{k}") for k, v in value.items()}
     return _coerce_scalar(value, hint, where)
@@ -171,7 +171,7 @@ def _coerce_union(value: Any, choices: tuple[Any, ...], where: str) -> Any:
 def _coerce_sequence(value: Any, origin: Any, args: tuple[Any, ...], where: str) -> Any:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         hint = f"; write [{value:.80}]" if isinstance(value, str) else ""
-        raise ConfigError(f"{where}: expected a list, got {show_value(value)}{hint}")
+        raise ConfigError(f"{where}: expected a list, got {quote_value(value)}{hint}")
     if origin is tuple and args and args[-1] is not Ellipsis:
         if len(value) != len(args):
             raise ConfigError(f"{where}: expected {len(args)} values, got {len(value)}")
@@ -208,7 +208,7 @@ def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
     name = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}.get(
         hint, hint
     )
-    raise ConfigError(f"{where}: expected {name}, got {show_value(value)}")
+    raise ConfigError(f"{where}: expected {name}, got {quote_value(value)}")
 
 
 def _hint(cls: type, key: str, value: Any) -> str:

@@ -43,10 +43,10 @@ def check_choice(name: str, value: object, known: Iterable[object], kind: type[L
     if value not in known:
         names = [str(choice) for choice in known]
         hint = did_you_mean(value, names) if isinstance(value, str) else ""
-        raise kind(f"{name}: {show_value(value)} is not one of: {', '.join(names)}{hint}")
+        raise kind(f"{name}: {quote_value(value)} is not one of: {', '.join(names)}{hint}")
 
 
-def show_value(value: object) -> str:
+def quote_value(value: object) -> str:
     """A value for a message, truncated; never fails and never floods the screen."""
     try:
         text = repr(value)

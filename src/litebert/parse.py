@@ -1,4 +1,4 @@
-"""Safe readers for untrusted files: JSON and YAML as plain data.
+"""Safe readers for untrusted files: JSON and YAML as plain data, and the fields of protocol buffers.
 
     read_object("config.json", CheckpointError)  -> {"hidden_size": 768, ...}
     parse_json("[1, ", "a.json", DataError)      -> DataError: a.json:1: not valid JSON: Expecting value (column 5)
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from litebert.errors import ConfigError, DataError, LitebertError, show_value
+from litebert.errors import ConfigError, DataError, LitebertError, quote_value
 
 MAX_DEPTH = 64  # far beyond any config or data file, far below Python's recursion limit
 MAX_JSON_BYTES = 1 << 30
@@ -58,7 +59,7 @@ def read_object(path: Path | str, error: ErrorType = DataError, max_bytes: int =
     """The object in a JSON file; any other value is an error."""
     data = read_json(path, error, max_bytes)
     if not isinstance(data, dict):
-        raise error(f"{path}: expected a JSON object {{...}}, got {show_value(data)}")
+        raise error(f"{path}: expected a JSON object {{...}}, got {quote_value(data)}")
     return data
 
 
@@ -125,7 +126,7 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, KeyError, AttributeError, TypeError, OverflowError):
             # 2001-13-45, !!int abc, !!bool maybe, !!timestamp soon
             kind = node.tag.removeprefix("tag:yaml.org,2002:")
-            shown = show_value(node.value) if isinstance(node.value, str) else f"a {node.id}"
+            shown = quote_value(node.value) if isinstance(node.value, str) else f"a {node.id}"
             raise yaml.MarkedYAMLError(
                 problem=f"{shown} is not a valid {kind}; quote it if it is meant as text", problem_mark=node.start_mark
             ) from None
@@ -149,3 +150,52 @@ def _check_shape(data: Any, where: str, error: ErrorType, max_values: int | None
         if not level:
             return
     raise error(f"{where}: {_TOO_DEEP}{', or an alias refers to itself' if max_values else ''}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Protocol buffers, as far as SentencePiece's models and TensorFlow's checkpoints need them
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
+
+Field = tuple[int, int, int | bytes]  # number, wire type, value
+
+
+class DamagedBytes(ValueError):
+    """Bytes that do not follow their format; the caller knows which file it is."""
+
+
+def read_fields(message: bytes) -> Iterator[Field]:
+    """The fields of a message: varints as unsigned ints, everything else as bytes."""
+    position = 0
+    while position < len(message):
+        tag, position = read_varint(message, position)
+        number, wire = tag >> 3, tag & 7
+        if wire == VARINT:
+            value, position = read_varint(message, position)
+            yield number, wire, value
+            continue
+        if wire == BYTES:
+            size, position = read_varint(message, position)
+        elif wire in (FIXED32, FIXED64):
+            size = 4 if wire == FIXED32 else 8
+        else:
+            raise DamagedBytes(f"the field before byte {position} is of unknown kind {wire}")
+        content = message[position : position + size]
+        if len(content) != size or number == 0:
+            raise DamagedBytes(f"the field at byte {position} runs past the end")
+        position += size
+        yield number, wire, content
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position`, seven bits a byte, lowest first, and what follows: [0x96, 0x01] -> 150, 2."""
+    value = 0
+    for shift in range(0, 64, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position
+    raise DamagedBytes("a number runs past the end")

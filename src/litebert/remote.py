@@ -148,7 +148,7 @@ def check_hub(name: str, revision: str | None = None) -> None:
         files = HfApi().model_info(name, revision=revision, timeout=PATIENCE).siblings or []
         if CONFIG_FILE not in {file.rfilename for file in files}:
             raise EntryNotFoundError(CONFIG_FILE)
-    except Exception as error:  # of whatever library it speaks HTTP with
+    except Exception as error:  # from whichever HTTP library is in use
         raise CheckpointError(_explain(name, error)) from None
 
 
@@ -195,7 +195,7 @@ def push_folder(
         )
     except errors.HFValidationError as error:
         raise CheckpointError(f"{name}: not a valid Hub name: {error}") from None
-    except Exception as error:  # of whatever library it speaks HTTP with
+    except Exception as error:  # from whichever HTTP library is in use
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
         todo = "; log in with `hf auth login`, and use a repository you may write to" if status in (401, 403) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from litebert.baselines.features import make_encoder
-from litebert.baselines.reading import NAME, NUMBER, OTHER, find_stretches, guess_answer, guess_answers, shape_of
+from litebert.baselines.overlap import NAME, NUMBER, OTHER, find_stretches, guess_answer, guess_answers, shape_of
 from litebert.tasks.task import QuestionExample
 
 CONTEXT = "The tower stands in Paris. It was built in 1889 by Gustave Eiffel. Many people climb it by day."
@@ -46,7 +46,7 @@ def test_stretches_leave_out_the_question_and_frequent_words():
 
 @pytest.mark.parametrize("kind", ["bow", "tfidf", "word2vec", "fasttext"])
 def test_answers_come_from_the_most_similar_sentence(kind, monkeypatch):
-    monkeypatch.setattr("litebert.baselines.reading.COMMON", 4)
+    monkeypatch.setattr("litebert.baselines.overlap.COMMON", 4)
     dev = [question("When was it built?", "1889"), question("Where does the tower stand?", "Paris")]
     _, values = guess_answers(TRAIN, {"dev": dev}, make_encoder(kind))
     assert all(answer and answer in CONTEXT for answer in values["dev"])

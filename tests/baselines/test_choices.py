@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
 from litebert.baselines.features import make_encoder
-from litebert.baselines.reading import choose_by_similarity, choose_by_window, window_score
+from litebert.baselines.overlap import choose_by_similarity, choose_by_window, window_score
 from litebert.tasks.kinds.multiple_choice import fill_gap
 from litebert.tasks.task import ChoiceExample
 

@@ -1,4 +1,4 @@
-"""A model beside simple methods: ahead, level or behind, by paired intervals."""
+"""A model compared with simple methods: ahead, level or behind, by paired intervals."""
 
 from __future__ import annotations
 

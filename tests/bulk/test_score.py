@@ -305,7 +305,7 @@ def test_progress_counts_rows_in_whatever_order_parts_come(model, tmp_path, endi
 def test_a_dead_worker_is_replaced(model, tmp_path, monkeypatch):
     """A worker that is killed at its first part, as for want of memory."""
     from litebert.bulk import local
-    from litebert.bulk.worker import Worker
+    from litebert.bulk.local import Worker
 
     killed = []
 

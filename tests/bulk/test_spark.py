@@ -1,4 +1,4 @@
-"""The Spark recipe of docs/howto/scale.md, as it stands there, on a local Spark."""
+"""The Spark recipe of docs/howto/scale.md, copied from the page, on a local Spark."""
 
 from __future__ import annotations
 

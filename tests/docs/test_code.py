@@ -59,13 +59,13 @@ def test_blocks_run(page, prepared, tmp_path, monkeypatch, cli):
     for block in blocks(page):
         if block.not_run is None:
             try:
-                run_block(block, names, cli)
+                check_block(block, names, cli)
             except Exception as error:
                 error.add_note(f"in {block.where}:\n{block.text}")
                 raise
 
 
-def run_block(block: Block, names: dict[str, object], cli) -> None:
+def check_block(block: Block, names: dict[str, object], cli) -> None:
     if block.language == "python":
         exec(compile("\n" * block.line + block.text, block.page, "exec"), names)
     elif block.language == "yaml":
@@ -107,7 +107,7 @@ def test_nothing_is_left_out_in_silence(page):
 )
 def test_a_block_that_fails_is_noticed(language, text, cli):
     with pytest.raises((AssertionError, LitebertError)):
-        run_block(Block("x.md", 1, language, text + "\n"), {}, cli)
+        check_block(Block("x.md", 1, language, text + "\n"), {}, cli)
 
 
 def test_marks_before_blocks_are_read(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The map in docs/design.md: every part is on it, and what it names is there."""
+"""The map in docs/design.md: every part is on it, and every name on it exists."""
 
 from __future__ import annotations
 

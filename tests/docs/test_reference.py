@@ -1,4 +1,4 @@
-"""The pages that are written by a program say what the program says today, and leave nothing out."""
+"""Generated reference pages are up to date and complete."""
 
 from __future__ import annotations
 

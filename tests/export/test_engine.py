@@ -18,8 +18,7 @@ from small_models import LABELS, small_model
 from litebert.export.check import Reference, compare, random_requests
 from litebert.export.model_graph import build_onnx
 from litebert.export.quantize import likely_requests, measure
-from litebert.export.web import NAMES, WebFile, rename
-from litebert.export.web_page import SHOWN, engine_plan
+from litebert.export.web import NAMES, SHOWN, WebFile, engine_plan, rename
 from litebert.page import FOLDER
 
 ENGINE = Path(str(FOLDER)) / "engine"

@@ -23,7 +23,7 @@ from litebert.export.onnx_file import export_onnx
 from litebert.export.quantize import quantize
 from litebert.model.heads import MODELS
 from litebert.model.hub import save_model
-from litebert.predict.exported import Manifest, read_manifest
+from litebert.predict.load import Manifest, read_manifest
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
 from litebert.tasks.task import Task, save_task

@@ -7,7 +7,7 @@ from small_models import small_model
 from litebert.errors import CheckpointError
 from litebert.export.torch_package import export_torch
 from litebert.model.hub import save_model
-from litebert.predict.exported import read_manifest
+from litebert.predict.load import read_manifest
 
 
 @pytest.mark.parametrize("head", ["pretraining", "answer"])

@@ -20,7 +20,7 @@ from litebert.errors import CheckpointError
 from litebert.export.check import Reference
 from litebert.export.web import FILES, export_web, fit_tokenizer
 from litebert.model.hub import save_model
-from litebert.predict.inputs import Inputs
+from litebert.predict.job import Inputs
 from litebert.tasks.task import Task, save_task
 from litebert.text.words import SPACE
 

@@ -1,4 +1,4 @@
-"""A tiny model, made once; and one thread for every test, whatever a command before it took."""
+"""A tiny model, made once; every test runs on one thread, even after a command that used more."""
 
 from __future__ import annotations
 

@@ -10,7 +10,15 @@ import torch
 from toy_tasks import KINDS, make_files, make_model, tiny_config
 
 from litebert.errors import ConfigError
-from litebert.finetuning.calibrate import Paper, calibrate, choose, loss_of, read_exits, sober, train_gate
+from litebert.finetuning.calibrate import (
+    ExitOutputs,
+    calibrate,
+    cautious_scores,
+    choose,
+    loss_of,
+    read_exits,
+    train_gate,
+)
 from litebert.finetuning.data import Data
 from litebert.finetuning.evaluate import open_member, read_labelled
 from litebert.finetuning.run import finetune
@@ -48,7 +56,7 @@ def classifier(tmp_path_factory):
     return folder, files["dev"]
 
 
-def paper_of(model, dev) -> Paper:
+def outputs_of(model, dev) -> ExitOutputs:
     found = read_labelled(None, model, dev, None, "utf-8")
     opened, task, tokenizer = open_member(model, found.task, None)
     runtime = TorchRuntime(opened, open_device(DeviceConfig(device="cpu", threads=1)))
@@ -75,7 +83,7 @@ def test_the_promise_holds_for_what_the_predictor_says(trained, promise):
     if "max_loss" in promise:
         least = found.full_score - promise["max_loss"] / 100 - 1e-9
         assert found.chosen.score >= least
-        expected = zip(found.trials, sober(found.trials), strict=True)
+        expected = zip(found.trials, cautious_scores(found.trials), strict=True)
         assert found.chosen.mean_depth == min(trial.mean_depth for trial, score in expected if score >= least)
     else:
         assert found.speed_up >= 1.2
@@ -85,16 +93,16 @@ def test_the_promise_holds_for_what_the_predictor_says(trained, promise):
     assert rule.as_dict() == found.chosen.rule.as_dict()
 
     predictor = Predictor(model, depth="auto", device="cpu", threads=1)
-    paper = paper_of(model, dev)
-    chosen = simulate(rule, paper.trace)
-    said = ask(predictor, paper.split.examples)
-    deepest = np.maximum.reduceat(np.take((1, 2, 3), chosen), paper.begins[:-1])
+    outputs = outputs_of(model, dev)
+    chosen = simulate(rule, outputs.trace)
+    said = ask(predictor, outputs.split.examples)
+    deepest = np.maximum.reduceat(np.take((1, 2, 3), chosen), outputs.begins[:-1])
     assert [each.depth for each in said] == deepest.tolist()
     if rule.by != "gate":
-        assert paper.scores([chosen]) == pytest.approx([found.chosen.score])
-        assert paper.mean_depth(chosen) == found.chosen.mean_depth
+        assert outputs.scores([chosen]) == pytest.approx([found.chosen.score])
+        assert outputs.mean_depth(chosen) == found.chosen.mean_depth
     for depth in set(deepest.tolist()):
-        fixed = ask(predictor, paper.split.examples, depth=depth)
+        fixed = ask(predictor, outputs.split.examples, depth=depth)
         for number in np.flatnonzero(deepest == depth):
             assert plain(fixed[number]) == pytest.approx(plain(said[number]), abs=1e-5)
 
@@ -112,27 +120,27 @@ def plain(result) -> dict:
 
 def test_scores_on_paper_are_those_of_the_metric(trained):
     """Of all choices in one table as of each by itself, by any metric."""
-    paper = paper_of(*trained)
+    outputs = outputs_of(*trained)
     draw = np.random.default_rng(0)
-    chosen = [draw.integers(0, 3, len(paper.split.features)) for _ in range(4)]
-    together = paper.scores(chosen)
-    name = paper.task.metrics[0]
+    chosen = [draw.integers(0, 3, len(outputs.split.features)) for _ in range(4)]
+    together = outputs.scores(chosen)
+    name = outputs.task.metrics[0]
     for each, found in zip(chosen, together, strict=True):
-        value = score(paper.task, paper.split.examples, paper.predictions(each), 0)[name].value
+        value = score(outputs.task, outputs.split.examples, outputs.predictions(each), 0)[name].value
         assert found == pytest.approx(goodness(name, value))
-    half = paper.part(draw.permutation(len(paper.split.examples))[:10])
-    rows = np.concatenate([np.arange(paper.begins[e], paper.begins[e + 1]) for e in half.numbers])
-    values = [paper.predictions(chosen[0])[each].value for each in half.numbers]
+    half = outputs.part(draw.permutation(len(outputs.split.examples))[:10])
+    rows = np.concatenate([np.arange(outputs.begins[e], outputs.begins[e + 1]) for e in half.numbers])
+    values = [outputs.predictions(chosen[0])[each].value for each in half.numbers]
     assert [each.value for each in half.predictions(chosen[0][rows])] == values
 
 
 def test_ten_calibrations_keep_their_promise_on_the_other_half(classifier):
     """Within the points promised and the margin stated; at full depth nothing would be lost, but nothing gained."""
-    paper = paper_of(*classifier)
+    outputs = outputs_of(*classifier)
     gained = []
     for seed in range(10):
-        order = np.random.default_rng(seed).permutation(len(paper.split.examples))
-        seen, unseen = paper.part(order[:100]), paper.part(order[100:])
+        order = np.random.default_rng(seed).permutation(len(outputs.split.examples))
+        seen, unseen = outputs.part(order[:100]), outputs.part(order[100:])
         found = choose(seen, 2.0, None)
         assert 0 < found.margin < 15
         chosen = simulate(found.chosen.rule, unseen.trace)
@@ -143,13 +151,13 @@ def test_ten_calibrations_keep_their_promise_on_the_other_half(classifier):
 
 def test_more_examples_make_the_margin_smaller_and_it_covers_the_loss_of_the_others(classifier):
     """As with examples that were held out of training beside those of dev."""
-    paper = paper_of(*classifier)
+    outputs = outputs_of(*classifier)
     margins = {}
     for count in (40, 160):
         for seed in range(10):
-            order = np.random.default_rng(seed).permutation(len(paper.split.examples))
-            found = choose(paper.part(order[:count]), 2.0, None)
-            unseen = paper.part(order[count:])
+            order = np.random.default_rng(seed).permutation(len(outputs.split.examples))
+            found = choose(outputs.part(order[:count]), 2.0, None)
+            unseen = outputs.part(order[count:])
             chosen = simulate(found.chosen.rule, unseen.trace)
             margins.setdefault(count, []).append((found.margin, loss_of(unseen, chosen).value - 2.0))
     assert np.median([margin for margin, _ in margins[160]]) < np.median([margin for margin, _ in margins[40]])
@@ -161,7 +169,7 @@ def test_a_rule_is_not_expected_to_do_better_than_a_more_cautious_one():
     rules = [ExitRule("confidence", threshold) for threshold in (0.5, 0.7, 0.9)]
     trials = [Choice(rule, score, depth) for rule, score, depth in zip(rules, (0.8, 0.92, 0.9), (3, 6, 9), strict=True)]
     other = Choice(ExitRule("patience", 0.0, 1), 0.95, 4)
-    assert sober([*trials, other]) == [0.8, 0.9, 0.9, 0.95]
+    assert cautious_scores([*trials, other]) == [0.8, 0.9, 0.9, 0.95]
 
 
 def test_a_gate_learns_when_full_depth_agrees():

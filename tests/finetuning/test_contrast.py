@@ -1,4 +1,4 @@
-"""Similarity: losses beside sentence-transformers' own, processes beside one, and what is learned."""
+"""Similarity: losses against sentence-transformers', several processes against one, and what is learned."""
 
 from __future__ import annotations
 

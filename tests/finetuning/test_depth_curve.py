@@ -1,4 +1,4 @@
-"""benchmarks/depth_curve.py: what is held out is not trained on, and a packed model is the model."""
+"""benchmarks/depth_curve.py: held-out data is not trained on, and packing does not change a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of predictions: what is right, what was said, and how wrong it is, by hand-worked cases."""
+"""Lines of predictions: right answers, predictions, and how wrong they are, in cases worked by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a newcomer meets it: quick help, clear mistakes, a doctor."""
+"""The command line for newcomers: quick help, clear error messages, a doctor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_ctrl_c_while_the_command_line_is_read_ends_with_one_line(cli, monkeypat
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("litebert.cli.groups.TyperGroup.parse_args", interrupted)
+    monkeypatch.setattr("litebert.cli.TyperGroup.parse_args", interrupted)
     result = cli("params")
     assert (result.code, result.err) == (130, "interrupted\n")
 

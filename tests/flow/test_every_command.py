@@ -1,4 +1,4 @@
-"""Every command, found by itself: its help, and what it says when it is called wrongly, option by option.
+"""Every command, found automatically: its help, and its messages for wrong values, option by option.
 
 A new command is entered in LINES with a line that would work; what can be wrong about an option follows from its type.
 """

@@ -1,4 +1,4 @@
-"""`litebert pretrain`, `plan` and their mistakes, as a newcomer types them."""
+"""`litebert pretrain`, `plan` and their error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands start at once: each imports what it needs, and help and mistakes are told without torch."""
+"""Commands start quickly: each imports only what it needs; help and error messages need no torch."""
 
 from __future__ import annotations
 

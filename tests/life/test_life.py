@@ -1,4 +1,4 @@
-"""The life of a model through the command line alone, every command a process of its own.
+"""The life of a model through the command line alone, each command in a separate process.
 
 Text, vocabulary, corpus, pretraining that is killed and goes on, fine-tuning, scores, predictions, export, a server,
 its answers over HTTP, its end.

@@ -1,4 +1,4 @@
-"""The encoder: dropout at every original place and nowhere else, init, packed = padded, refusals."""
+"""The encoder: dropout where the original has it and nowhere else, init, packed = padded, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Google's checkpoints, written by real TensorFlow, in our model: the same numbers that TensorFlow computed."""
+"""Google's checkpoints, written by real TensorFlow, in our model: the numbers that TensorFlow computed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tiny_shape import tiny_shape
 
 import litebert
 from litebert import ClassificationModel, EncoderModel, MaskedLMModel, Model, PretrainingModel, Tokenizer
-from litebert.errors import CheckpointError
+from litebert.errors import CheckpointError, ConfigError
 from litebert.remote import push_folder
 
 TINY = tiny_shape(vocab_size=english().vocab_size)
@@ -32,8 +32,11 @@ def test_a_model_takes_the_head_of_the_folder_and_a_class_its_own(folder):
     model = Model.from_pretrained(folder)
     assert type(model) is PretrainingModel
     assert type(MaskedLMModel.from_pretrained(folder)) is MaskedLMModel
+    assert type(Model.from_pretrained(folder, head="masked-lm")) is MaskedLMModel
     assert torch.equal(EncoderModel.from_pretrained(folder)(IDS).pooled, model.encoder(IDS).pooled)
     assert type(Model.from_pretrained("default", hidden_dropout_prob=0.3)) is PretrainingModel
+    with pytest.raises(ConfigError, match="MaskedLMModel has the head 'masked-lm', not 'span'; use Model instead"):
+        MaskedLMModel.from_pretrained(folder, head="span")
 
 
 def test_a_new_classifier_is_asked_for_by_its_number_of_labels(folder):

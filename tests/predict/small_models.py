@@ -1,4 +1,4 @@
-"""Small random models of every head, with a vocabulary: numbers must agree, they need not be good."""
+"""Small random models of every head, with a vocabulary: their numbers must agree, not be good."""
 
 from __future__ import annotations
 

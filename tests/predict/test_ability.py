@@ -1,4 +1,4 @@
-"""An ability is spelled once: what its function says reaches Python, the command line and HTTP."""
+"""An ability is declared once: its function's signature and docstring reach Python, the command line and HTTP."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from litebert.model.hub import save_model
 from litebert.predict import abilities
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Limits, Probability, Result, ability
-from litebert.predict.inputs import Inputs
-from litebert.predict.job import Steps
+from litebert.predict.job import Inputs, Steps
 from litebert.predict.predictor import Predictor
 
 

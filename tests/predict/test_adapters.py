@@ -48,22 +48,22 @@ def jobs_of(predictor, pair=False):
     return made
 
 
-def close(found, expected, where):
+def check_close(found, expected, where):
     """Equal up to rounding, whatever is in there."""
     if isinstance(expected, np.ndarray):
         np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-4, err_msg=where)
     elif dataclasses.is_dataclass(expected):
         assert type(found) is type(expected), (where, found)
         for each in dataclasses.fields(expected):
-            close(getattr(found, each.name), getattr(expected, each.name), f"{where}.{each.name}")
+            check_close(getattr(found, each.name), getattr(expected, each.name), f"{where}.{each.name}")
     elif isinstance(expected, dict):
         assert found.keys() == expected.keys(), where
         for key in expected:
-            close(found[key], expected[key], f"{where}[{key}]")
+            check_close(found[key], expected[key], f"{where}[{key}]")
     elif isinstance(expected, list | tuple):
         assert len(found) == len(expected), where
         for number, pair in enumerate(zip(found, expected, strict=True)):
-            close(*pair, f"{where}[{number}]")
+            check_close(*pair, f"{where}[{number}]")
     elif isinstance(expected, float):
         assert found == pytest.approx(expected, rel=1e-4, abs=2e-5), where
     else:
@@ -93,7 +93,7 @@ def test_a_shared_pass_gives_what_each_gives_alone(tmp_path, shape):
     for name, each in alone.items():
         expected = each.run(jobs_of(each, pair=name == "score"))
         found = [job.result for job in jobs[name]]
-        close(found, expected, f"{shape} {name}")
+        check_close(found, expected, f"{shape} {name}")
         vectors = [result.vector for result in found if hasattr(result, "vector")]
         changed += not np.allclose(vectors[0], alone[""].embed("good morning"), atol=1e-2)
     assert changed == len(TASKS), "no adapter is without effect"
@@ -127,7 +127,7 @@ def test_where_few_states_are_looked_at_the_last_layer_computes_no_others(tmp_pa
         Predictor(base, threads=1) if job.ability in ("fill_mask", "sentence_order") else each
         for job, each in zip(jobs, expected, strict=True)
     ]
-    close(found, [each.run([job])[0] for each, job in zip(expected, jobs, strict=True)], "few")
+    check_close(found, [each.run([job])[0] for each, job in zip(expected, jobs, strict=True)], "few")
 
 
 @pytest.mark.parametrize("targets", [("value",), ("query", "ffn_output"), ("pooler",), ("attention_output",)])
@@ -137,7 +137,7 @@ def test_some_matrices_only(tmp_path, targets):
     predictor = Predictor(base, device="cpu", threads=1)
     text = ["a warm day", "the old dog", "good morning anna"]
     expected = Predictor(folder, device="cpu", threads=1).classify(text)
-    close(predictor.add_adapter("one", folder).classify(text), expected, str(targets))
+    check_close(predictor.add_adapter("one", folder).classify(text), expected, str(targets))
 
 
 def test_work_that_is_under_way_outlives_its_adapter(tmp_path):
@@ -153,7 +153,7 @@ def test_work_that_is_under_way_outlives_its_adapter(tmp_path):
     assert predictor.adapters == {}
     assert predictor.run([job]) == [expected]
     again = predictor.add_adapter("one", folder)  # the name is free
-    close(again.classify("a warm day"), expected, "again")
+    check_close(again.classify("a warm day"), expected, "again")
 
 
 def test_threads_share_it(tmp_path):
@@ -223,4 +223,4 @@ def test_a_copy_of_the_base_will_do(tmp_path):
     base, copy = make_base(tmp_path / "base"), make_base(tmp_path / "copy")
     folder = make_adapter_folder(tmp_path / "one", base, TASKS["sentiment"])
     found = Predictor(copy, device="cpu", threads=1).add_adapter("one", folder).classify("a warm day")
-    close(found, Predictor(folder, device="cpu", threads=1).classify("a warm day"), "copy")
+    check_close(found, Predictor(folder, device="cpu", threads=1).classify("a warm day"), "copy")

@@ -1,4 +1,4 @@
-"""The encoder for inference gives the numbers of the plain one, for every kind of encoder; its input as one array."""
+"""The encoder for inference computes the plain encoder's numbers, for every kind of encoder; its input as one array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recorded graph does, done anew at each replay: everything around it is the real thing, on a CPU."""
+"""A stand-in for recorded graphs that computes at each replay: the code around it is the real one, on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples of one document after another in plain Python: the text the fast code is held to.
+"""Examples of one document after another in plain Python: the reference for the fast code.
 
 Like the released script, it holds tokens in lists and pops them one by one. Tokens are their own numbers in the store.
 """

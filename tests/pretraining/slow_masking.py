@@ -1,4 +1,4 @@
-"""Masking of one sequence in plain Python, one token at a time: the text the fast code is held to.
+"""Masking of one sequence in plain Python, one token at a time: the reference for the fast code.
 
 It shares no code with `litebert.pretraining`: random numbers are SplitMix64 written out with Python's integers.
 """

@@ -1,4 +1,4 @@
-"""Batches: what the model gets is what the text says, whoever asks, whenever, in however many parts."""
+"""Batches: the model gets exactly the text, from any process, at any time, in any number of parts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The model card says what was done, and nothing else."""
+"""The model card describes the run, and nothing else."""
 
 from __future__ import annotations
 
 import pytest
 
 from litebert.model.config import preset
-from litebert.pretraining.card import describe_sharing, write_card
 from litebert.pretraining.config import run_config
+from litebert.pretraining.evaluate import describe_sharing, write_card
 
 FACTS = {
     "backbone_parameters": 1234,

@@ -1,4 +1,4 @@
-"""Packing: rows keep their limits, every sequence has one place, hardly a token is wasted."""
+"""Packing: rows keep their limits, every sequence has one place, hardly any room is wasted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaced-token detection: what the model reads, what it is judged by, and that nothing of it stays in the model."""
+"""Replaced-token detection: the model's inputs and labels, and that no trace stays in the model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from litebert.errors import ConfigError
 from litebert.model.hub import load_model
 from litebert.pretraining.batches import NO_LABEL
 from litebert.pretraining.data import Data
-from litebert.pretraining.detection import guess, judge, put
-from litebert.pretraining.objective import to_device
+from litebert.pretraining.objective import guess, judge, put, to_device
 from litebert.pretraining.run import Pretraining, pretrain
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import open_device

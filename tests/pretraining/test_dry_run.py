@@ -1,4 +1,4 @@
-"""What --dry-run says: everything that will happen, and a time that counts every stage."""
+"""--dry-run: everything that a run will do, and a time estimate that counts every stage."""
 
 from __future__ import annotations
 

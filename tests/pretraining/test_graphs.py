@@ -1,4 +1,4 @@
-"""Recorded steps, as far as a CPU can go: a graph that is done anew at each replay learns what plain steps learn.
+"""Recorded steps, as far as a CPU can test them: a graph recomputed at each replay learns what plain steps learn.
 
 Real graphs need a GPU: benchmarks/pretrain_graphs.py holds them to fp32 on the CPU.
 """

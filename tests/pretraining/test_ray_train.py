@@ -1,4 +1,4 @@
-"""examples/cluster/ray_pretrain.py: Ray Train starts a run again when one of its workers dies, and the run goes on."""
+"""examples/cluster/ray_pretrain.py: Ray Train restarts a run when a worker dies, and the run continues."""
 
 from __future__ import annotations
 

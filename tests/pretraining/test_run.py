@@ -1,4 +1,4 @@
-"""Whole runs: what is learned does not depend on how the batch is divided, and nothing that happens can lose it."""
+"""Whole runs: results do not depend on how the batch is divided, and no interruption loses them."""
 
 from __future__ import annotations
 

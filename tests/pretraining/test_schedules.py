@@ -1,4 +1,4 @@
-"""What a budget wants: Muon, averaged weights, and everything that may change as a run goes on."""
+"""Runs on a budget: Muon, averaged weights, and everything that may change during a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run folders as data: every piece may be missing, and what is damaged is named."""
+"""Run folders as data: any piece may be missing, and damaged pieces are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server for the tests: uvicorn on a free port of this machine, in a thread or in a process of its own."""
+"""A real server for the tests: uvicorn on a free port of this machine, in a thread or in a separate process."""
 
 from __future__ import annotations
 

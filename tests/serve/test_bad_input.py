@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a clear 4xx in our own form; never a 500, and the server goes on."""
+"""Every bad request gets a clear 4xx in our error format, never a 500, and the server goes on."""
 
 from __future__ import annotations
 

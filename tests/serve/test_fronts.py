@@ -1,4 +1,4 @@
-"""Several processes answer for the one that has the models."""
+"""Several processes answer requests for the one that holds the models."""
 
 from __future__ import annotations
 

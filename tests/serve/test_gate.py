@@ -110,7 +110,7 @@ def test_dns_rebinding(client, host, path):
     """A page whose own name points at our address can ask us, but only under that name."""
     answer = client.post(path, json={"text": "a"}, headers={"Host": host})
     assert (answer.status_code, answer.json()["error"]["code"]) == (421, "unknown_host")
-    assert "--allowed-host" in answer.json()["error"]["message"]
+    assert "allowed_hosts" in answer.json()["error"]["message"]
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 

@@ -1,4 +1,4 @@
-"""Which sequences a pass takes: the smallest request first, none for ever last, each sequence once."""
+"""Which sequences a pass takes: the smallest request first, none waits forever, each sequence once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that cannot be are refused by name."""
+"""Impossible settings are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`litebert serve default`: the package's adapters by name, and behind the plain name where one of them answers."""
+"""`litebert serve default`: the package's adapters by name, and under the plain name if one of them answers."""
 
 from __future__ import annotations
 

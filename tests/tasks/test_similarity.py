@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import ndcg_score
 
-from litebert.baselines.reading import search_by_bm25
+from litebert.baselines.overlap import search_by_bm25
 from litebert.baselines.table import score_baselines
 from litebert.errors import DataError
 from litebert.tasks.kinds.similarity import numbered, search_ranks

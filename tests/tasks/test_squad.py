@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0 from small files of the official shape, and answers that are not where the file says."""
+"""SQuAD 1.1 and 2.0 from small files of the official shape, and answers that are not at their stated place."""
 
 from __future__ import annotations
 

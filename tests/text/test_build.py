@@ -1,4 +1,4 @@
-"""Building a store: the same bytes whatever happens on the way, and a clear word when it cannot be."""
+"""Building a store: the same bytes after any interruption, and a clear message when it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BM25 beside the formula written out, word by word."""
+"""BM25 against the formula written out, word by word."""
 
 from __future__ import annotations
 

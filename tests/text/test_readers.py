@@ -1,4 +1,4 @@
-"""Readers: whatever the file, the same documents; whatever is wrong with it, where."""
+"""Readers: the same documents from every file format, and the line of any error."""
 
 from __future__ import annotations
 

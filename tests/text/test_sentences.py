@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from litebert.errors import InputError
-from litebert.text import sentence_rules, sentences
+from litebert.text import sentences
 from litebert.text.sentences import sentence_spans, split_sentences
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "sentence_splitting.py"))
@@ -129,9 +129,9 @@ def test_shortcuts_change_nothing_in_the_gold_sets():
 
 
 def assert_shortcuts_change_nothing(text):
-    rules = sentence_rules.find_rules("auto")
+    rules = sentences.find_rules("auto")
     abbreviations = rules.never_end | rules.before_number | rules.ask_next
-    plain = rules._replace(candidate=sentence_rules.make_candidates(abbreviations, shortcuts=False))
+    plain = rules._replace(candidate=sentences.make_candidates(abbreviations, shortcuts=False))
     results = []
     for used in (rules, plain):
         spans: list[tuple[int, int]] = []

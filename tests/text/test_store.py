@@ -1,4 +1,4 @@
-"""The token store: what goes in comes out, as views; nothing half or foreign is opened."""
+"""The token store: what is written is read back, as views; incomplete and foreign folders are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tokenizer simple enough to check by eye; in a module of its own, so that worker processes can import it."""
+"""A tokenizer simple enough to check by eye; in a separate module, so that worker processes can import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kind of training from outside: a `Learner` of its own runs in the one loop, is evaluated, saved and resumed."""
+"""A custom kind of training: a `Learner` from outside runs in the one loop, is evaluated, saved and resumed."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from litebert.baselines.features import make_encoder
 from litebert.baselines.labels import guess_labels, guess_tags, guess_tags_by_vectors
-from litebert.baselines.reading import choose_by_similarity, choose_by_window, guess_answers, guess_similarity
+from litebert.baselines.overlap import choose_by_similarity, choose_by_window, guess_answers, guess_similarity
 from litebert.errors import ConfigError, DataError, MissingExtraError, check_choice
 from litebert.extras import require
 from litebert.tasks.metrics import (
@@ -52,10 +52,7 @@ class Method:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        splits = {
-            split: {name: metric.as_dict() for name, metric in metrics.items()}
-            for split, metrics in self.scores.items()
-        }
+        splits = asdict(self)["scores"]
         return {"name": self.name, "what": self.what, "seconds": self.seconds, "splits": splits}
 
 
@@ -296,14 +293,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "baseline": self.baseline,
-            "what": self.what,
-            "metric": self.metric,
-            "score": self.score.as_dict(),
-            "lead": self.lead.as_dict(),
-            "verdict": self.verdict,
-        }
+        return {**asdict(self), "verdict": self.verdict}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Comparison:

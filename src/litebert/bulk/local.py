@@ -1,19 +1,26 @@
-"""Parts scored on this machine: reading, tokenising, the model and writing at the same time, in several processes."""
+"""Parts scored on this machine: reading, tokenising, the model and writing at the same time, in several processes.
+
+On a CPU each worker process has its own copy of the model. With a GPU they prepare sequences and finish results, and
+one process runs the model for all of them.
+"""
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from litebert.bulk.folder import Folder, part_name
 from litebert.bulk.part import Scored, Work, score_part
 from litebert.bulk.reading import Part
-from litebert.bulk.worker import Start, Worker
 from litebert.errors import LitebertError
 from litebert.predict.predictor import Predictor
-from litebert.predict.remote import SharedModel, serve_device
+from litebert.predict.remote import SharedModel, end_with_parent, serve_device, start_process
 from litebert.text.sources import Source
 
 TRIES = 3  # of a part whose worker dies
@@ -106,20 +113,25 @@ def _drive(start: Start, device: Predictor | None, waiting: Any, finished: Any, 
                     # Without the rows, which are written and need not wait here.
                     finished.put((source, part.without_rows(), scored))
                     break
-                except EOFError:
+                except (EOFError, Failure) as error:
                     worker.close()
                     worker = None
                     if attempt == TRIES - 1:
-                        where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
-                        raise LitebertError(
-                            f"{where}: the worker process died {TRIES} times; is there enough memory? Fewer workers or "
-                            "smaller part_rows need less. Finished parts are kept: rerun the same command to resume"
-                        ) from None
+                        raise LitebertError(_gave_up(source, part, error)) from None
     except BaseException as error:
         finished.put(error)
     finally:
         if worker is not None:
             worker.close()
+
+
+def _gave_up(source: Source, part: Part, error: Exception) -> str:
+    where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
+    what = f"failed {TRIES} times ({error})"
+    if not isinstance(error, Failure):
+        advice = "is there enough memory? Fewer workers or smaller part_rows need less"
+        what = f"the worker process died {TRIES} times; {advice}"
+    return f"{where}: {what}. Finished parts are kept: rerun the same command to resume"
 
 
 def _score(worker: Worker, source: Source, part: Part, stopping: threading.Event) -> Scored | None:
@@ -135,3 +147,88 @@ def _start(start: Start, device: Predictor | None) -> Worker:
     if device is not None:
         threading.Thread(target=serve_device, args=(device, worker.device), daemon=True).start()
     return worker
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The worker process
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first message to a worker."""
+
+    work: Work
+    out: str
+    device: SharedModel | None = None  # None: the worker loads the model itself
+
+
+class Failure(Exception):
+    """An unexpected error in a worker; its traceback went to stderr."""
+
+
+class Worker:
+    """A worker process, as its parent sees it."""
+
+    def __init__(self, start: Start):
+        self._process, (self._parts, self.device) = start_process("litebert.bulk.local", 2)
+        self._parts.send(start)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def send(self, source: Source, part: Part) -> None:
+        """Give it a part to score and write; EOFError where the process has died."""
+        try:
+            self._parts.send((source, part))
+        except OSError:
+            raise EOFError from None
+
+    def answered(self, seconds: float) -> bool:
+        """Whether it is done with the part, or dead, within this many seconds."""
+        return self._parts.poll(seconds)
+
+    def receive(self) -> Scored:
+        """The result of the part; EOFError where the process has died."""
+        try:
+            answer = self._parts.recv()
+        except OSError:
+            raise EOFError from None
+        if isinstance(answer, BaseException):
+            raise answer
+        assert isinstance(answer, Scored)
+        return answer
+
+    def close(self) -> None:
+        """End it, now."""
+        self._parts.close()
+        self.device.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def main(parts_number: int, device_number: int) -> None:
+    """What a worker process does."""
+    end_with_parent()
+    parts, device = Connection(parts_number), Connection(device_number)
+    try:
+        start: Start = parts.recv()
+        predictor: Predictor | None = None
+        folder = Folder(start.out)
+        while True:
+            source, part = parts.recv()
+            try:
+                predictor = predictor or (start.device.open(device) if start.device else start.work.open_model())
+                data, scored = score_part(start.work, predictor, source, part)
+                folder.write(part_name(part.source, part.number), data)
+                parts.send(scored)
+            except (LitebertError, OSError) as error:
+                parts.send(error)
+            except MemoryError:
+                raise
+            except Exception as error:  # not sent itself: it may be of a type that cannot be pickled
+                traceback.print_exc()
+                parts.send(Failure(f"{type(error).__name__}: {error}"))
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):  # the parent has died, or is done
+        os._exit(0)

@@ -9,24 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from litebert.bulk.folder import Folder, part_name
-from litebert.bulk.part import Scored, Work, score_part
+from litebert.bulk.local import Done
+from litebert.bulk.part import Work, score_part
 from litebert.bulk.reading import Part, num_parts, read_parts
-from litebert.bulk.worker import open_predictor
 from litebert.errors import LitebertError
 from litebert.text.sources import Source
 from litebert.text.workers import open_ray
 
 SPAN = 16  # parts of a Parquet file that go to an actor together
 SHARE = 4  # actors on one GPU: while one tokenises or writes, others keep it busy
-
-Done = Callable[[Source, Part, Scored], None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class SpanScorer:
         with contextlib.suppress(OSError):  # where paths that are not absolute begin, if this machine has it
             os.chdir(place)
         self.work, self.folder = work, Folder(out)
-        self.predictor = open_predictor(work)
+        self.predictor = work.open_model()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
         """Score the missing parts of each stretch."""

@@ -22,6 +22,7 @@ from litebert.cli.options import (
     check_models,
     column_pairs,
 )
+from litebert.cli.terminal import make_table
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -133,10 +134,7 @@ def show_table(scored: BaselineTable) -> None:
     from litebert.baselines.table import rows_of
 
     header, rows = rows_of(scored)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in header:
-        is_name = name in ("method", "split")
-        table.add_column(name, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
+    table = make_table(*header, left=2, unbroken=header[2:])
     for row in rows:
         table.add_row(*map(Text, row))
     sizes = ", ".join(f"{count:,} {split}" for split, count in scored.examples.items())

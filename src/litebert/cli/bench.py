@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from litebert.cli import app
-from litebert.cli.groups import CommandGroup
+from litebert.cli import CommandGroup, app
 from litebert.cli.options import StoreTokenizer, check_out_file, check_stores
 
 bench = typer.Typer(cls=CommandGroup, help="Measure speed on this machine.", no_args_is_help=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from litebert.cli import app
-from litebert.cli.options import Device, Encoding, Threads, check_data, check_models, column_pairs
+from litebert.cli.options import Columns, Device, Encoding, Json, Threads, check_data, check_models, column_pairs
 
 if TYPE_CHECKING:
     from litebert.finetuning.calibrate import By
@@ -27,13 +27,11 @@ def calibrate(
         str, typer.Option(help="Kind of rule: confidence, patience, gate; any: the best of all three.")
     ] = "any",
     task: Annotated[str | None, typer.Option(help="Task of the data; by default the model's own.")] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="role=name, such as text=review; other columns are guessed.")
-    ] = None,
+    column: Columns = None,
     encoding: Encoding = "utf-8",
     device: Device = "auto",
     threads: Threads = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Choose when a model answers early, and save the rule with it: --depth auto uses it.
 
@@ -41,12 +39,10 @@ def calibrate(
     """
     check_data(data)
     check_models(model)
-    from litebert.finetuning.calibrate import FEW_EXAMPLES, check_promise
+    from litebert.finetuning.calibrate import FEW_EXAMPLES, check_limits
     from litebert.finetuning.calibrate import calibrate as choose
 
-    check_promise(max_loss, speed_up, rule, lambda name: f"--{name}".replace("_", "-"))
-
-    columns = column_pairs(column or [])
+    check_limits(max_loss, speed_up, rule, lambda name: f"--{name}".replace("_", "-"))
     found = choose(
         model,
         data,
@@ -54,7 +50,7 @@ def calibrate(
         speed_up=speed_up,
         rule=cast("By", rule),
         task=task,
-        columns=columns,
+        columns=column_pairs(column or []),
         encoding=encoding,
         device=device,
         threads=threads,

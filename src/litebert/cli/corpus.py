@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from litebert.cli import app
-from litebert.cli.groups import CommandGroup
+from litebert.cli import CommandGroup, app
 from litebert.cli.options import Json, StoreTokenizer, TextField, check_out_file, check_out_folder
-from litebert.cli.terminal import ProgressView
+from litebert.cli.terminal import ProgressView, print_facts
 from litebert.errors import DataError
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def show(
     console = Console(highlight=False)
     for number, example in enumerate(shown, 1):
         print_example(console, number, example)
-    print_statistics(console, facts, recipe)
+    print_statistics(facts, recipe)
     if tokenizer is None:
         console.print("\n--tokenizer FOLDER also shows examples and masks.", style="dim")
 
@@ -204,30 +203,25 @@ def generate(
 
 def print_report(report: BuildReport, out: Path) -> None:
     """Print the summary of a build, and a few of the documents that were skipped."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    table.add_row("store", str(out))
-    table.add_row("documents", f"{report.documents:,}")
-    table.add_row("sentences", f"{report.sentences:,}")
-    table.add_row("tokens", f"{report.tokens:,}")
-    table.add_row("text", f"{report.text_bytes:,} bytes")
-    table.add_row("read as", ", ".join(f"{name} ({_files(count)})" for name, count in report.formats.items()))
+    rows = [
+        ("store", str(out)),
+        ("documents", f"{report.documents:,}"),
+        ("sentences", f"{report.sentences:,}"),
+        ("tokens", f"{report.tokens:,}"),
+        ("text", f"{report.text_bytes:,} bytes"),
+        ("read as", ", ".join(f"{name} ({_files(count)})" for name, count in report.formats.items())),
+    ]
     if report.duplicates:
-        table.add_row("duplicates", f"{report.duplicates:,} documents dropped")
-    table.add_row("skipped", ", ".join(f"{n:,} {kind}" for kind, n in report.skipped.items()) or "nothing")
+        rows.append(("duplicates", f"{report.duplicates:,} documents dropped"))
+    rows.append(("skipped", ", ".join(f"{n:,} {kind}" for kind, n in report.skipped.items()) or "nothing"))
     if report.parts_reused == report.parts:
-        table.add_row("parts", f"{report.parts:,}, all built before")
+        rows.append(("parts", f"{report.parts:,}, all built before"))
     elif report.parts_reused:
-        table.add_row("parts", f"{report.parts:,}, {report.parts_reused:,} of them built before")
+        rows.append(("parts", f"{report.parts:,}, {report.parts_reused:,} of them built before"))
     if report.missing:
         names = ", ".join(report.missing)
-        table.add_row("unfinished", f"missing shards: {names}; the counts above are those of this shard")
-    table.add_row("seconds", f"{report.seconds:.1f}")
-    Console(highlight=False).print(table)
+        rows.append(("unfinished", f"missing shards: {names}; the counts above are those of this shard"))
+    print_facts([*rows, ("seconds", f"{report.seconds:.1f}")])
     for note in report.notes:
         print(note, file=sys.stderr)
     for problem in report.problems:
@@ -272,40 +266,35 @@ def describe_pieces(pieces: list[ShownPiece]) -> Text:
     return text
 
 
-def print_statistics(console: Any, facts: dict[str, Any], recipe: str) -> None:
+def print_statistics(facts: dict[str, Any], recipe: str) -> None:
     """Print the statistics of a store."""
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    table.add_row("documents", f"{facts['documents']:,}   tokens each: {_spread(facts['document_tokens'])}")
-    table.add_row("sentences", f"{facts['sentences']:,}   tokens each: {_spread(facts['sentence_tokens'])}")
-    table.add_row("tokens", f"{facts['tokens']:,}")
     part = "one epoch" if facts["chapters"] == 1 else f"the first of {facts['chapters']} chapters of an epoch"
     used = f"{facts['text_used']:.1%} of its text"
-    table.add_row("sequences", f"{facts['sequences']:,} in {part} with {used} (recipe {recipe})")
+    rows = [
+        ("documents", f"{facts['documents']:,}   tokens each: {_spread(facts['document_tokens'])}"),
+        ("sentences", f"{facts['sentences']:,}   tokens each: {_spread(facts['sentence_tokens'])}"),
+        ("tokens", f"{facts['tokens']:,}"),
+        ("sequences", f"{facts['sequences']:,} in {part} with {used} (recipe {recipe})"),
+    ]
     most = max(entry["sequences"] for entry in facts["histogram"]) or 1
     for entry in facts["histogram"]:
         share = entry["sequences"] / max(facts["sequences"], 1)
         bar = "█" * round(30 * entry["sequences"] / most)
-        table.add_row("", f"{entry['from']:>5}-{entry['to']:<5} {bar:<30} {share:6.1%}")
+        rows.append(("", f"{entry['from']:>5}-{entry['to']:<5} {bar:<30} {share:6.1%}"))
     order = facts["order"]
+    packed = f"rows of {facts['row_tokens']:,} tokens, {facts['sequences_per_row']} sequences each"
     none = f", none {order['none']:.1%}" if order["none"] else ""
-    table.add_row("order", f"0 {order['0']:.1%}, 1 {order['1']:.1%}{none}")
-    rows = f"rows of {facts['row_tokens']:,} tokens, {facts['sequences_per_row']} sequences each"
-    table.add_row("packing", f"{facts['packing_efficiency']:.2%} full ({rows})")
-    if "masks" in facts:
-        masks = facts["masks"]
-        table.add_row("predicted", f"{masks['predicted']:.2%} of {masks['sampled_tokens']:,} tokens")
-        for n, share in masks["ngrams"].items():
-            table.add_row(f"{n}-grams", f"{share['realised']:.2%}   expected {share['expected']:.2%}")
-        for name, share in masks["replaced"].items():
-            words = {"mask": "to [MASK]", "random": "to random", "kept": "kept"}[name]
-            table.add_row(words, f"{share['realised']:.2%}   expected {share['expected']:.2%}")
-    console.print(table)
-    if len(facts.get("masks", {}).get("ngrams", ())) > 1:
-        console.print("The last n-gram of a sequence is cut to fit its masking budget.", style="dim")
+    rows.append(("order", f"0 {order['0']:.1%}, 1 {order['1']:.1%}{none}"))
+    rows.append(("packing", f"{facts['packing_efficiency']:.2%} full ({packed})"))
+    if masks := facts.get("masks"):
+        words = {"mask": "to [MASK]", "random": "to random", "kept": "kept"}
+        named = {f"{n}-grams": share for n, share in masks["ngrams"].items()}
+        named |= {words[name]: share for name, share in masks["replaced"].items()}
+        rows.append(("predicted", f"{masks['predicted']:.2%} of {masks['sampled_tokens']:,} tokens"))
+        rows += [(name, f"{s['realised']:.2%}   expected {s['expected']:.2%}") for name, s in named.items()]
+    print_facts(rows)
+    if masks and len(masks["ngrams"]) > 1:
+        print("The last n-gram of a sequence is cut to fit its masking budget.")
 
 
 def _spread(quantiles: dict[str, int]) -> str:

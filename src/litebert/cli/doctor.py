@@ -11,6 +11,7 @@ from typing import Any
 import litebert
 from litebert.cli import app
 from litebert.cli.options import Json
+from litebert.cli.terminal import print_facts
 from litebert.extras import EXTRAS
 
 CORE = (
@@ -37,28 +38,22 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(facts, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    rows = [
-        ("litebert", facts["litebert"]),
-        ("python", f"{facts['python']} on {facts['platform']}"),
-        ("cpu", f"{facts['cpu_count']} cores, {facts['threads']} torch threads"),
-        *(("device", device) for device in facts["devices"]),
-        ("core", "  ".join(f"{name} {version or 'MISSING'}" for name, version in facts["core"].items())),
-    ]
-    if not facts["devices"]:
-        rows.insert(3, ("device", "no GPU: training and inference run on the CPU in fp32"))
-    for name, value in rows:
-        table.add_row(name, Text(value))
-    for name, extra in facts["extras"].items():
-        found = "  ".join(f"{module} {version}" for module, version in extra["modules"].items())
-        table.add_row(f"extra {name}", Text(found if extra["present"] else f"missing: {extra['install']}"))
-    Console(highlight=False).print(table)
+    devices = facts["devices"] or ["no GPU: training and inference run on the CPU in fp32"]
+    extras = {
+        f"extra {name}": "  ".join(f"{module} {version}" for module, version in extra["modules"].items())
+        or f"missing: {extra['install']}"
+        for name, extra in facts["extras"].items()
+    }
+    print_facts(
+        [
+            ("litebert", facts["litebert"]),
+            ("python", f"{facts['python']} on {facts['platform']}"),
+            ("cpu", f"{facts['cpu_count']} cores, {facts['threads']} torch threads"),
+            *(("device", device) for device in devices),
+            ("core", "  ".join(f"{name} {version or 'MISSING'}" for name, version in facts["core"].items())),
+            *extras.items(),
+        ]
+    )
 
 
 def collect() -> dict[str, Any]:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from litebert.cli import app
-from litebert.cli.options import check_data, check_files, check_models, check_out_folder, check_tokenizer, column_pairs
+from litebert.cli.options import (
+    Device,
+    Json,
+    check_data,
+    check_files,
+    check_models,
+    check_out_folder,
+    check_tokenizer,
+    column_pairs,
+)
+from litebert.cli.terminal import make_table
 from litebert.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,8 +30,9 @@ if TYPE_CHECKING:
     from litebert.pretraining.evaluate import Intrinsic
     from litebert.pretraining.minimal_pairs import PairScores
 
-LABELLED = "Fine-tuned model, labelled data"
-RAW = "Pretrained model, raw text or minimal pairs"
+# The options of the two jobs, in a panel of the help each.
+labelled = partial(typer.Option, rich_help_panel="Fine-tuned model, labelled data")
+raw = partial(typer.Option, rich_help_panel="Pretrained model, raw text or minimal pairs")
 FLAGS = {"columns": "column"}  # options that are not called like the parameter
 
 
@@ -31,66 +43,36 @@ def evaluate(
         typer.Argument(help="Model folders or Hub names; several are also scored as an ensemble.", metavar="MODEL..."),
     ],
     data: Annotated[
-        str | None,
-        typer.Option(
-            help="Labelled data: a folder of the task's files, a file, or hub:owner/name.", rich_help_panel=LABELLED
-        ),
+        str | None, labelled(help="Labelled data: a folder of the task's files, a file, or hub:owner/name.")
     ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="Task of the data; by default the model's own.", rich_help_panel=LABELLED)
-    ] = None,
+    task: Annotated[str | None, labelled(help="Task of the data; by default the model's own.")] = None,
     column: Annotated[
-        list[str] | None,
-        typer.Option(help="role=name, such as text=review; other columns are guessed.", rich_help_panel=LABELLED),
+        list[str] | None, labelled(help="role=name, such as text=review; other columns are guessed.")
     ] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(help="Encoding of text files: cp949, gb18030, cp1252, ...", rich_help_panel=LABELLED),
-    ] = None,
+    encoding: Annotated[str | None, labelled(help="Encoding of text files: cp949, gb18030, cp1252, ...")] = None,
     predictions: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder to write per-example predictions to, and GLUE and SQuAD submissions.", rich_help_panel=LABELLED
-        ),
+        Path | None, labelled(help="Folder to write per-example predictions to, and GLUE and SQuAD submissions.")
     ] = None,
     depth: Annotated[
         str | None,
-        typer.Option(
-            help="Answer after this many layers, for models with exits; all: score and time each exit.",
-            rich_help_panel=LABELLED,
-        ),
+        labelled(help="Answer after this many layers, for models with exits; all: score and time each exit."),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(min=0, help="CPU threads; 0: one per available core.", rich_help_panel=LABELLED),
-    ] = None,
-    text: Annotated[
-        list[Path] | None, typer.Option(help="Raw text file to score on; may be repeated.", rich_help_panel=RAW)
-    ] = None,
-    store: Annotated[
-        list[Path] | None,
-        typer.Option(help="Token store (litebert corpus build); may be repeated.", rich_help_panel=RAW),
-    ] = None,
+    threads: Annotated[int | None, labelled(min=0, help="CPU threads; 0: one per available core.")] = None,
+    text: Annotated[list[Path] | None, raw(help="Raw text file to score on; may be repeated.")] = None,
+    store: Annotated[list[Path] | None, raw(help="Token store (litebert corpus build); may be repeated.")] = None,
     blimp: Annotated[
-        Path | None,
-        typer.Option(help="Folder of minimal pairs: .jsonl with sentence_good and sentence_bad.", rich_help_panel=RAW),
+        Path | None, raw(help="Folder of minimal pairs: .jsonl with sentence_good and sentence_bad.")
     ] = None,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="Folder or file of the tokenizer; by default the model's own.", rich_help_panel=RAW),
-    ] = None,
+    tokenizer: Annotated[Path | None, raw(help="Folder or file of the tokenizer; by default the model's own.")] = None,
     tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Score about this many tokens of the text; by default 200,000.", rich_help_panel=RAW),
+        int | None, raw(min=1, help="Score about this many tokens of the text; by default 200,000.")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Minimal pairs per file; by default all.", rich_help_panel=RAW)
-    ] = None,
+    limit: Annotated[int | None, raw(min=1, help="Minimal pairs per file; by default all.")] = None,
     max_length: Annotated[
         int | None, typer.Option(help="The longest input, in tokens; by default the limit of the task or model.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, or a GPU by number: cuda:1.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
     """Score models: fine-tuned ones on labelled data, or a pretrained one on raw text or minimal pairs.
 
@@ -176,18 +158,12 @@ def _print_task(scored: list[Scored], predictions: Path | None, as_json: bool) -
 
 def _print_scores(scored: list[Scored]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from litebert.tasks.metrics import show_interval, show_value
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     timed = any(one.depth is not None for one in scored)
     columns = ("model", "split", *(("depth", "ms each") * timed), "metric", "score", "95 % interval", "examples")
-    for column in columns:
-        left = column in ("model", "split", "metric", "depth")
-        table.add_column(
-            column, justify="left" if left else "right", overflow="fold", no_wrap=column not in columns[:2]
-        )
+    table = make_table(*columns, left=columns.index("score"), unbroken=columns[2:])
     for place, one in enumerate(scored):
         model = one.name if place == 0 or one.name != scored[place - 1].name else ""
         for e in one.evaluations:

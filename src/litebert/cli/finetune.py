@@ -20,6 +20,7 @@ from litebert.cli.options import (
     check_out_folder,
     column_pairs,
 )
+from litebert.cli.terminal import make_table
 from litebert.errors import ConfigError, check_choice
 
 
@@ -146,13 +147,11 @@ def _rates(text: str | None) -> list[float]:
 
 def _print_presets() -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from litebert.finetuning.config import PRESETS, describe_length, finetune_config
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("preset", "lr", "batch", "length", "warm-up", "dropout", "max tokens"):
-        table.add_column(name, justify="left" if name == "preset" else "right", no_wrap=True)
+    columns = ("preset", "lr", "batch", "length", "warm-up", "dropout", "max tokens")
+    table = make_table(*columns, unbroken=columns)
     for name, preset in PRESETS.items():
         if name.startswith("v2/") and preset == PRESETS[name.replace("v2", "v1")]:
             continue

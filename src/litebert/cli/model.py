@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from litebert.cli import app
-from litebert.cli.groups import CommandGroup
+from litebert.cli import CommandGroup, app
 from litebert.cli.options import Json, MicroBatch, check_models, check_out_folder
+from litebert.cli.terminal import make_table
 
 if TYPE_CHECKING:
     from litebert.model.count import PaperModel
@@ -118,11 +118,8 @@ def verify(
         print(json.dumps([row.as_dict() for row in result], indent=2))
     else:
         from rich.console import Console
-        from rich.table import Table
 
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for column in ("output", "largest difference", "largest value"):
-            table.add_column(column, justify="left" if column == "output" else "right")
+        table = make_table("output", "largest difference", "largest value")
         for row in result:
             table.add_row(row.output, f"{row.difference:.2e}", f"{row.magnitude:.2e}")
         console = Console(highlight=False)
@@ -184,20 +181,15 @@ def _count(entry: PaperModel, tokens: int) -> dict[str, Any]:
 
 def _print_params(rows: list[dict[str, Any]], tokens: int) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("model")
-    for column in ("parameters", "paper", "embeddings", "projection", "attention", "ffn", "pooler"):
-        table.add_column(column, justify="right")
-    table.add_column("BERT-large /", justify="right")
-    table.add_column("training GB", justify="right")
+    kinds = ("embeddings", "projection", "attention", "ffn", "pooler")
+    table = make_table("model", "parameters", "paper", *kinds, "BERT-large /", "training GB")
     last = None
     for row in rows:
         if row["table"] != last and row["table"]:
             table.add_row(f"[bold cyan]{row['table']}[/]")
             last = row["table"]
-        parts = [f"{row[part]:,}" for part in ("embeddings", "projection", "attention", "ffn", "pooler")]
+        parts = [f"{row[part]:,}" for part in kinds]
         table.add_row(
             row["name"],
             f"[bold]{row['parameters']:,}[/]",

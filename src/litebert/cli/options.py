@@ -42,15 +42,22 @@ Resume = Annotated[str, typer.Option(help="auto (resume if there is a checkpoint
 ListPresets = Annotated[bool, typer.Option("--list", help="List the choices and exit.")]
 
 
-def column_pairs(settings: list[str]) -> dict[str, str]:
-    """["text=review"] -> {"text": "review"}."""
-    pairs = {}
+def pairs(settings: list[str], option: str, example: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """["text=review"] -> {"text": "review"}; `example` is shown where a setting is not of this form."""
+    found: dict[str, str] = {}
     for setting in settings:
-        role, equals, name = setting.partition("=")
-        if not equals or not role or not name:
-            raise ConfigError(f"--column {setting}: expected role=name, for example --column text=review")
-        pairs[role.strip()] = name.strip()
-    return pairs
+        name, _, value = (part.strip() for part in setting.partition("="))
+        if not name or not value:
+            raise ConfigError(f"{option} {setting}: expected {form}, for example {option} {example}")
+        if name in found:
+            raise ConfigError(f"{option}: {name} is given twice, {found[name]!r} and {value!r}")
+        found[name] = value
+    return found
+
+
+def column_pairs(settings: list[str]) -> dict[str, str]:
+    """Columns by role: ["text=review"] -> {"text": "review"}."""
+    return pairs(settings, "--column", "text=review", "role=name")
 
 
 def check_files(*paths: Path | str | None) -> None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from litebert.cli import app
-from litebert.cli.groups import LateGroup
+from litebert.cli import LateGroup, app
 from litebert.cli.options import Device, Encoding, Runtime, Threads, check_models, check_out_file
 from litebert.errors import InputError
 

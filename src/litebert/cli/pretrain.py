@@ -22,6 +22,7 @@ from litebert.cli.options import (
     check_out_folder,
     check_stores,
 )
+from litebert.cli.terminal import make_table
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
@@ -106,24 +107,22 @@ def pretrain(
 
 def _print_presets() -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from litebert.pretraining.config import RUN_PRESETS, run_config
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in ("preset", "optimiser", "peak lr", "batch tokens", "steps", "depth", "length"):
-        left = column in ("preset", "optimiser", "depth")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column == "preset")
+    table = make_table(
+        "preset", "optimiser", "depth", "peak lr", "batch tokens", "steps", "length", left=3, unbroken=["preset"]
+    )
     for name in RUN_PRESETS:
         config = run_config({"preset": name})
         depths = ",".join(str(stage.value) for stage in config.depth) or str(config.model.num_hidden_layers)
         table.add_row(
             name,
             config.optim.name,
+            depths,
             f"{config.learning_rate().peak:g}",
             f"{config.batch_tokens:,}",
             f"{config.steps:,}",
-            depths,
             str(config.recipe.max_length),
         )
     Console(highlight=False).print(table)
@@ -149,7 +148,7 @@ def plan(
     config, rates = find_model_config(model), load_rates()
     rows = [
         predict_run(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)
-        for count in gpus or [1, 8, 64]
+        for count in gpus or [count for count in (1, 8, 64) if count <= batch]
     ]
     most = most_gpus(config, batch * length, length, bandwidth * 1e9, rates)
     if as_json:
@@ -167,11 +166,9 @@ def plan(
 
 def _print_plan(title: str, rows: Sequence[RunEstimate], note: str) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("GPUs", "tokens/s", "s/step", "communication", "days", "GPU hours", "GB per GPU"):
-        table.add_column(column, justify="right")
+    columns = ("GPUs", "tokens/s", "s/step", "communication", "days", "GPU hours", "GB per GPU")
+    table = make_table(*columns, left=0)
     for row in rows:
         table.add_row(
             str(row.gpus),

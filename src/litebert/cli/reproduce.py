@@ -11,6 +11,7 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.options import Json, Store, StoreTokenizer, check_files, check_out_folder, check_tokenizer
+from litebert.cli.terminal import make_table
 from litebert.errors import ConfigError, check_choice
 
 if TYPE_CHECKING:
@@ -149,16 +150,11 @@ def _print_outcomes(outcomes: list[JudgedTable], form: str) -> None:
 
 def _print_list() -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from litebert.reproduce.paper import NAMES, load_table
     from litebert.reproduce.scale import load_scales
 
-    listed = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("name", "title", "what varies"):
-        listed.add_column(column, no_wrap=column == "name")
-    for column in ("rows", "seeds", "claims"):
-        listed.add_column(column, justify="right")
+    listed = make_table("name", "title", "what varies", "rows", "seeds", "claims", left=3, unbroken=["name"])
     for name in NAMES:
         table = load_table(name)
         counts = (sum(row.is_run for row in table.rows.values()), table.seeds, len(table.claims))
@@ -171,7 +167,6 @@ def _print_list() -> None:
 
 def _print_estimates(names: list[str], scale_name: str, options: Options) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from litebert.report.numbers import count
     from litebert.reproduce.paper import load_table
@@ -184,11 +179,7 @@ def _print_estimates(names: list[str], scale_name: str, options: Options) -> Non
         table = load_table(name)
         rows, source = estimate(table, scale, options)
         console.print(f"[bold]{table.label}[/bold]. {table.title}, scale {scale.name}")
-        listed = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-        listed.add_column("row", no_wrap=True)
-        listed.add_column("model")
-        for column in ("parameters", "runs", "steps", "tokens", "hours"):
-            listed.add_column(column, justify="right")
+        listed = make_table("row", "model", "parameters", "runs", "steps", "tokens", "hours", left=2, unbroken=["row"])
         for row in rows:
             counts = (count(row.parameters), str(row.runs), f"{row.steps:,}", count(row.tokens))
             listed.add_row(row.row, row.shape, *counts, _hours(row.hours))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from litebert.cli import app
-from litebert.cli.options import Device, Encoding, Json, Runtime, check_models
-from litebert.errors import InputError
+from litebert.cli.options import Device, Encoding, Json, Runtime, check_models, pairs
+from litebert.cli.terminal import ProgressView
 
 if TYPE_CHECKING:
     from litebert.bulk.score import Progress
-
-SECONDS = 10.0  # between lines where there is no terminal
 
 
 @app.command()
@@ -62,14 +58,13 @@ def score(
 
     Example: litebert score default texts.csv --ability embed --column body --out vectors
     """
-    columns = _pairs([name if "=" in name else f"text={name}" for name in column or []], "--column", "text=review")
-    options = {name: _value(value) for name, value in _pairs(settings or [], "--set", "pooling=cls").items()}
+    columns = pairs([name if "=" in name else f"text={name}" for name in column or []], "--column", "text=review")
+    options = {name: _value(value) for name, value in pairs(settings or [], "--set", "pooling=cls").items()}
     check_models(model)
     from litebert.bulk.score import score as run
     from litebert.train.log import short_count, short_time
 
-    display = _Display()
-    try:
+    with ProgressView() as view:
         summary = run(
             model,
             inputs,
@@ -88,10 +83,8 @@ def score(
             device=device,
             worker_threads=worker_threads,
             max_tokens=pass_tokens,
-            progress=None if as_json else display.show,
+            progress=None if as_json else lambda progress: _show_progress(view, progress),
         )
-    finally:
-        display.close()
     if as_json:
         from dataclasses import asdict
 
@@ -114,50 +107,14 @@ def score(
             print(f"  {example}")
 
 
-class _Display:
-    """One line on a terminal; elsewhere a line every few seconds."""
+def _show_progress(view: ProgressView, progress: Progress) -> None:
+    from litebert.train.log import short_count, short_time
 
-    def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._shown = time.monotonic()
-        self._width = 0
-
-    def show(self, progress: Progress) -> None:
-        """Show how far it is, if it is time."""
-        from litebert.train.log import short_count, short_time
-
-        now = time.monotonic()
-        if now - self._shown < (0.2 if self._live else SECONDS):
-            return
-        self._shown = now
-        left = "" if progress.seconds_left is None else f"  {short_time(progress.seconds_left)} left"
-        errors = f"  {progress.errors:,} errors" if progress.errors else ""
-        line = (
-            f"{progress.rows:,} rows  {progress.share:.1%}  {short_count(progress.rows_per_second)} rows/s  "
-            f"{short_count(progress.tokens_per_second)} tokens/s{left}{errors}"
-        )
-        if self._live:
-            print(f"\r{line:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Leave the line."""
-        if self._width:
-            print(file=sys.stderr)
-
-
-def _pairs(settings: list[str], option: str, example: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or not name or not value:
-            raise InputError(f"{option} {setting}: expected NAME=VALUE, for example {option} {example}")
-        if name in pairs:
-            raise InputError(f"{option}: {name} is given twice, {pairs[name]!r} and {value!r}")
-        pairs[name] = value
-    return pairs
+    speed = f"{short_count(progress.rows_per_second)} rows/s, {short_count(progress.tokens_per_second)} tokens/s"
+    left = "" if progress.seconds_left is None else f", {short_time(progress.seconds_left)} left"
+    noun = "error" if progress.errors == 1 else "errors"
+    errors = f", {progress.errors:,} {noun}" if progress.errors else ""
+    view.update("scoring", round(1000 * progress.share), 1000, f"{progress.rows:,} rows, {speed}{left}{errors}")
 
 
 def _value(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""The terminal: text of others is shown without its control characters, and long work as a bar or as lines."""
+"""The terminal: text without control characters, plain tables, and long work as a bar or as lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import io
 import json
 import sys
 import time
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
 
 T = TypeVar("T")
 
@@ -37,8 +39,33 @@ def visible(value: T) -> T:
 
 
 def one_line_json(data: object) -> str:
-    """JSON in one line, as readable as can be; Python's own leaves the control characters from 127 on as they are."""
+    """JSON in one readable line; json.dumps alone would leave the control characters from 127 on as they are."""
     return json.dumps(data, ensure_ascii=False).translate(_JSON_LEAVES)
+
+
+def make_table(*columns: str, left: int = 1, unbroken: Collection[str] = ()) -> Table:
+    """A table without lines: `left` columns of words, then numbers; `unbroken` columns are never folded."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for number, name in enumerate(columns):
+        side = "left" if number < left else "right"
+        table.add_column(name, justify=side, overflow="fold", no_wrap=name in unbroken)  # type: ignore[arg-type]
+    return table
+
+
+def print_facts(rows: Iterable[tuple[str, str]]) -> None:
+    """One line per fact: its name in bold, and its value."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    Console(highlight=False).print(table)
 
 
 class ProgressView:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from litebert.cli import app
-from litebert.cli.groups import CommandGroup
+from litebert.cli import CommandGroup, app
 from litebert.cli.options import Json, TextField, check_out_folder
-from litebert.cli.terminal import ProgressView
+from litebert.cli.terminal import ProgressView, make_table
 from litebert.errors import ConfigError, DataError
 from litebert.files import hold_lock
 
@@ -140,7 +139,6 @@ def locked(out: Path) -> Iterator[None]:
 def print_encoding(tokenizer: Tokenizer, text: str, encoding: Encoding) -> None:
     """Print the pieces in colour on one line, then one row each."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     def colour(position: int) -> str:
@@ -149,16 +147,12 @@ def print_encoding(tokenizer: Tokenizer, text: str, encoding: Encoding) -> None:
     console = Console(highlight=False)
     line = Text(" ").join(Text(piece, colour(i)) for i, piece in enumerate(encoding.pieces))
     console.print(line)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("piece")
-    table.add_column("id", justify="right")
-    table.add_column("characters", justify="right")
-    table.add_column("text")
-    for i, (number, piece, (start, end)) in enumerate(
-        zip(encoding.ids, encoding.pieces, encoding.offsets, strict=True)
-    ):
-        shown = text[start:end].encode("unicode_escape").decode() if not text[start:end].isprintable() else None
-        table.add_row(Text(piece, colour(i)), str(number), f"{start}-{end}", Text(shown or text[start:end]))
+    table = make_table("piece", "id", "characters", "text")
+    table.columns[-1].justify = "left"
+    for i, (start, end) in enumerate(encoding.offsets):
+        part = text[start:end]
+        shown = part if part.isprintable() else part.encode("unicode_escape").decode()
+        table.add_row(Text(encoding.pieces[i], colour(i)), str(encoding.ids[i]), f"{start}-{end}", Text(shown))
     console.print(table)
     unknown = encoding.ids.count(tokenizer.unk_id)
     console.print(f"{len(encoding.ids)} pieces, {unknown} unknown, {len(text)} characters", style="dim")

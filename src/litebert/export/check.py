@@ -143,13 +143,8 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "sequences": self.sequences,
-            "agreement": self.agreement,
-            "divergence": self.divergence,
-            "scores": {name: {"torch": both[0], "file": both[1]} for name, both in self.scores.items()},
-            "differences": [row.as_dict() for row in self.differences],
-        }
+        scores = {name: {"torch": both[0], "file": both[1]} for name, both in self.scores.items()}
+        return {**vars(self), "scores": scores, "differences": [row.as_dict() for row in self.differences]}
 
 
 def compare(
@@ -296,7 +291,7 @@ def _read_examples(path: Path, task: Task) -> Sequence[Example]:
     form = data_form(task)
     read = read_task(form, folder=path, task=task) if path.is_dir() else read_task(form, dev=path, task=task)
     if not read.dev:
-        raise DataError(f"{path}: no labelled dev split of {task.name} in there")
+        raise DataError(f"{path}: contains no labelled dev split of {task.name}")
     return next(iter(read.dev.values()))[:MOST_EXAMPLES]
 
 

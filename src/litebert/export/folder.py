@@ -1,4 +1,4 @@
-"""What every exported folder holds beside the exported files: config, tokenizer and task, so that it stands alone."""
+"""What every exported folder holds beside the exported files: config, tokenizer and task, so that it is complete."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.page import page_files
 from litebert.predict.exits import EXITS_FILE
-from litebert.predict.exported import MANIFEST_FILE, ONNX_FILES, STAGES, TORCH_FILE, stage_file
-from litebert.predict.load import is_adapter, merge_folder
+from litebert.predict.load import MANIFEST_FILE, ONNX_FILES, STAGES, TORCH_FILE, is_adapter, merge_folder, stage_file
 from litebert.remote import CONFIG_FILE, find_folder, is_google
 from litebert.tasks.task import TASK_FILE
 from litebert.text.tokenizer import Tokenizer
@@ -42,7 +41,7 @@ class ExportedFile:
     int8_parameters: int
     check: Check
     data_check: Check | None = None
-    packed: Mapping[str, int] = field(default_factory=dict)  # numbers that lie in the file in fewer bits: int4, int6
+    packed: Mapping[str, int] = field(default_factory=dict)  # numbers stored in fewer bits: int4, int6
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -63,13 +62,7 @@ class ExportReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "folder": self.folder,
-            "head": self.head,
-            "model_parameters": self.model_parameters,
-            "files": [file.as_dict() for file in self.files],
-            "page": self.page,
-        }
+        return {**vars(self), "files": [file.as_dict() for file in self.files]}
 
 
 Export = TypeVar("Export", bound=Callable[..., ExportReport])

@@ -26,11 +26,11 @@ from litebert.export.model_graph import build_onnx, build_stages, layers_apart
 from litebert.export.quantize import likely_requests, measure
 from litebert.extras import require
 from litebert.files import file_sha256, staged_folder
-from litebert.predict.exported import ONNX_FILES, Manifest, source_checksums, stage_file
+from litebert.predict.load import ONNX_FILES, Manifest, source_checksums, stage_file
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.runtime import Outputs, Request
 
-# protobuf reads no file above 2 GiB; larger weights lie beside the graph.
+# protobuf reads no file above 2 GiB; larger weights are stored next to the graph.
 MOST_BYTES = 2**31 - 2**20
 
 

@@ -24,7 +24,7 @@ from litebert.export.model_graph import BEAM
 from litebert.files import file_sha256, staged_folder
 from litebert.model.convert import Difference
 from litebert.model.heads import Model
-from litebert.predict.exported import TORCH_FILE, Manifest
+from litebert.predict.load import TORCH_FILE, Manifest
 
 
 @merging_adapters

@@ -71,7 +71,7 @@ class Calibration:
     @property
     def margin(self) -> float:
         """How far, in points, the loss on the same number of other examples is from this one, in 19 of 20 cases."""
-        unseen = 100 * 3 / self.examples  # what never happened here may happen to so many
+        unseen = 100 * 3 / self.examples  # what never happened here may happen to this many (the rule of three)
         if self.loss.low is None or self.loss.high is None:
             return 100.0
         return max(unseen, math.sqrt(2) * (self.loss.high - self.loss.low) / 2)  # both losses are measured
@@ -104,7 +104,7 @@ def calibrate(
     max_loss: how many points (of 100) the score may lose against full depth. speed_up: how many times fewer layers to
     apply on average. Give one of the two.
     """
-    check_promise(max_loss, speed_up, rule)
+    check_limits(max_loss, speed_up, rule)
     folder = find_folder(model)
     found = read_labelled(task, folder, data, columns, encoding)
     hardware = open_device(DeviceConfig(device=device, threads=threads))
@@ -117,8 +117,8 @@ def calibrate(
     splits = [split for split in Data(own, found, tokenizer).dev if split.is_labelled]
     if not splits:
         raise ConfigError(f"{data}: no labels to calibrate on")
-    paper = read_exits(TorchRuntime(opened, hardware), own, splits[0])
-    result = choose(paper, max_loss, speed_up, rule)
+    outputs = read_exits(TorchRuntime(opened, hardware), own, splits[0])
+    result = choose(outputs, max_loss, speed_up, rule)
     facts: dict[str, Any] = {
         "asked": {"max_loss": max_loss} if max_loss is not None else {"speed_up": speed_up},
         "metric": result.metric,
@@ -133,7 +133,7 @@ def calibrate(
     return result
 
 
-def check_promise(max_loss: float | None, speed_up: float | None, rule: str, spell: Callable[[str], str] = str) -> None:
+def check_limits(max_loss: float | None, speed_up: float | None, rule: str, spell: Callable[[str], str] = str) -> None:
     """Check that exactly one valid limit is given; `spell` names the arguments in errors."""
     if (max_loss is None) == (speed_up is None):
         each, other = spell("max_loss"), spell("speed_up")
@@ -146,11 +146,11 @@ def check_promise(max_loss: float | None, speed_up: float | None, rule: str, spe
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# All that exits say of a split
+# The answers of all exits for a split
 
 
 @dataclass(frozen=True)
-class Paper:
+class ExitOutputs:
     """The outputs of every exit for a split, to try rules on."""
 
     task: Task
@@ -171,7 +171,7 @@ class Paper:
         """[E + 1]: where each example's sequences begin."""
         return np.searchsorted(self.owners, np.arange(len(self.split.examples) + 1))
 
-    def part(self, examples: Ints) -> Paper:
+    def part(self, examples: Ints) -> ExitOutputs:
         """The same for some of the examples."""
         rows = np.concatenate([np.arange(self.begins[each], self.begins[each + 1]) for each in examples])
         place = np.repeat(np.arange(len(examples)), self.begins[examples + 1] - self.begins[examples])
@@ -181,7 +181,7 @@ class Paper:
         ]
         split = Split(self.split.name, [self.split.examples[each] for each in examples], features)
         outputs = [[exit[row] for row in rows] for exit in self.outputs]
-        return Paper(self.task, split, outputs, self.trace.part(rows), self.numbers[examples], self.decoded)
+        return ExitOutputs(self.task, split, outputs, self.trace.part(rows), self.numbers[examples], self.decoded)
 
     def predictions(self, chosen: Ints) -> list[Prediction]:
         """The predictions if exit `chosen` [N] answers for each sequence; each answer is decoded once."""
@@ -246,7 +246,7 @@ class Paper:
         return float(np.average(np.take(self.trace.depths, chosen), weights=lengths))
 
 
-def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> Paper:
+def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> ExitOutputs:
     """Read every example at every exit."""
     exits, problem = runtime.config.exits, problem_of(runtime.head, runtime.config)
     state = "pooled" if "pooled" in runtime.outputs else "first"
@@ -259,20 +259,20 @@ def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> Paper:
         signs.append(trace_signs(problem, requests, found))
     numbers = group_numbers(requests) if problem == "choice" else None
     trace = Trace(problem, exits, signs, np.stack(states[:-1]), numbers)
-    return Paper(task, split, outputs, trace, np.arange(len(split.examples)))
+    return ExitOutputs(task, split, outputs, trace, np.arange(len(split.examples)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Rules on paper
+# Rules, tried on these outputs
 
 
-def choose(paper: Paper, max_loss: float | None, speed_up: float | None, by: By = "any") -> Calibration:
+def choose(found: ExitOutputs, max_loss: float | None, speed_up: float | None, by: By = "any") -> Calibration:
     """The best rule: the fewest layers within a loss, or the best score within a number of layers."""
-    depths = paper.trace.depths
+    depths = found.trace.depths
     kinds = ("never", *(RULES[1:] if by == "any" else (by,)))
-    tried = [trial for kind in kinds for trial in trials_of(paper, kind)]
+    tried = [trial for kind in kinds for trial in trials_of(found, kind)]
     trials = [trial for trial, _ in tried]
-    expected, full_score = sober(trials), trials[0].score
+    expected, full_score = cautious_scores(trials), trials[0].score
     if max_loss is not None:
         least = full_score - max_loss / 100 - ROUNDING
         fit = [trial for trial, score in zip(trials, expected, strict=True) if score >= least]
@@ -286,26 +286,26 @@ def choose(paper: Paper, max_loss: float | None, speed_up: float | None, by: By 
                 f"speed_up: {speed_up:g} is more than these exits allow; at most {depths[-1] / least:.2f} here"
             )
         best = max(fit, key=lambda trial: (trial.score, -trial.mean_depth))
-    loss = loss_of(paper, next(chosen for trial, chosen in tried if trial is best))
-    return Calibration(paper.task.metrics[0], best, full_score, depths[-1], len(paper.split.examples), trials, loss)
+    loss = loss_of(found, next(chosen for trial, chosen in tried if trial is best))
+    return Calibration(found.task.metrics[0], best, full_score, depths[-1], len(found.split.examples), trials, loss)
 
 
-def trials_of(paper: Paper, kind: str) -> list[tuple[Choice, Ints]]:
+def trials_of(found: ExitOutputs, kind: str) -> list[tuple[Choice, Ints]]:
     """The rules of a kind with their results, and the exit of each sequence under them; computed once."""
-    if kind not in paper.tried:
-        rules = list(candidates(paper, kind))
-        scores = paper.scores([chosen for _, chosen in rules]) if rules else []
-        paper.tried[kind] = [
-            (Choice(rule, score, paper.mean_depth(chosen)), chosen)
+    if kind not in found.tried:
+        rules = list(candidates(found, kind))
+        scores = found.scores([chosen for _, chosen in rules]) if rules else []
+        found.tried[kind] = [
+            (Choice(rule, score, found.mean_depth(chosen)), chosen)
             for (rule, chosen), score in zip(rules, scores, strict=True)
         ]
-    return paper.tried[kind]
+    return found.tried[kind]
 
 
-def sober(trials: Sequence[Choice]) -> list[float]:
-    """What to expect of each trial: no more than the worst of the stricter ones of its kind has.
+def cautious_scores(trials: Sequence[Choice]) -> list[float]:
+    """The score to expect of each trial: at most that of every stricter rule of its kind.
 
-    A rule that does better than a more cautious one was lucky with these examples.
+    A rule that does better than a stricter one was lucky with these examples.
     """
     families: dict[tuple[Any, ...], list[int]] = {}
     for number, (rule, _, _) in enumerate(trials):
@@ -320,10 +320,10 @@ def sober(trials: Sequence[Choice]) -> list[float]:
     return expected
 
 
-def loss_of(paper: Paper, chosen: Ints) -> Metric:
+def loss_of(found: ExitOutputs, chosen: Ints) -> Metric:
     """Points (of 100) that a choice of exits loses against full depth, with a paired interval."""
-    full = np.full(len(chosen), len(paper.trace.depths) - 1)
-    return loss_metric(paper.task, paper.split.examples, paper.predictions(full), paper.predictions(chosen))
+    full = np.full(len(chosen), len(found.trace.depths) - 1)
+    return loss_metric(found.task, found.split.examples, found.predictions(full), found.predictions(chosen))
 
 
 def loss_metric(
@@ -338,12 +338,12 @@ def loss_metric(
     return Metric(sign * found.value, *(ends if len(ends) == 2 else (None, None)))
 
 
-def candidates(paper: Paper, kind: str) -> Iterator[tuple[ExitRule, Ints]]:
+def candidates(found: ExitOutputs, kind: str) -> Iterator[tuple[ExitRule, Ints]]:
     """The rules of a kind to try, and the exit of each sequence under them; "never": full depth."""
-    trace, depths = paper.trace, paper.trace.depths
-    leasts = depths[:-1]  # nobody stops before one of these
+    trace, depths = found.trace, found.trace.depths
+    leasts = depths[:-1]  # no text stops before one of these
     if kind == "never":
-        yield ExitRule("patience", 0.0, len(depths)), np.full(len(paper.split.features), len(depths) - 1)
+        yield ExitRule("patience", 0.0, len(depths)), np.full(len(found.split.features), len(depths) - 1)
     if kind == "confidence" and trace.problem != "number":
         for least in leasts:
             for threshold in CONFIDENCES:
@@ -357,7 +357,7 @@ def candidates(paper: Paper, kind: str) -> Iterator[tuple[ExitRule, Ints]]:
                 rule = ExitRule("patience", change, count)
                 yield rule, simulate(rule, trace)
     if kind == "gate":
-        gate, unseen = train_gate(trace, paper.owners)
+        gate, unseen = train_gate(trace, found.owners)
         thresholds = np.unique(np.quantile(unseen, np.linspace(0, 1, GATE_STEPS)).round(4))
         for least in leasts:
             for threshold in (0.0, *thresholds.tolist()):

@@ -121,7 +121,7 @@ def label_loss(vectors: Tensor, labels: Tensor) -> Tensor:
 
 
 def _compare_labels(vectors: Tensor, _: Tensor, labels: Tensor) -> Tensor:
-    """`label_loss` of texts that stand alone, in the form of the other losses."""
+    """`label_loss` of single texts, with the signature of the other losses."""
     return label_loss(vectors[:, 0], labels)
 
 

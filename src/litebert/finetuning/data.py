@@ -181,7 +181,7 @@ def open_tokenizer(model: str) -> Tokenizer:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Training pairs from any text, without labels: what stands close together in a document is close in meaning
+# Training pairs from any text, without labels: texts close together in a document are close in meaning
 
 SHORTEST, LONGEST = 20, 1000  # characters of a sentence; shorter ones are headings and fragments
 LONGEST_TITLE = 100

@@ -53,7 +53,7 @@ def model_changes(task: Task, config: FinetuneConfig) -> dict[str, Any]:
 
 
 def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
-    """The model at its start, and the names of its parameters that no file brought."""
+    """The model at its start, and the names of the parameters that are new."""
     head, changes = kind_of(task).head(task), model_changes(task, config)
     if config.head == "keep":
         before = load_config(config.model)
@@ -70,12 +70,12 @@ def make_model(config: FinetuneConfig, task: Task) -> tuple[Model, list[str]]:
         return load_model(config.model, head, **changes), []
     # Only the encoder is taken: a head of the same shape may mean other things.
     source, report = load_model_and_report(config.model, "encoder", new_head=True)
-    brought = {name: tensor for name, tensor in source.state_dict().items() if name not in report.missing}
+    loaded = {name: tensor for name, tensor in source.state_dict().items() if name not in report.missing}
     # Nothing reads the pooler of an encoder alone: a new one would stay random.
-    more = {"pooler": "encoder.pooler.weight" in brought} if head == "encoder" else {}
+    more = {"pooler": "encoder.pooler.weight" in loaded} if head == "encoder" else {}
     model = model_class(head)(vary(source.config, **changes), **more)
     missing = model.load_state_dict(
-        {name: tensor for name, tensor in brought.items() if name in model.state_dict()}, strict=False
+        {name: tensor for name, tensor in loaded.items() if name in model.state_dict()}, strict=False
     ).missing_keys
     return model, list(missing)
 

@@ -10,7 +10,7 @@ import datetime
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,12 +165,8 @@ class Scores:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; without the baselines, which are the same for all seeds."""
-        splits = {
-            split: {name: metric.as_dict() for name, metric in metrics.items()}
-            for split, metrics in self.splits.items()
-        }
         tuned = {} if self.threshold is None else {"threshold": self.threshold}
-        return {"metric": self.metric, "step": self.step, **tuned, "splits": splits}
+        return {"metric": self.metric, "step": self.step, **tuned, "splits": asdict(self)["splits"]}
 
 
 def write_scores(folder: Path, scores: Scores) -> None:

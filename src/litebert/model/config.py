@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from litebert.config import build, check_numbers
-from litebert.errors import CheckpointError, ConfigError, InputError, did_you_mean, show_value
+from litebert.errors import CheckpointError, ConfigError, InputError, did_you_mean, quote_value
 from litebert.folders import folder_hint
 from litebert.parse import read_object
 from litebert.remote import CONFIG_FILE, GOOGLE_CONFIGS, find_folder, is_google, resolve_default
@@ -80,7 +80,7 @@ class ModelConfig:
     # True: only the word embeddings are projected, without a bias; positions, segments and LayerNorm have width H, and
     # the masked LM head goes back through the same matrix (brightmart/albert_zh, the most used Chinese ALBERTs).
     project_words_only: bool = False
-    # False: the masked LM head has an output matrix of its own instead of the word embeddings.
+    # False: the masked LM head has a separate output matrix instead of the word embeddings.
     tie_word_embeddings: bool = True
     pad_token_id: int = 0
     bos_token_id: int | None = 2
@@ -196,7 +196,7 @@ def check_exit(config: ModelConfig, depth: int) -> None:
 
 
 def group_of(layer: int, layers: int, groups: int, rounded: bool = False) -> int:
-    """The group of a layer: contiguous and as equal as can be; `rounded` as transformers computes it."""
+    """The group of a layer: contiguous and of nearly equal size; `rounded` as transformers computes it."""
     return int(layer / (layers / groups)) if rounded else layer * groups // layers
 
 
@@ -399,7 +399,7 @@ def read_config(path: Path, google: bool | None = None) -> tuple[ModelConfig, li
         return from_google(data, str(path)), []
     architectures = data.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
-        raise CheckpointError(f"{path}: architectures: expected a list of names, got {show_value(architectures)}")
+        raise CheckpointError(f"{path}: architectures: expected a list of names, got {quote_value(architectures)}")
     return from_hub(data, str(path)), architectures
 
 
@@ -442,7 +442,7 @@ class AdapterConfig:
     dropout: float = 0.0
     #: Matrices of the encoder that are adapted; a pooler only where the model has one.
     targets: tuple[str, ...] = ("query", "value", "ffn_input", "ffn_output", "pooler")
-    #: Each application of a shared layer has an adapter of its own, of its share of the rank.
+    #: Each application of a shared layer gets a separate adapter with its share of the rank.
     per_application: bool = False
     #: An adapter folder of the same model to go on from, of the same rank; null = a new adapter.
     start: str | None = None

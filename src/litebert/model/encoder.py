@@ -121,7 +121,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
-        # Linear with bias, nothing after it; it exists only where E != H (or where a file brought one).
+        # Linear with bias, nothing after it; it exists only where E != H (or where the file has one).
         after = config.embedding_projection and not config.project_words_only
         self.projection = nn.Linear(config.embedding_size, config.hidden_size) if after else None
         attention_blocks, ffn_blocks = num_blocks(config)

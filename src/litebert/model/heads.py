@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.errors import ConfigError, InputError, did_you_mean, show_value
+from litebert.errors import ConfigError, InputError, did_you_mean, quote_value
 from litebert.model.config import ModelConfig, check_exit
 from litebert.model.encoder import (
     Embeddings,
@@ -53,7 +53,7 @@ class Model(nn.Module):
         super().__init__()
         if not isinstance(config, ModelConfig):
             raise InputError(
-                f"config: expected a ModelConfig, such as preset('albert-base'), got {show_value(config)}; "
+                f"config: expected a ModelConfig, such as preset('albert-base'), got {quote_value(config)}; "
                 "load_model opens a model folder"
             )
         self.config = config
@@ -94,14 +94,16 @@ class Model(nn.Module):
         cls,
         source: Path | str,
         *,
+        head: str | None = None,
         new_head: bool = False,
         num_labels: int | None = None,
         revision: str | None = None,
         **changes: Any,
     ) -> Self:
-        """A model from a folder or a Hub name; `Model` takes the head that it finds, a subclass its own.
+        """A model from a folder or a Hub name; `Model` takes the head it finds or the one named, a subclass its own.
 
         Model.from_pretrained("runs/mine/best")
+        Model.from_pretrained("albert/albert-base-v2", head="masked-lm")
         ClassificationModel.from_pretrained("albert/albert-base-v2", num_labels=3, new_head=True)
 
         `new_head=True` initialises a head that the folder lacks; `changes` alter the config: hidden_dropout_prob, ...
@@ -110,7 +112,10 @@ class Model(nn.Module):
 
         if num_labels is not None:
             changes["labels"] = tuple(f"LABEL_{i}" for i in range(num_labels))
-        head = None if cls is Model else cls.head
+        if cls is not Model:
+            if head not in (None, cls.head):
+                raise ConfigError(f"head: {cls.__name__} has the head {cls.head!r}, not {head!r}; use Model instead")
+            head = cls.head
         return cast("Self", load_model(source, head, new_head, revision=revision, **changes))
 
     def save_pretrained(self, folder: Path | str, dtype: torch.dtype = torch.float32) -> Path:

@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from litebert.errors import CheckpointError, did_you_mean
-from litebert.model.tf_index import TABLE_MAGIC, DamagedIndex, Entry, crc32c, mask_crc, parse_index, slice_key
+from litebert.model.tf_index import TABLE_MAGIC, Entry, crc32c, mask_crc, parse_index, slice_key
+from litebert.parse import DamagedBytes
 
 # tensorflow/core/framework/types.proto: number -> (name, the form of the bytes)
 _DTYPES = {
@@ -138,7 +139,7 @@ class TfCheckpoint:
             return
         try:
             self._tensors[name] = _parts_of(key, entry, entries)
-        except DamagedIndex as damage:
+        except DamagedBytes as damage:
             raise CheckpointError(f"{self._index}: tensor {name!r}: {damage}; {_AGAIN}") from None
         self.shapes[name] = entry.shape
         self.dtypes[name] = _DTYPES[entry.dtype][0]
@@ -255,7 +256,7 @@ class _Part:
 def _read_index(path: Path) -> tuple[int, dict[bytes, Entry]]:
     try:
         header, entries = parse_index(path.read_bytes())
-    except DamagedIndex as damage:
+    except DamagedBytes as damage:
         raise CheckpointError(f"{path}: {damage}; {_AGAIN}") from None
     if header.big_endian:
         raise CheckpointError(f"{path}: written on a big-endian machine, which litebert does not read")
@@ -275,18 +276,18 @@ def _parts_of(key: bytes, entry: Entry, entries: Mapping[bytes, Entry]) -> list[
     for extents in entry.slices:
         part = entries.get(slice_key(key, extents))
         if part is None or len(extents) != len(entry.shape):
-            raise DamagedIndex(f"its slice {extents} is not in the index")
+            raise DamagedBytes(f"its slice {extents} is not in the index")
         place = tuple(
             slice(start, start + (size if length == -1 else length))
             for (start, length), size in zip(extents, entry.shape, strict=True)
         )
         inside = all(0 <= p.start <= p.stop <= size for p, size in zip(place, entry.shape, strict=True))
         if not inside or part.shape != tuple(p.stop - p.start for p in place) or part.dtype != entry.dtype:
-            raise DamagedIndex(f"its slice {extents} does not fit shape {entry.shape}")
+            raise DamagedBytes(f"its slice {extents} does not fit shape {entry.shape}")
         _check_size(part)
         parts.append(_Part(part, place))
     if sum(math.prod(part.entry.shape) for part in parts) != math.prod(entry.shape):
-        raise DamagedIndex(f"its {len(parts)} slices do not fill shape {entry.shape}")
+        raise DamagedBytes(f"its {len(parts)} slices do not fill shape {entry.shape}")
     return parts
 
 
@@ -295,4 +296,4 @@ def _check_size(entry: Entry) -> None:
     # numpy refuses enormous shapes even where a 0 makes them empty.
     too_large = len(entry.shape) > 32 or math.prod(max(size, 1) for size in entry.shape) >= 1 << 60
     if entry.size != expected or too_large:
-        raise DamagedIndex(f"shape {entry.shape} does not fit its {entry.size} bytes")
+        raise DamagedBytes(f"shape {entry.shape} does not fit its {entry.size} bytes")

@@ -15,15 +15,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from litebert.parse import BYTES, DamagedBytes, read_fields, read_varint
+
 TABLE_MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER_SIZE = 48
 _TRAILER_SIZE = 5
 
 Slice = tuple[tuple[int, int], ...]  # start and length along each axis; length -1 is the whole axis
-
-
-class DamagedIndex(Exception):
-    """The bytes do not follow the format; the caller knows which file it is."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Entry:
 
 
 def parse_index(data: bytes) -> tuple[Header, dict[bytes, Entry]]:
-    """The header and the entries by key; DamagedIndex where a checksum or a length does not fit."""
+    """The header and the entries by key; DamagedBytes where a checksum or a length does not fit."""
     values = dict(_table_entries(data))
     header = _parse_header(values.pop(b"", b""))
     return header, {key: _parse_entry(value) for key, value in values.items()}
@@ -85,7 +83,7 @@ def _parse_header(message: bytes) -> Header:
             case 3:
                 needed_version = _integer(dict(_fields(_bytes(value))).get(2, 0))
     if not 1 <= num_shards <= 99_999:
-        raise DamagedIndex(f"its header names {num_shards} data files")
+        raise DamagedBytes(f"its header names {num_shards} data files")
     return Header(num_shards, endianness != 0, needed_version)
 
 
@@ -110,7 +108,7 @@ def _parse_entry(message: bytes) -> Entry:
                 extents = [dict(_fields(_bytes(extent))) for n, extent in _fields(_bytes(value)) if n == 1]
                 entry.slices.append(tuple((_integer(e.get(1, 0)), _integer(e.get(2, -1))) for e in extents))
     if min(entry.shard, entry.offset, entry.size, *entry.shape) < 0:
-        raise DamagedIndex("an entry has a negative size or place")
+        raise DamagedBytes("an entry has a negative size or place")
     return entry
 
 
@@ -120,7 +118,7 @@ def _parse_entry(message: bytes) -> Entry:
 def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Every key and value of a sorted table."""
     if len(table) < _FOOTER_SIZE or not table.endswith(TABLE_MAGIC):
-        raise DamagedIndex("not the index of a TensorFlow checkpoint, or cut short")
+        raise DamagedBytes("not the index of a TensorFlow checkpoint, or cut short")
     footer = table[-_FOOTER_SIZE:]
     _, position = _block_handle(footer, 0)
     index_handle, _ = _block_handle(footer, position)
@@ -130,8 +128,8 @@ def _table_entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block_handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    offset, position = _varint(data, position)
-    size, position = _varint(data, position)
+    offset, position = read_varint(data, position)
+    size, position = read_varint(data, position)
     return (offset, size), position
 
 
@@ -139,29 +137,29 @@ def _read_block(table: bytes, handle: tuple[int, int]) -> bytes:
     offset, size = handle
     end = offset + size
     if end + _TRAILER_SIZE > len(table):
-        raise DamagedIndex(f"cut short: a block should end at byte {end}")
+        raise DamagedBytes(f"cut short: a block should end at byte {end}")
     if mask_crc(crc32c(table[offset : end + 1])) != int.from_bytes(table[end + 1 : end + 5], "little"):
-        raise DamagedIndex(f"the block at byte {offset} does not match its checksum")
+        raise DamagedBytes(f"the block at byte {offset} does not match its checksum")
     match table[end]:
         case 0:
             return table[offset:end]
         case 1:
             return _unsnap(table[offset:end])
         case kind:
-            raise DamagedIndex(f"the block at byte {offset} has an unknown compression ({kind})")
+            raise DamagedBytes(f"the block at byte {offset} has an unknown compression ({kind})")
 
 
 def _unsnap(data: bytes) -> bytes:
     """Decompress a snappy block. TensorFlow writes bundles without compression, its reader accepts both."""
     import pyarrow
 
-    size, _ = _varint(data, 0)
+    size, _ = read_varint(data, 0)
     if size > 64 * len(data):  # more than snappy can do: do not allocate what a damaged length asks for
-        raise DamagedIndex("a compressed block is damaged")
+        raise DamagedBytes("a compressed block is damaged")
     try:
         unpacked: bytes = pyarrow.decompress(data, decompressed_size=size, codec="snappy", asbytes=True)
     except (OSError, ValueError):
-        raise DamagedIndex("a compressed block is damaged") from None
+        raise DamagedBytes("a compressed block is damaged") from None
     return unpacked
 
 
@@ -169,68 +167,38 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     num_restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 - 4 * num_restarts
     if end < 0:
-        raise DamagedIndex("a block is shorter than its restart array")
+        raise DamagedBytes("a block is shorter than its restart array")
     key, position = b"", 0
     while position < end:
-        shared, position = _varint(block, position)
-        own, position = _varint(block, position)
-        length, position = _varint(block, position)
+        shared, position = read_varint(block, position)
+        own, position = read_varint(block, position)
+        length, position = read_varint(block, position)
         if shared > len(key) or position + own + length > end:
-            raise DamagedIndex("an entry runs past the end of its block")
+            raise DamagedBytes("an entry runs past the end of its block")
         key = key[:shared] + block[position : position + own]
         yield key, block[position + own : position + own + length]
         position += own + length
 
 
-# --- protocol buffers, as far as these messages need them ---
+# --- the fields of a message ---
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message as (number, value): varints and fixed widths as unsigned ints, else bytes."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        number, kind = tag >> 3, tag & 7
-        if kind == 0:
-            value, position = _varint(message, position)
-            yield number, value
-            continue
-        if kind == 2:
-            size, position = _varint(message, position)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-        else:
-            raise DamagedIndex(f"an entry has a field of unknown kind {kind}")
-        content = message[position : position + size]
-        if len(content) != size:
-            raise DamagedIndex("a field runs past the end of its entry")
-        position += size
-        yield number, content if kind == 2 else int.from_bytes(content, "little")
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position`, seven bits a byte, lowest first, and what follows: [0x96, 0x01] -> 150, 2."""
-    value = 0
-    for shift in range(0, 64, 7):
-        if position >= len(data):
-            break
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, position
-    raise DamagedIndex("a number runs past the end of its entry")
+    """As (number, value): numbers as unsigned ints, else bytes."""
+    for number, wire, value in read_fields(message):
+        fixed = isinstance(value, bytes) and wire != BYTES
+        yield number, int.from_bytes(value, "little") if fixed else value  # type: ignore[arg-type]
 
 
 def _integer(value: int | bytes) -> int:
     if isinstance(value, bytes):
-        raise DamagedIndex("a field should be a number and is not")
+        raise DamagedBytes("a field should be a number and is not")
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise DamagedIndex("a field should be a message and is not")
+        raise DamagedBytes("a field should be a message and is not")
     return value
 
 

@@ -5,7 +5,7 @@ export const percent = (p) => (p > 0 && p < 0.001 ? "<\u00a00.1\u00a0%" : `${(10
 export const letter = (i) => String.fromCharCode(65 + i);
 export const grade = (p) => (p >= 0.7 ? "good" : p >= 0.45 ? "fair" : "poor");
 
-/** What a field of a form holds. */
+/** The value of a form's field. */
 export const field = (form, name) => form.elements[name].value;
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -24,10 +24,10 @@ export function h(name, attributes = {}, ...children) {
   return node;
 }
 
-/** Tell screen readers. */
+/** Announce a message to screen readers. */
 export const say = (...message) => { $("status").replaceChildren(...message); };
 
-/** The language of a text, as its letters show it; where they may be of several, or are none, the model's decides. */
+/** The language of a text by its letters; the model's if they fit several languages or there are none. */
 export function languageOf(text, model) {
   if (/\p{Script=Hangul}/u.test(text)) return "ko";
   if (/[\p{Script=Hiragana}\p{Script=Katakana}]/u.test(text)) return "ja";

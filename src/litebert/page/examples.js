@@ -1,6 +1,6 @@
-// What stands in the forms at first, in the language of the model: for each ability one example or more, the first of
-// which is shown; where there are several, all are offered. [MASK] stands for one piece of a vocabulary, so in Korean it
-// is a noun before its particle, and in Chinese and Japanese a word of one character. Plain JSON behind the "=": the
+// The texts that the forms start with, by the model's language: for each ability one or more examples. The first is
+// shown; if there are several, all are offered. [MASK] is one piece of a vocabulary, so in Korean it is a noun before
+// its particle, and in Chinese and Japanese a word of one character. Plain JSON behind the "=": the
 // first English examples are chosen by tools/page_examples.py, which measures them with the default model.
 export const EXAMPLES = {
   "en": {

@@ -1,7 +1,7 @@
-// The service worker of an exported page: what was loaded once works without a network, and answers carry the headers that
+// The service worker of an exported page: what was loaded once works without a network, and responses get the headers that
 // let wasm use threads (cross-origin isolation), whatever the host sends.
 const CACHE = "litebert-page";
-const LARGE = /\/(onnx\/|runtime\/|engine\/.*\.wasm|tokenizer\.json)/; // addressed with their version, so a kept one is always the right one
+const LARGE = /\/(onnx\/|runtime\/|engine\/.*\.wasm|tokenizer\.json)/; // their addresses contain a version, so a cached one is always right
 
 self.addEventListener("install", (event) => {
   event.waitUntil((async () => {

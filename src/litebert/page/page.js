@@ -1,5 +1,5 @@
 // The page: for each ability a form, one request, and a drawing of its result. `showPage` gets a backend that answers, so
-// nothing here or in the panels knows where the answers come from: server.js asks `litebert serve`, browser.js a worker in
+// neither this file nor the panels know where answers come from: server.js asks `litebert serve`, browser.js a worker in
 // this tab.
 import { $, h } from "./dom.js";
 import { setUpPanel } from "./panel.js";
@@ -19,7 +19,7 @@ const PANELS = { fill_mask: fillMask, sentence_order: sentenceOrder, coherence, 
 
 const TRAINED = ["fill_mask", "classify", "tag", "answer", "choose"];
 
-/** The models that a tab offers: a packaged adapter has a tab of its own, or answers for its model in the tab of an ability. */
+/** The models that a tab offers: a packaged adapter has a separate tab, or answers for its model in an ability's tab. */
 function modelsOf(tab, models) {
   const { asks = tab, adapter } = PANELS[tab];
   const able = models.filter((model) => model.abilities.includes(asks));
@@ -78,6 +78,6 @@ export async function showPage(backend) {
   });
   const named = () => (abilities.includes(location.hash.slice(1)) ? location.hash.slice(1) : null);
   addEventListener("hashchange", () => { if (named()) open(named()); });
-  // What a model was trained for comes first: similarity and attention are there for every model.
+  // Tabs of what a model was trained for come first; every model has similarity and attention.
   open(named() || TRAINED.find((ability) => abilities.includes(ability)) || abilities[0]);
 }

@@ -42,7 +42,7 @@ const backend = {
     const authorization = key ? ' -H "Authorization: Bearer $LITEBERT_API_KEY"' : "";
     return `curl -s ${location.origin}/${path(ability)} -H "Content-Type: application/json"${authorization} \\\n  -d ${quote(JSON.stringify(body))}`;
   },
-  /** Whether an error is about the key, and is dealt with here. */
+  /** Whether an error is about the key and was handled here. */
   handles(error) {
     if (error.status !== 401) return false;
     if (key) refuseKey();

@@ -1,7 +1,7 @@
 // Texts as the ids that Python's tokenizer gives, with places where an ability needs them. Characters are code points.
 import { Trouble } from "./trouble.js";
 
-/** Words as tagged corpora have them: punctuation stands alone, "didn't" and "U.S" stay whole, an ideograph is a word. */
+/** Words as tagged corpora have them: punctuation is separate, "didn't" and "U.S" stay whole, an ideograph is a word. */
 const HAN = "\\u3400-\\u4dbf\\u4e00-\\u9fff\\uf900-\\ufaff\\u{20000}-\\u{3ffff}";
 const LETTERS = `[[\\p{L}\\p{N}_]--[${HAN}]][[\\p{L}\\p{M}\\p{N}_]--[${HAN}]]*`;
 const WORD = new RegExp(`${LETTERS}(?:[\\-'’.&]${LETTERS})*|(?:[${HAN}]|[^\\p{L}\\p{N}_\\s])\\p{M}*`, "gv");
@@ -80,7 +80,7 @@ export class Tokens {
   placesInWord({ start, end, text }) {
     const { ids, tokens } = this.tokenizer.encode(text, { add_special_tokens: false });
     const sizes = tokens.map((token) => length(token.replaceAll(SPACE, "").replace(/^##/u, "")));
-    // How long each beginning of the word is once it is normalised; where that does not add up, the whole word is meant.
+    // The length of each prefix of the word once it is normalised; if they do not add up, the place is the whole word.
     const characters = [...text];
     const normalized = characters.map((_, i) => this.normalizedLength(characters.slice(0, i + 1).join("")));
     const whole = sizes.reduce((a, b) => a + b, 0) !== normalized.at(-1);

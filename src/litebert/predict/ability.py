@@ -32,8 +32,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from litebert.errors import InputError, check_choice, did_you_mean
-from litebert.predict.inputs import Ids, Inputs, check_text
-from litebert.predict.job import Steps
+from litebert.predict.job import Ids, Inputs, Steps, check_text
 from litebert.tasks.task import Task
 
 REQUIRED = inspect.Parameter.empty
@@ -152,7 +151,7 @@ class Ability:
     outputs: tuple[str, ...]  # raw outputs that the runtime must give
     examples: tuple[Mapping[str, Any], ...]  # requests to try; a model takes at least one of them
     heads: tuple[str, ...] = ()  # the heads that have it; (): all
-    makes: str = PRETRAIN  # how to come by a model that has it
+    makes: str = PRETRAIN  # the command that makes a model with it
     also: tuple[str, ...] = ()  # other names that people try on the command line
     one_by_one: bool = False  # over HTTP, a request holds one input and not a list
     array: str = ""  # the field that the Predictor's method returns: one array [H], of many inputs [N, H]
@@ -205,7 +204,7 @@ class Ability:
         }
         if "depth" not in {each.name for each in dataclasses.fields(self.result)}:
             return found
-        # Steps know nothing of depth: it is the same to all. Only trained heads can tell when to stop.
+        # Steps do not see the depth. Only trained heads can tell when to stop.
         about = DEPTH.format(", or auto: as many as the text needs" if self.heads else "")
         depth = Parameter("depth", "depth" if self.heads else "whole number", about, None, Limits(1), optional=True)
         return {**found, depth.name: depth}

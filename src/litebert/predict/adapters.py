@@ -1,7 +1,7 @@
 """Several adapters on one model: requests with different adapters share a packed pass.
 
-The base products run once for all tokens. Then each adapter adds its low-rank part to its own tokens, which lie next to
-each other: y[begin:end] += (x[begin:end] A^T) scale B^T. Each adapter has its own head.
+The base products run once for all tokens. Then each adapter adds its low-rank part to its own tokens, which are
+adjacent: y[begin:end] += (x[begin:end] A^T) scale B^T. Each adapter has its own head.
 
     adapter = open_adapter("runs/sst2/adapter", "sentiment", runtime, base="default")
     mix = mix_of([None, adapter, adapter], starts)      # of three sequences
@@ -59,7 +59,7 @@ class Adapter:
 
 
 class Given(nn.Module):
-    """Stands for the encoder of a head: it returns the states of a pass that has run."""
+    """Replaces the encoder of a head: it returns the states of a pass that has run."""
 
     def __init__(self, embeddings: nn.Module | None = None):
         super().__init__()
@@ -162,7 +162,7 @@ def make_adapter(
 
 
 def with_given(model: Model) -> Model:
-    """A model that shares the head of another and reads states that are there already."""
+    """A model that shares the head of another and reads states that exist already."""
     head = model.__class__.__new__(model.__class__)
     head.__dict__ = {**model.__dict__, "_modules": dict(model._modules)}
     head.encoder = Given(model.encoder.embeddings)  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 """Early exit: when a text needs no more layers, and the rule stored in a model folder.
 
     rule = load_rule("RUN/best")                     # exits.json, written by `litebert calibrate`
-    simulate(rule, trace)                            -> the exit that answers for each sequence, on paper
+    simulate(rule, trace)                            -> the exit that would answer for each sequence
 
 By confidence: at the first exit that is as sure as `threshold`. By patience: once `patience` exits in a row agree with
 the one before them (PABEE); numbers agree that differ by at most `threshold`. By a gate: at the first exit where a
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from litebert.config import build
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import write_atomic
-from litebert.model.config import ModelConfig
+from litebert.model.config import EXIT_HEADS, ModelConfig
 from litebert.parse import read_object
 from litebert.tasks.decode import softmax
 
@@ -62,7 +62,7 @@ class ExitRule:
     by: Literal["confidence", "patience", "gate"]
     threshold: float = 0.0
     patience: int = 1
-    least: int = 0  # nobody stops before this many layers
+    least: int = 0  # no text stops before this many layers
     gate: Gate | None = None
 
     def __post_init__(self) -> None:
@@ -92,6 +92,21 @@ class ExitRule:
         return {"by": self.by, "threshold": self.threshold, "patience": self.patience, "least": self.least}
 
 
+@dataclass(frozen=True)
+class Depths:
+    """How deep a model can answer, for people to choose from."""
+
+    layers: int  # all of them
+    exits: tuple[int, ...]  # depths that it was trained to answer at; (): full depth only
+    auto: bool  # whether it has a rule
+
+
+def depths_of(config: ModelConfig, head: str, rule: ExitRule | None) -> Depths:
+    """The depths of a model with this head, where its runtime can stop early."""
+    exits = config.exits if len(config.exits) > 1 else ()
+    return Depths(config.num_hidden_layers, exits, bool(exits) and rule is not None and head in (*EXIT_HEADS, "answer"))
+
+
 def problem_of(head: str, config: ModelConfig) -> Problem:
     """The meaning of a head's outputs."""
     others: dict[str, Problem] = {
@@ -108,7 +123,7 @@ def problem_of(head: str, config: ModelConfig) -> Problem:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What an exit says of each sequence, in a form that rules can judge
+# The answer of an exit for each sequence, in a form that rules can judge
 
 
 class Signs(NamedTuple):
@@ -129,7 +144,7 @@ def signs_of(
     """The signs of the outputs of a head, by name: [N, ...] each, or [T, ...] if they are per token.
 
     `outside` [T] marks the tokens that do not count; options of one question have one number in `groups` [N], and each
-    one of its own in `members` [N].
+    its own number in `members` [N].
     """
     if problem == "classes":
         logits = named["logits"]
@@ -285,7 +300,7 @@ class Trace:
 def simulate(rule: ExitRule, trace: Trace, probabilities: NDArray[np.float64] | None = None) -> Ints:
     """The number of the exit at which each sequence stops, the last for all that are left: [N].
 
-    `probabilities` [D - 1, N] stand for what the rule's gate would say.
+    `probabilities` [D - 1, N] replace those of the rule's gate.
     """
     count = len(trace.exits[0].sure)
     chosen = np.full(count, len(trace.exits) - 1)

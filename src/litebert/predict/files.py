@@ -21,7 +21,7 @@ from litebert.errors import DataError, InputError, did_you_mean
 from litebert.files import naming
 from litebert.parse import parse_json
 from litebert.text.encodings import encoding_advice
-from litebert.text.sources import open_text_file
+from litebert.text.sources import ending_of, open_text_file
 
 if TYPE_CHECKING:
     from litebert.predict.ability import Ability, Parameter, Result
@@ -91,7 +91,7 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
         fields = {required[0]: _read_whole(source)}
         return iter([Row(fields, f"{source.file or 'stdin'}: ", fields)])
     named = _named_columns(ability, source.columns)
-    ending = _ending(source.file)
+    ending = ending_of(source.file or "")
     if ending in TABLES:
         return _table_rows(ability, source, named)
     if named and ending not in LINES and source.file is not None:
@@ -101,7 +101,7 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
 
 def writer_of(out: Path) -> Callable[[Iterable[tuple[Row, Result]], Task | None], None]:
     """A function that writes rows with their answers to a file, by its ending; the file appears when complete."""
-    ending = _ending(out)
+    ending = ending_of(out)
     if ending not in (".csv", ".tsv", *LINES):
         raise InputError(f"out: {out.name!r} must end in .csv, .tsv or .jsonl")
 
@@ -162,14 +162,6 @@ def _csv_line(values: Sequence[Any], ending: str) -> str:
 
 def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value
-
-
-def _ending(path: Path | None) -> str:
-    """The suffix that determines the format: "a.csv.gz" -> ".csv"."""
-    endings = [suffix.lower() for suffix in path.suffixes] if path else []
-    while endings and endings[-1] in (".gz", ".xz", ".bz2", ".zst"):
-        endings.pop()
-    return endings[-1] if endings else ""
 
 
 def _named_columns(ability: Ability, settings: Sequence[str]) -> dict[str, str]:
@@ -243,7 +235,7 @@ def _line_rows(ability: Ability, source: Source, named: dict[str, str]) -> Itera
     names = [each.name for each in ability.inputs]
     required = [each.name for each in ability.inputs if each.required]
     name = str(source.file or "stdin")
-    as_json: bool | None = True if _ending(source.file) in LINES or len(required) > 1 or named else None
+    as_json: bool | None = True if ending_of(source.file or "") in LINES or len(required) > 1 or named else None
     found, empty = False, 0
     for number, line in enumerate(_lines(source), 1):
         line = line.rstrip("\n")

@@ -149,7 +149,7 @@ class Table:
         }
 
     def to(self, device: torch.device) -> Table:
-        """The table on a device; from pinned memory nobody waits for it."""
+        """The table on a device; from pinned memory the copy does not block."""
         return self.moved(self.whole.to(device, non_blocking=True))
 
     def moved(self, whole: Tensor) -> Table:
@@ -218,7 +218,7 @@ class FusedEncoder(nn.Module):
         starts: Tensor,  # [N + 1]
         max_length: int,
         positions: Tensor | None = None,  # [P]: only these states are returned
-        only_asked: bool = False,  # nobody looks at other states than these and those of [CLS]
+        only_asked: bool = False,  # no other states than these and those of [CLS] are read
     ) -> EncoderOutput:
         packed = (input_ids, segment_ids, position_ids, starts, max_length)
         if only_asked:

@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from litebert.model.config import ModelConfig
 from litebert.model.encoder import Encoder
 from litebert.predict.fused import Encoded, FusedEncoder, Table, lay_out
-from litebert.train.graphs import leave_recording
+from litebert.train.graphs import Replayable, leave_recording
 
 # Steps of at most a quarter, of an eighth where the GPU is so busy that waste shows, up to the largest batch that a
 # runtime makes by itself. In larger ones the GPU is busy for longer than it takes to launch everything.
@@ -42,12 +42,6 @@ LENGTHS = (64, 128, 256, 512)
 _RECORDING = threading.Lock()  # torch can record one graph at a time, and a server has a thread for each model
 
 Shape = tuple[int, int, int]  # tokens, sequences, longest sequence
-
-
-class Replayable(Protocol):
-    """A torch.cuda.CUDAGraph, or its stand-in in a test."""
-
-    def replay(self) -> None: ...
 
 
 @dataclass
@@ -89,7 +83,9 @@ class GraphedEncoder(FusedEncoder):
         super().__init__(encoder, triton)
         self._graphs: dict[Shape, Graph | None] = {}  # those of the present depth
         self._by_depth: dict[int | None, dict[Shape, Graph | None]] = {None: self._graphs}
-        self._ahead: Graph | None = None  # it was started when its table was filled, and nobody has asked for it yet
+        self._ahead: Graph | None = (
+            None  # it was started when its table was filled, and its output has not been read yet
+        )
         self._memory: Any = None  # one memory for all graphs, since one runs at a time
         self._stream: Any = None  # to record on; torch's own is on whatever GPU was first used
         self._records = True
@@ -161,8 +157,8 @@ class GraphedEncoder(FusedEncoder):
     def _capture(self, run: Callable[[], Encoded], table: Table) -> Graph:
         device = table.whole.device
         stream = torch.cuda.current_stream(device)
-        # Compilation and cuBLAS's choices happen before the recording, on a stream of its own as torch asks for. It is
-        # not the one to record on: cuBLAS's work space there has to come from the graphs' memory, which nobody frees.
+        # Compilation and cuBLAS's choices happen before the recording, on a separate stream, as torch requires. It is
+        # not the one to record on: cuBLAS's work space there has to come from the graphs' memory, which is never freed.
         side = torch.cuda.Stream(device)
         side.wait_stream(stream)
         with torch.cuda.stream(side):
@@ -179,7 +175,7 @@ class GraphedEncoder(FusedEncoder):
                 output = run()
         except BaseException:
             leave_recording(stream)
-            self._memory = None  # to torch, a recording that failed may be using it for ever
+            self._memory = None  # to torch, a recording that failed may use it forever
             raise
         return Graph(graph, table, output)
 

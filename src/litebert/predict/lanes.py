@@ -2,8 +2,8 @@
 
     for number, outputs in read_early(stages, rule, requests): ...      # as each is done, not in order
 
-Every application of a shared layer has the same weights, so a sequence that begins may lie beside one that is nearly
-through. Only attention sees more than one token, and only those of its own sequence: nobody's answer depends on its
+Every application of a shared layer has the same weights, so a sequence that begins may run beside one that is nearly
+through. Only attention sees more than one token, and only those of the same sequence, so no answer depends on its
 neighbours. A lane holds as many tokens as a pass; on a GPU two lanes take turns, so that the device works on one while
 the host decides about the other, and never waits for it.
 

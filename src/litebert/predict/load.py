@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from litebert.errors import CheckpointError, ConfigError, LitebertError, check_choice
-from litebert.model.adapter import CONFIG_FILE, load_adapter, merge_adapter, read_adapter_config, trained_on
-from litebert.model.heads import Model
+from litebert.files import file_sha256
+from litebert.folders import beside
+from litebert.model.adapter import CONFIG_FILE as ADAPTER_FILE
+from litebert.model.adapter import load_adapter, merge_adapter, read_adapter_config, trained_on
+from litebert.model.heads import MODELS, Model
 from litebert.model.hub import load_model, save_model
+from litebert.parse import read_object
 from litebert.predict.adapters import Adapter, make_adapter
-from litebert.predict.exported import (
-    MANIFEST_FILE,
-    ONNX_FILES,
-    check_exported,
-    check_weights,
-    read_manifest,
-    source_checksums,
-    weight_files,
-)
 from litebert.predict.runtime import Runtime, outputs_of
 from litebert.predict.torch_runtime import TorchRuntime
-from litebert.remote import find_folder
+from litebert.remote import CONFIG_FILE, find_folder
 from litebert.tasks.sentence_folder import transformer_folder
 from litebert.tasks.task import Task, kind_of, load_task, save_task
 from litebert.text.tokenizer import Tokenizer
@@ -74,12 +72,12 @@ def _runtime_for(folder: Path) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# An adapter folder as the model that it stands for: its base with the adapter merged in, its head and its task
+# An adapter folder as a model: its base with the adapter merged in, its head and its task
 
 
 def is_adapter(folder: Path) -> bool:
     """Whether a folder holds an adapter instead of a model."""
-    return (folder / CONFIG_FILE).is_file()
+    return (folder / ADAPTER_FILE).is_file()
 
 
 def load_adapted(folder: Path, base: str | None = None) -> tuple[Model, Task, Path]:
@@ -107,7 +105,7 @@ def open_adapter(folder: Path | str, name: str, runtime: Runtime, base: str) -> 
         raise CheckpointError(f"{folder}: its head needs a pooler, and {base} has none; merge the adapter")
     before = {path: tensor.clone() for path, tensor in model.encoder.state_dict().items()}
     load_adapter(model, folder)
-    outputs = outputs_of(model) - {"attentions"}  # the plain encoder, which gives them, knows no adapters
+    outputs = outputs_of(model) - {"attentions"}  # only the plain encoder gives them, without adapters
     return make_adapter(name, model, task, before, runtime.encoder.embeddings.word.weight, outputs)
 
 
@@ -121,7 +119,7 @@ def _check_base(folder: Path, base: str, source: Path) -> None:
     except LitebertError:
         raise CheckpointError(
             f"{folder}: its base model {named} is not found, so it cannot be compared with {base}; correct "
-            f"base_model_name_or_path in {CONFIG_FILE}"
+            f"base_model_name_or_path in {ADAPTER_FILE}"
         ) from None
     if same.resolve() != source.resolve() and source_checksums(same) != source_checksums(source):
         raise CheckpointError(f"{folder}: an adapter of another base model: {named}, not {base}")
@@ -155,3 +153,109 @@ def merge_folder(folder: Path | str, out: Path | str, base: str | None = None) -
     tokenizer.save(out, max_length=max(task.max_length, tokenizer.max_length or 0))
     save_task(task, out)
     return out
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What an exported folder holds
+
+
+MANIFEST_FILE = "export.json"
+FORMAT = "litebert export"
+VERSION = 1
+# The file of each kind and precision; a folder may hold several.
+ONNX_FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
+# A model with exits in parts: up to the first layer, some layers, and the heads of all exits.
+STAGES = ("begin", "layers", "heads")
+TORCH_FILE = "model.pt2"
+
+
+def stage_file(stage: str, precision: str) -> str:
+    """The file of a part: ("layers", "int8") -> "model.layers.int8.onnx"."""
+    return ONNX_FILES[precision].replace("model.", f"model.{stage}.")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of `export.json`."""
+
+    head: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    files: Mapping[str, str]  # name -> SHA-256
+    versions: Mapping[str, str]  # package -> version that wrote the files
+    checks: Mapping[str, Any] = field(default_factory=dict)  # file -> how far it is from torch
+    source: Mapping[str, str] = field(default_factory=dict)  # what it was made of: name -> SHA-256
+
+    def write(self, folder: Path) -> None:
+        """Write `export.json`."""
+        data = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        (folder / MANIFEST_FILE).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+    def verify(self, folder: Path, name: str) -> Path:
+        """The path of one of the files, which must be as it was written."""
+        path = folder / name
+        if name not in self.files or not path.is_file():
+            there = [known for known in self.files if (folder / known).is_file()]
+            advice = ""
+            if there == [TORCH_FILE]:
+                advice = ", for torch.export.load; litebert runs what `--to onnx` writes"
+            elif any(known.startswith("onnx/") for known in there):
+                advice = ", for browsers (`litebert serve --static`); litebert runs what `--to onnx` writes"
+            raise CheckpointError(
+                f"{folder}: contains no {name}; found: {', '.join(there) or 'none of its files'}{advice}"
+            )
+        parts = [
+            name,
+            *(other for other in self.files if other.startswith(f"{name}.")),
+        ]  # large weights are separate files
+        for part in parts:
+            if not (folder / part).is_file() or file_sha256(folder / part) != self.files[part]:
+                raise CheckpointError(
+                    f"{folder / part}: damaged: its checksum is not that of {MANIFEST_FILE}; export it again"
+                )
+        return path
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read `export.json`; a folder without one was not exported."""
+    check_exported(folder, folder)
+    path = folder / MANIFEST_FILE
+    try:
+        data = read_object(path, CheckpointError)
+        assert data.pop("format") == FORMAT
+        version = int(data.pop("version"))
+        manifest = Manifest(**data) if version == VERSION else None
+    except (OSError, ValueError, AssertionError, AttributeError, KeyError, TypeError):
+        raise CheckpointError(f"{path}: damaged, or not written by litebert; export the model again") from None
+    if manifest is None:
+        raise CheckpointError(f"{path}: version {version}, this litebert reads version {VERSION}; export it again")
+    if manifest.head not in MODELS or not isinstance(manifest.files, dict):
+        raise CheckpointError(f"{path}: damaged: no readable head and files in it; export the model again")
+    return manifest
+
+
+def check_exported(folder: Path, name: Path | str) -> None:
+    """A folder was exported; if not, say where its export is, or how to make it of the model as the user named it."""
+    if (folder / MANIFEST_FILE).is_file():
+        return
+    made = beside(Path(name), "-onnx")
+    advice = f"make one with `litebert export {name} --to onnx --out FOLDER`, and name that FOLDER instead"
+    if (made / MANIFEST_FILE).is_file():
+        advice = f"its export is {made}"
+    raise CheckpointError(f"{name}: no {MANIFEST_FILE} here, so this is not an exported model; {advice}")
+
+
+def check_weights(folder: Path) -> None:
+    """A folder is more than an export: torch needs the weights themselves."""
+    if (folder / MANIFEST_FILE).is_file() and not weight_files(folder):
+        raise CheckpointError(f"{folder}: an export, without weights for torch; name the model folder it was made of")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files with weights for torch in a model folder."""
+    return sorted([*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")])
+
+
+def source_checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of everything that determines a model folder's outputs."""
+    return {path.name: file_sha256(path) for path in (folder / CONFIG_FILE, *weight_files(folder))}

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import InputError
 from litebert.predict.ability import Applied, Limits, Probability, Result, ability
-from litebert.predict.inputs import Ids, Inputs
-from litebert.predict.job import Steps
+from litebert.predict.job import Ids, Inputs, Steps
 from litebert.predict.runtime import Request
 from litebert.tasks.decode import best_of, log_softmax
 from litebert.text.words import SPACE, readable
@@ -170,7 +169,7 @@ def _search(
 
 
 def _log_probs(logits: NDArray[np.float32], tokenizer: Tokenizer) -> NDArray[np.float64]:
-    # Some models have more rows than pieces, to fill up a round number: these stand for nothing.
+    # Some models have more rows than pieces, to reach a round number: these rows mean nothing.
     return log_softmax(logits[: tokenizer.vocab_size])
 
 

@@ -16,8 +16,8 @@ from litebert.errors import CheckpointError, ConfigError, InputError, check_choi
 from litebert.extras import require
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, Gate, Ints, problem_of
-from litebert.predict.exported import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
 from litebert.predict.lanes import BEAMS, PER_TOKEN, read_early
+from litebert.predict.load import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
 from litebert.predict.runtime import HEAD_OUTPUTS, More, Outputs, Request, check_request, fit_segments, plan_padded
 from litebert.train.device import default_threads, name_cpu
 
@@ -107,7 +107,7 @@ class OnnxRuntime:
             feeds["attention_mask"][row, :length] = 1
             feeds["outside"][row, :length] = 0 if request.outside is None else request.outside
             places.append(np.zeros(0, np.int64) if request.positions is None else row * size + request.positions)
-        # One place at least: the range of nothing cannot be brought to 8 bits.
+        # At least one place: an empty tensor has no range to quantize.
         feeds["positions"] = np.concatenate([*places, np.zeros(1, np.int64)])
         names = sorted({_source(name) for request in requests for name in request.want})
         values = self._session.run(names, {name: feeds[name] for name in self._inputs}) if names else []
@@ -252,7 +252,7 @@ class OnnxStages:
 
 
 class Said(NamedTuple):
-    """What is there already; a GPU would still be at it."""
+    """The outputs of a head and of a gate. They are complete already; on a GPU `fetch` would wait."""
 
     named: Mapping[str, NDArray[Any]]
     product: NDArray[Any] | None
@@ -264,12 +264,12 @@ class Said(NamedTuple):
 
 def open_session(path: Path, threads: int) -> Any:
     """An ONNX Runtime session on the CPU."""
-    onnxruntime = require("onnxruntime", "--runtime onnx")
+    onnxruntime = require("onnxruntime", "the runtime onnx")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors; its warnings are about other people's graphs
-    # Threads wait awake for the next operator, but not long: with the default, a core that somebody else uses too makes
+    # Threads wait awake for the next operator, but not long: with the default, a core shared with another program makes
     # a pass many times slower, and no waiting at all costs a fifth of a short request (benchmarks/onnx_threads.py).
     options.add_session_config_entry("session.intra_op.spin_duration_us", "20")
     try:

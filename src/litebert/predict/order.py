@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import InputError
 from litebert.predict.ability import Applied, Limits, Probability, Result, ability
-from litebert.predict.inputs import Ids, Inputs
-from litebert.predict.job import Steps
+from litebert.predict.job import Ids, Inputs, Steps
 from litebert.predict.runtime import Request
 from litebert.tasks.decode import sigmoid
 from litebert.tasks.features import cut_pair

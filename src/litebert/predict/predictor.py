@@ -25,8 +25,7 @@ from litebert.model.config import EXIT_HEADS, check_depth, check_exit, suggest_e
 from litebert.predict.abilities import ABILITIES, SHIPPED, abilities_of, infer_task, refuse, shipped_for
 from litebert.predict.ability import Ability, Depth, Parameter, Result
 from litebert.predict.exits import ExitRule, load_rule
-from litebert.predict.inputs import Ids, Inputs
-from litebert.predict.job import Job, Join, Parts, run_jobs, run_open, run_pass
+from litebert.predict.job import Ids, Inputs, Job, Join, Parts, run_jobs, run_open, run_pass
 from litebert.predict.runtime import AdaptedRuntime, OpenRuntime, Runtime
 from litebert.remote import DEFAULT, find_folder, shipped_adapters
 from litebert.tasks.sentence_folder import transformer_folder

@@ -10,8 +10,7 @@ import numpy as np
 
 from litebert.errors import InputError
 from litebert.predict.ability import Applied, Limits, Probability, Result, ability
-from litebert.predict.inputs import Inputs
-from litebert.predict.job import Steps
+from litebert.predict.job import Inputs, Steps
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
 from litebert.tasks.decode import sigmoid, softmax
 from litebert.tasks.kinds.multiple_choice import choice_sequences

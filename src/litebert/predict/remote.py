@@ -164,7 +164,7 @@ def run_rows(runtime: TorchRuntime, sequences: Sequences) -> Joined:
     here = torch.cuda.device(device) if on_gpu else contextlib.nullcontext()
     with torch.inference_mode(), here:
         found = {name: torch.empty(count, widths[name], dtype=torch.float32, device=device) for name in wanted}
-        with runtime._lock:  # everything in here only starts work: memory is pinned, so that nobody waits for a GPU
+        with runtime._lock:  # everything in here only starts work: memory is pinned, so that no call waits for the GPU
             places = (torch.from_numpy(order).pin_memory() if on_gpu else torch.from_numpy(order)).to(
                 device, non_blocking=True
             )
@@ -270,7 +270,7 @@ def split_outputs(joined: Joined, count: int) -> list[Outputs]:
 
 @dataclass(frozen=True, eq=False)
 class RemoteAdapter:
-    """What a process must know of an adapter that another one runs."""
+    """What a process knows of an adapter that another process runs."""
 
     name: str
     config: ModelConfig
@@ -282,7 +282,7 @@ class RemoteAdapter:
 
 @dataclass(frozen=True)
 class SharedModel:
-    """What a process must know of a model that another one runs."""
+    """What a process knows of a model that another process runs."""
 
     name: str
     runtime: str
@@ -299,7 +299,7 @@ class SharedModel:
 
     @classmethod
     def of(cls, predictor: Predictor) -> SharedModel:
-        """What it must know of this one."""
+        """The facts about this predictor."""
         runtime = predictor.runtime
         on_gpu = bool(getattr(getattr(runtime, "device", None), "is_cuda", False))
         known = (runtime.name, runtime.config, runtime.head, runtime.outputs, runtime.any_depth, on_gpu)
@@ -318,7 +318,7 @@ class SharedModel:
         runtime = RemoteRuntime(self, connection)
         predictor = Predictor.of(runtime, self.tokenizer, self.task, self.name, self.rule, self.shipped)
         for adapter in self.adapters:
-            attached = predictor.attach(cast(Any, adapter))  # which stands for an Adapter: only its name crosses
+            attached = predictor.attach(cast(Any, adapter))  # in place of an Adapter: only its name is sent
             attached.packaged = adapter.packaged
         return predictor
 

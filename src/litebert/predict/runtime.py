@@ -52,7 +52,7 @@ def outputs_of(model: Model) -> frozenset[str]:
 
 
 def wanted_outputs(task: Task | None, head: str) -> frozenset[str]:
-    """What a head says of a text; of an encoder, the vector that the task compares."""
+    """What a task reads from a head; from an encoder, the vector that it compares."""
     if head == "encoder":
         return frozenset({"mean" if task is None else task.pooling})
     return HEAD_OUTPUTS[head] - {"pooled"}

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import DataError
 from litebert.predict.ability import Applied, Limits, Result, ability
-from litebert.predict.inputs import Inputs
-from litebert.predict.job import Steps
+from litebert.predict.job import Inputs, Steps
 from litebert.predict.texts import POOLINGS, mean_vector, trained_pooling, unit_vector
 from litebert.tasks.task import Task
 from litebert.text.lexical import WordSearch

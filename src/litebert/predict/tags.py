@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 from litebert.errors import InputError
 from litebert.predict.ability import Applied, Probability, Result, ability
-from litebert.predict.inputs import Inputs
-from litebert.predict.job import Steps
+from litebert.predict.job import Inputs, Steps
 from litebert.predict.runtime import Request
 from litebert.tasks.kinds.token_classification import tag_windows, word_probabilities
 from litebert.tasks.task import Task

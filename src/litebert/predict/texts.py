@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from litebert.errors import InputError
 from litebert.predict.ability import Applied, Array, Limits, Probability, Result, ability
-from litebert.predict.inputs import Ids, Inputs
-from litebert.predict.job import Steps, deepest
+from litebert.predict.job import Ids, Inputs, Steps, deepest
 from litebert.predict.runtime import Outputs, Request
 from litebert.tasks.features import cut_pair
 from litebert.tasks.kinds.kind import TextKind

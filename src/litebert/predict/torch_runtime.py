@@ -80,7 +80,7 @@ class TorchRuntime:
                 self._set_depth(depth)
                 for batch in self.passes([len(requests[i]) for i in alike]):
                     numbers = [alike[i] for i in batch]
-                    numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter lie next to each other
+                    numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter are adjacent
                     outputs = self._run_packed([requests[i] for i in numbers])
                     for number, output in zip(numbers, outputs, strict=True):
                         results[number] |= output

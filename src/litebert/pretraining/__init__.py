@@ -5,7 +5,7 @@ examples, chapters  documents -> pairs of segments -> rows of a fixed number of 
 masking, batches    rows -> masked arrays, as a pure function of (seed, step); `stream` makes them ahead
 config, data        the config of a run, its tokenizer and stores
 run, objective      the learner that `train` runs: model, losses, stages
-evaluate, card      held-out scores, and the model card with its samples
+evaluate            held-out scores, filled masks, and the model card that shows both
 plan, dry_run       what a run will cost, before it starts
 show, minimal_pairs readable examples; BLiMP-style evaluation
 """

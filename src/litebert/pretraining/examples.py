@@ -82,7 +82,7 @@ class _Segments(NamedTuple):
 
 
 def plan_examples(text: Text, recipe: Recipe, key: int) -> Examples:
-    """Every example of one pass over a text, in a fixed order; `key` stands for (seed, store, epoch)."""
+    """Every example of one pass over a text, in a fixed order; `key` encodes (seed, store, epoch)."""
     stretch_keys = draw(make_key(key, 0), text.stretch)
     document_keys = draw(make_key(key, 1), text.document)
     partners = _Partners(text)

@@ -24,13 +24,28 @@ from litebert.model.count import count_parameters, forward_flops
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import save_model
 from litebert.pretraining.batches import Batches, shift_positions
-from litebert.pretraining.card import fill_samples, write_card
 from litebert.pretraining.config import FREE_ON_RESUME, RunConfig, choose_config
 from litebert.pretraining.data import Data, load_tokenizer, settle
-from litebert.pretraining.detection import Detection, report_detection
 from litebert.pretraining.draws import make_key
-from litebert.pretraining.evaluate import PlateauWatch, Scores, commonest_share, evaluate_batches
-from litebert.pretraining.objective import Inputs, make_model, run_exits, run_model, scorer, to_device, weigh
+from litebert.pretraining.evaluate import (
+    PlateauWatch,
+    Scores,
+    commonest_share,
+    evaluate_batches,
+    fill_samples,
+    write_card,
+)
+from litebert.pretraining.objective import (
+    Detection,
+    Inputs,
+    make_model,
+    report_detection,
+    run_exits,
+    run_model,
+    scorer,
+    to_device,
+    weigh,
+)
 from litebert.train.checkpoint import Checkpoint
 from litebert.train.device import Device, measure_peak, seed_everything, speed_up
 from litebert.train.folder import Resume, check_folder

@@ -23,8 +23,7 @@ from litebert.finetuning.results import (
 )
 from litebert.parse import read_object
 from litebert.report.charts import ChartSpec, held_out, make_charts
-from litebert.report.depths import Line, Point, draw_depths
-from litebert.report.figures import chart_data, draw_figures, make_axes
+from litebert.report.figures import Line, Point, chart_data, draw_depths, draw_figures, make_axes
 from litebert.report.html import (
     Child,
     Markup,

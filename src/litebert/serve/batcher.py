@@ -193,7 +193,7 @@ class Batcher:
     def _run_open(self, parts: Sequence[Part]) -> bool:
         """Run parts whose texts stop early; waiting ones join at every exit, and results leave as they are there.
 
-        False if the predictor cannot, or not with these. The pass ends when nobody waits who could join it.
+        False if the predictor cannot, or not with these. The pass ends when no waiting request could join it.
         """
         run = getattr(self.predictor, "run_open", None)
         if run is None:

@@ -92,7 +92,7 @@ def share_of(settings: ServeConfig) -> ServeConfig:
 def serve_fronts(models: Mapping[str, Any], settings: ServeConfig, listening: socket.socket) -> None:
     """Serve until a signal arrives; then the fronts finish what they have accepted."""
     if os.name == "nt":
-        raise ConfigError("processes: Windows passes no connections between processes; use --set processes=1")
+        raise ConfigError("processes: must be 1 on Windows, where processes cannot share connections")
     for predictor in models.values():
         for name in predictor.shipped:
             predictor.load_shipped(name)
@@ -214,7 +214,7 @@ def _front_server(app: Any, settings: ServeConfig, control: Connection) -> Any:
                 )
 
             task = self._loop.create_task(self._loop.connect_accepted_socket(connection, client))
-            self._arriving.add(task)  # asyncio keeps no reference of its own
+            self._arriving.add(task)  # asyncio keeps only a weak reference
             task.add_done_callback(self._arriving.discard)
 
         def _refresh(self) -> None:

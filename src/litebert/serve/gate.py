@@ -133,7 +133,7 @@ class Gate:
         # HTTP/1.0 needs no Host. Rebinding needs a browser, and browsers always send it.
         if host is not None and not self._settings.answers_to(host.decode("latin-1"), server[0]):
             name = host_name(host.decode("latin-1"))[:80]
-            message = f"unknown host {name!r}: start the server with --allowed-host NAME to accept another name"
+            message = f"unknown host {name!r}: add it to the server's allowed_hosts to accept it"
             await self._drain(headers, receive)
             self._metrics.refused.labels(model="", reason="unknown_host").inc()
             raise Refusal(421, "unknown_host", message)

@@ -94,7 +94,7 @@ class Queue:
         self._tickets.append(ticket)
 
     def drop(self) -> list[Ticket]:
-        """Remove and return the requests that nobody waits for."""
+        """Remove and return the requests whose clients have left."""
         dropped = [each for each in self._tickets if each.given_up or each.promise.cancelled() or each.client_is_gone()]
         if dropped:
             self._tickets = [ticket for ticket in self._tickets if ticket not in dropped]

@@ -172,6 +172,19 @@ class LoadedTask(BaseModel):
     ]
 
 
+class LoadedDepths(BaseModel):
+    """How deep a model can answer."""
+
+    layers: Annotated[int, Field(description="Its full depth.")]
+    exits: Annotated[
+        list[int], Field(description="Depths at which it was trained to answer; empty: at full depth only.")
+    ]
+    auto: Annotated[bool, Field(description="Whether it is calibrated for the depth `auto`.")]
+    depth: Annotated[
+        int | Literal["auto"] | None, Field(description="What answers a request without a depth; null: all layers.")
+    ] = None
+
+
 class Loaded(BaseModel):
     """A model and what it can do."""
 
@@ -184,6 +197,7 @@ class Loaded(BaseModel):
     ]
     task: Annotated[LoadedTask | None, Field(description="Null for models that are not fine-tuned.")]
     packaged: Annotated[bool, Field(description="Whether it is an adapter that comes with litebert.")] = False
+    depths: Annotated[LoadedDepths | None, Field(description="Null where a model does not say.")] = None
 
 
 class Models(BaseModel):

@@ -68,7 +68,7 @@ def serve(
         models = {name: runtime_of(predictor) for name, predictor in predictors.items()}
         log_event("listening", address=address, models=models, key=bool(settings.api_key))
         if not settings.is_loopback and not settings.api_key:
-            log_event("open_to_others", advice="other machines can reach this server; set an API key with --api-key")
+            log_event("open_to_others", advice="other machines can reach this server; set an API key (api_key)")
         announce(address)
         if settings.processes > 1:
             serve_fronts(predictors, settings, listening)
@@ -129,7 +129,7 @@ def open_socket(settings: ServeConfig) -> socket.socket:
     except OSError as error:
         listening.close()
         where = f"{settings.host}:{settings.port}"
-        raise ConfigError(f"cannot listen on {where}: {error.strerror}; choose another --host or --port") from None
+        raise ConfigError(f"cannot listen on {where}: {error.strerror}; choose another host or port") from None
     return listening
 
 

@@ -257,7 +257,7 @@ class Service:
     def _base_of(self, model: str | None) -> Batcher:
         """The queue of a base model; only for callers allowed to change adapters."""
         if not self.settings.api_key:
-            message = "adapters can be loaded and unloaded only on a server with an API key; start it with --api-key"
+            message = "adapters can be loaded and unloaded only on a server with an API key (api_key)"
             raise Refusal(403, "key_needed", message)
         name = next(iter(self.batchers)) if model is None else model
         if name not in self.batchers:
@@ -265,7 +265,7 @@ class Service:
         if not hasattr(self.batchers[name].predictor, "add_adapter"):
             raise Refusal(400, "no_such_ability", f"model {name!r} takes no adapters")
         if isinstance(getattr(self.batchers[name].predictor, "runtime", None), RemoteRuntime):
-            message = "a server with several processes keeps its adapters; start it with --adapter, or with one process"
+            message = "a server of several processes cannot change its adapters; name them at its start"
             raise Refusal(400, "no_such_ability", message)
         return self.batchers[name]
 

@@ -48,7 +48,7 @@ def serve_static(folder: Path, host: str, port: int, announce: Callable[[str], N
     try:
         server = ThreadingHTTPServer((host, port), functools.partial(Handler, directory=str(folder)))
     except OSError as error:
-        raise ConfigError(f"{host}:{port}: cannot listen there: {error.strerror}; choose another --port") from None
+        raise ConfigError(f"{host}:{port}: cannot listen there: {error.strerror}; choose another port") from None
     with server:
         announce(f"http://{host}:{server.server_address[1]}")
         with contextlib.suppress(KeyboardInterrupt):

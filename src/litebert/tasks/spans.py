@@ -8,20 +8,19 @@ Shapes: S tokens of a window, A longest answer, K starts, K_end ends of each sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from litebert.tasks.decode import softmax
+from litebert.tasks.decode import Outputs, softmax
 from litebert.tasks.features import Feature
 from litebert.tasks.squad import score_answer
 from litebert.tasks.task import QuestionExample
 
-Outputs = Mapping[str, NDArray[Any]]
 FIXED_THRESHOLD = 0.0  # not tuned: "no answer" if that is more likely
 
 

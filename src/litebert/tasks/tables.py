@@ -22,7 +22,7 @@ from typing import Any, Literal
 from litebert.errors import DataError, did_you_mean
 from litebert.parse import parse_json
 from litebert.text.encodings import describe, guess_encoding
-from litebert.text.sources import ByteReader
+from litebert.text.sources import ByteReader, ending_of
 
 Format = Literal["csv", "tsv", "jsonl", "json", "parquet"]
 _SUFFIXES: dict[str, Format] = {
@@ -33,7 +33,6 @@ _SUFFIXES: dict[str, Format] = {
     ".json": "json",
     ".parquet": "parquet",
 }
-_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 _DELIMITERS = ",\t;|"
 
 
@@ -132,10 +131,7 @@ def _listed(name: str, key: Any, values: Any) -> list[Any]:
 
 def format_of(path: str) -> Format:
     """The format by file name ("a.csv.gz" -> "csv"); a .txt is read as a TSV or CSV with a header."""
-    suffixes = Path(path).suffixes
-    while suffixes and suffixes[-1].lower() in _COMPRESSED:
-        suffixes.pop()
-    suffix = suffixes[-1].lower() if suffixes else ""
+    suffix = ending_of(path)
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     if suffix in (".txt", ""):

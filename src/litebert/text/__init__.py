@@ -5,7 +5,7 @@ A corpus build, in the order in which data flow:
     sources     files, folders, globs, URLs -> bytes, decompressed
     readers     bytes -> blocks of whole documents -> documents (text, JSON lines, Parquet, wikiextractor)
                 encodings: advice on other than UTF-8
-    sentences   document -> sentences; sentence_rules: abbreviations and patterns per language
+    sentences   document -> sentences, by rules for each script
     workers     block -> tokens, in many processes or on Ray
     build       the whole build, resumable and in shards; build_folder: its state on disk
     store       the result, memory-mapped; store_writer: how it is written

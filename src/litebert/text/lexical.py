@@ -111,7 +111,7 @@ class WordSearch:
     def scores(self, queries: Sequence[str]) -> NDArray[np.float64]:
         """BM25 as a share of what a text with nothing but the query's words could reach, 0 to 1: [N, M].
 
-        Words that no text has are the rarest of all, and nobody's.
+        Words that no text has are the rarest of all and match nothing.
         """
         asked = self.count(queries)
         known = np.asarray(asked.sum(1)).ravel()

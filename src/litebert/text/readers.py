@@ -387,7 +387,7 @@ def _parse_row(row: str, number: int, block: Block, text_field: str) -> Document
     if not isinstance(text, str):
         return Problem("no text", f"{where}: {_no_text(fields, text_field)}")
     if "\\" in row:
-        # An escape may stand for what a text file cannot contain: NUL, half a surrogate pair.
+        # An escape may encode what a text file cannot contain: NUL, half a surrogate pair.
         checked = _decoded(text.encode("utf-8", "surrogatepass"), where, None)
         if isinstance(checked, Problem):
             return checked

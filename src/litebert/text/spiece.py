@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from litebert.errors import DataError
+from litebert.parse import BYTES, FIXED32, VARINT, Field, read_fields
 from litebert.text.normalize import Alignment, Normalization
 from litebert.text.tokenizer import Specials, Tokenizer, check_texts
 from litebert.text.words import SPACE
@@ -81,7 +82,7 @@ class SentencePieceTokenizer(Tokenizer):
         ids = _encode_arrays(processor, [aligned.text], num_threads=1)[0]
         widths = self._widths[ids]
         unknown = np.flatnonzero(ids == processor.unk_id())
-        if unknown.size:  # only these have the length of the text they stand for
+        if unknown.size:  # only these are as long as their text
             surfaces: list[str] = processor.encode(aligned.text, out_type=str)
             widths[unknown] = [_width(surfaces[place]) for place in unknown.tolist()]
         ids, widths = self._split_widths(ids, widths)
@@ -131,7 +132,7 @@ class SentencePieceTokenizer(Tokenizer):
         for number, replacement in self.comma_pieces.items():
             self._comma_sizes[number] = len(replacement)
             self._comma_parts[number, : len(replacement)] = [part for part, _ in replacement]
-        # How many characters other than ▁ each piece stands for; of the bytes of one character, only the first counts.
+        # How many characters other than ▁ each piece covers; of the bytes of one character, only the first counts.
         self._widths = np.array([len(piece) - piece.count(SPACE) for piece in self.pieces], dtype=np.int64)
         self._continues = np.zeros(self.vocab_size, dtype=np.bool_)
         for number, piece in enumerate(self.pieces):
@@ -229,9 +230,6 @@ UNIGRAM: Final = 1
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 _MODEL_TYPE, _VOCAB_SIZE, _UNK_ID = 3, 4, 40  # of the trainer's part
 _NAME, _CHARSMAP, _ADD_DUMMY_PREFIX, _REMOVE_EXTRA_WHITESPACES, _ESCAPE_WHITESPACES = 1, 2, 3, 4, 5  # the normaliser's
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-Field = tuple[int, int, "int | bytes"]  # number, wire type, value
 
 
 @dataclass(frozen=True)
@@ -259,13 +257,13 @@ def read_model(data: bytes) -> SpieceModel:
     pieces: list[Piece] = []
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
-    for number, _, value in _fields(data):
+    for number, _, value in read_fields(data):
         if number == _PIECES:
             pieces.append(_read_piece(_as_bytes(value)))
         elif number == _TRAINER:
-            trainer = {key: field for key, _, field in _fields(_as_bytes(value))}
+            trainer = {key: field for key, _, field in read_fields(_as_bytes(value))}
         elif number == _NORMALIZER:
-            normalizer = {key: field for key, _, field in _fields(_as_bytes(value))}
+            normalizer = {key: field for key, _, field in read_fields(_as_bytes(value))}
     if not pieces:
         raise ValueError("contains no pieces")
     return SpieceModel(
@@ -281,28 +279,28 @@ def write_model(model: SpieceModel) -> bytes:
     """The bytes of a model file that SentencePiece can open."""
     unknown = next((number for number, piece in enumerate(model.pieces) if piece.kind == UNKNOWN), 0)
     trainer: list[Field] = [
-        (_MODEL_TYPE, _VARINT, model.model_type),
-        (_VOCAB_SIZE, _VARINT, len(model.pieces)),
-        (_UNK_ID, _VARINT, unknown),
+        (_MODEL_TYPE, VARINT, model.model_type),
+        (_VOCAB_SIZE, VARINT, len(model.pieces)),
+        (_UNK_ID, VARINT, unknown),
     ]
     normalizer: list[Field] = [
-        (_NAME, _BYTES, b"from_tokenizer_json"),
-        (_CHARSMAP, _BYTES, model.charsmap),
-        (_ADD_DUMMY_PREFIX, _VARINT, int(model.add_dummy_prefix)),
-        (_REMOVE_EXTRA_WHITESPACES, _VARINT, int(model.remove_extra_whitespaces)),
-        (_ESCAPE_WHITESPACES, _VARINT, 1),
+        (_NAME, BYTES, b"from_tokenizer_json"),
+        (_CHARSMAP, BYTES, model.charsmap),
+        (_ADD_DUMMY_PREFIX, VARINT, int(model.add_dummy_prefix)),
+        (_REMOVE_EXTRA_WHITESPACES, VARINT, int(model.remove_extra_whitespaces)),
+        (_ESCAPE_WHITESPACES, VARINT, 1),
     ]
-    fields: list[Field] = [(_PIECES, _BYTES, _write_piece(piece)) for piece in model.pieces]
-    return _join([*fields, (_TRAINER, _BYTES, _join(trainer)), (_NORMALIZER, _BYTES, _join(normalizer))])
+    fields: list[Field] = [(_PIECES, BYTES, _write_piece(piece)) for piece in model.pieces]
+    return _join([*fields, (_TRAINER, BYTES, _join(trainer)), (_NORMALIZER, BYTES, _join(normalizer))])
 
 
 def with_usual_spaces(data: bytes) -> bytes:
     """The same model, but adding a space before the text and collapsing other spaces, as most models do."""
-    usual: list[Field] = [(_ADD_DUMMY_PREFIX, _VARINT, 1), (_REMOVE_EXTRA_WHITESPACES, _VARINT, 1)]
+    usual: list[Field] = [(_ADD_DUMMY_PREFIX, VARINT, 1), (_REMOVE_EXTRA_WHITESPACES, VARINT, 1)]
     fields: list[Field] = []
-    for number, wire, value in _fields(data):
+    for number, wire, value in read_fields(data):
         if number == _NORMALIZER:
-            kept = [field for field in _fields(_as_bytes(value)) if field[0] not in (usual[0][0], usual[1][0])]
+            kept = [field for field in read_fields(_as_bytes(value)) if field[0] not in (usual[0][0], usual[1][0])]
             value = _join([*kept, *usual])
         fields.append((number, wire, value))
     return _join(fields)
@@ -310,11 +308,11 @@ def with_usual_spaces(data: bytes) -> bytes:
 
 def without_space_before(data: bytes) -> bytes:
     """The same model, but adding no space before the text: of a protocol buffer's equal fields the last counts."""
-    return data + _join([(_NORMALIZER, _BYTES, _join([(_ADD_DUMMY_PREFIX, _VARINT, 0)]))])
+    return data + _join([(_NORMALIZER, BYTES, _join([(_ADD_DUMMY_PREFIX, VARINT, 0)]))])
 
 
 def _read_piece(data: bytes) -> Piece:
-    fields = {number: value for number, _, value in _fields(data)}
+    fields = {number: value for number, _, value in read_fields(data)}
     (score,) = struct.unpack("<f", _as_bytes(fields.get(2, b"\0\0\0\0")))
     return Piece(_as_bytes(fields.get(1, b"")).decode("utf-8"), score, int(fields.get(3, NORMAL)))
 
@@ -322,55 +320,22 @@ def _read_piece(data: bytes) -> Piece:
 def _write_piece(piece: Piece) -> bytes:
     return _join(
         [
-            (1, _BYTES, piece.text.encode("utf-8")),
-            (2, _FIXED32, struct.pack("<f", piece.score)),
-            (3, _VARINT, piece.kind),
+            (1, BYTES, piece.text.encode("utf-8")),
+            (2, FIXED32, struct.pack("<f", piece.score)),
+            (3, VARINT, piece.kind),
         ]
     )
-
-
-def _fields(data: bytes) -> Iterator[Field]:
-    position = 0
-    while position < len(data):
-        tag, position = _read_varint(data, position)
-        number, wire = tag >> 3, tag & 7
-        value: int | bytes
-        if wire == _VARINT:
-            value, position = _read_varint(data, position)
-        elif wire in (_FIXED32, _FIXED64, _BYTES):
-            size = 4 if wire == _FIXED32 else 8
-            if wire == _BYTES:
-                size, position = _read_varint(data, position)
-            value = data[position : position + size]
-            position += size
-        else:
-            raise ValueError(f"unknown wire type {wire} at byte {position}")
-        if position > len(data) or number == 0:
-            raise ValueError(f"truncated or damaged at byte {min(position, len(data))}")
-        yield number, wire, value
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(data) and shift < 64:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise ValueError(f"truncated or damaged at byte {position}")
 
 
 def _join(fields: Iterable[Field]) -> bytes:
     parts = []
     for number, wire, value in fields:
         parts.append(_varint(number << 3 | wire))
-        if wire == _VARINT:
+        if wire == VARINT:
             parts.append(_varint(int(value)))
         else:
             content = _as_bytes(value)
-            parts.append(_varint(len(content)) + content if wire == _BYTES else content)
+            parts.append(_varint(len(content)) + content if wire == BYTES else content)
     return b"".join(parts)
 
 

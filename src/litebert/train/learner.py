@@ -1,4 +1,4 @@
-"""What a run brings to the training loop: everything that differs between pretraining and fine-tuning."""
+"""What differs between pretraining and fine-tuning: the part of a run that the training loop calls."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def agree_on_attempt(store: Store, world: World, timeout: float) -> str:
     while time.monotonic() < deadline:
         attempt = store.get("attempt").decode()
         store.set(f"{attempt}/{world.rank}", me)
-        if store.check([f"{attempt}/{me}"]):  # a dead main process welcomes nobody
+        if store.check([f"{attempt}/{me}"]):  # a dead main process answers no one
             return attempt
         time.sleep(0.02)
     raise RuntimeError(f"process 0 did not answer within {timeout:g} s")

@@ -1,4 +1,4 @@
-"""The Triton kernels hold what plain torch says, in Triton's interpreter, and compile for a GPU; neither needs one."""
+"""The Triton kernels agree with plain torch in Triton's interpreter, and compile for a GPU; neither needs one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ What makes them fast, for a packed batch without dropout:
 - The activation is recomputed in the backward pass, where its input is read anyway. `recompute` keeps only the input of
   each layer.
 - What is frozen gets no gradient, and no backward pass goes below the lowest block that learns.
-- An adapter is merged into its working matrix and learns from thin products (`products.py`). Where nothing else learns,
+- An adapter is merged into its working matrix and learns from thin products (`blocks.py`). Where nothing else learns,
   the outputs of LayerNorm and of the FFN's first product are made again instead of kept, which halves what is kept.
 
 Shapes: T packed tokens, N sequences, H hidden, A heads, D = H / A, I intermediate, Q rows asked for in the last layer.
@@ -37,14 +37,15 @@ from litebert.model.fast.blocks import (
     AttentionSums,
     AttentionWeights,
     Block,
+    Branch,
     FeedForwardSaved,
     FeedForwardSums,
     FeedForwardWeights,
+    Gradients,
     block_learns,
     parameters_of,
 )
 from litebert.model.fast.plain_ops import Packing
-from litebert.model.fast.products import Branch, Gradients
 
 HEAD_WIDTHS = (16, 32, 64, 128)  # that the attention kernels know
 # A gradient in two parts that the next kernel adds: of the branch, and of the residual beside it.
@@ -73,7 +74,7 @@ class Asked:
 
     rows: Tensor  # [Q] indices of tokens, ascending
     starts: Tensor  # [N + 1] of them per sequence
-    place: Tensor  # [Q]: where the i-th row that was asked for stands among `rows`
+    place: Tensor  # [Q]: the place of the i-th requested row among `rows`
 
     @classmethod
     def at(cls, positions: Tensor, starts: Tensor, num_tokens: int) -> Asked:

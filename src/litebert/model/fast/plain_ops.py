@@ -174,7 +174,7 @@ def gelu_backward(
 ) -> None:
     """Overwrites `grad` with the gradient of x, which is added to `sums` over tokens, and x with gelu(x).
 
-    `of_value` and `of_grad`: thin products of the two. What stands in x after the first is not to be used.
+    `of_value` and `of_grad`: thin products of the two. x holds garbage after the first.
     """
     exact = _exact(x)
     with torch.enable_grad():
@@ -187,7 +187,7 @@ def gelu_backward(
         sums.add(dx)
     if of_value is not None:
         add_thin_product(of_value, x)
-        x.fill_(torch.nan)  # so that nobody uses it
+        x.fill_(torch.nan)  # so that using it shows
     if of_grad is not None:
         add_thin_product(of_grad, grad)
 

@@ -304,7 +304,7 @@ def thin_product_kernel(
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def quantize_kernel(
     x,
-    scale,  # one number: what a stored 1 stands for
+    scale,  # one number: the value of a stored 1
     out,  # [rows, width], or [width, rows] if transposed
     num_rows,
     width,

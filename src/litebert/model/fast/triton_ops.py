@@ -482,7 +482,7 @@ def gelu_backward(
 ) -> None:
     """Overwrites `grad` with the gradient of x, which is added to `sums` over tokens, and x with gelu(x).
 
-    `of_value` and `of_grad`: thin products of the two. What stands in x after the first is not to be used.
+    `of_value` and `of_grad`: thin products of the two. x holds garbage after the first.
     """
     if any(thin is not None and thin.factor.shape[1] > THIN_MAX for thin in (of_value, of_grad)):
         gelu_backward(x, grad, tanh, sums)

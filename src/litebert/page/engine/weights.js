@@ -1,4 +1,4 @@
-// The arrays of an ONNX file by name, and nothing else of it: protocol buffers are numbered fields, of which six matter.
+// The arrays of an ONNX file by name, nothing else: protocol buffers are numbered fields, of which six matter here.
 const GRAPH = 7; // of the model
 const INITIALIZER = 5; // of the graph
 const [DIMS, NAME, RAW] = [1, 8, 9]; // of an array
@@ -14,7 +14,7 @@ function varint(bytes, at) {
   }
 }
 
-/** The fields of a message: [number, value], where a value is a whole number or bytes; fractions are passed over. */
+/** The fields of a message: [number, value], where a value is a whole number or bytes; fractions are skipped. */
 function* fields(bytes) {
   let at = 0;
   let [key, value] = [0, 0];

@@ -1,10 +1,10 @@
-// Classify: labels with their probabilities, or a score on its scale; and the same for adapters of the built-in model, each
-// with a form of its own.
+// Classify: labels with their probabilities, or a score on its scale; also adapters of the built-in model, each with its
+// form.
 import { $, bar, field, h } from "../dom.js";
 
 export const classify = {
   body: (form) => ({ text: field(form, "text"), pair: !$("pair-field").hidden && field(form, "pair").trim() ? field(form, "pair") : null }),
-  // A model of pairs asks for both texts, one of single texts for one; where a model does not say, the second is optional.
+  // A model of pairs asks for two texts, a model of single texts for one; if a model does not say, the second is optional.
   examples: (model) => (model.task?.pair ? "pair" : "classify"),
   follow(model) {
     const pair = model.task?.pair;
@@ -37,7 +37,7 @@ export const entailment = {
   spoken,
 };
 
-/** The score of a regression model, and where it stands on its scale. */
+/** The score of a regression model, and its place on the scale. */
 function drawScore(value, scale) {
   const [low, high] = scale || [0, 0];
   const under = scale ? `on a scale from ${low} to ${high}` : "the model's score";

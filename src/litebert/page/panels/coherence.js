@@ -15,7 +15,7 @@ export const coherence = {
       if (i === result.boundaries.length) return;
       const p = result.boundaries[i];
       const width = 1.5 + 6 * p;
-      // A joint that holds is one thick line; one that does not has a gap as wide as the doubt.
+      // A likely joint is one thick line; an unlikely one has a gap, wider the less likely it is.
       const gap = p >= 0.5 ? 0 : 4 + 20 * (0.5 - p);
       chain.append(h("li", { class: `joint ${grade(p)}` },
         h("svg", { viewBox: "0 0 28 42", "aria-hidden": "true" },
@@ -42,7 +42,7 @@ export const coherence = {
           [order[i], order[j]] = [order[j], order[i]];
         }
       } while (order.every((sentence, i) => sentence === sentencesRead[i]) && new Set(order).size > 1);
-      // Chinese and Japanese sentences stand side by side without a space.
+      // Chinese and Japanese put no space between sentences.
       area.value = order.map((sentence) => (/[。！？」』]$/.test(sentence) ? sentence : `${sentence} `)).join("").trim();
       $("unshuffle").hidden = false;
       rerun();

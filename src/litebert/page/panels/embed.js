@@ -7,7 +7,7 @@ const CELLS = 12; // lines whose cosines are all shown
 const HITS = 10;
 const SIZE = 420;
 
-let searched = false; // whether the first text of the request is what is searched for
+let searched = false; // whether the request's first text is the search text
 
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 
@@ -30,7 +30,7 @@ export const embed = {
   spoken: (results) => `${results.length - Number(searched)} lines compared`,
 };
 
-/** The lines nearest to what is searched for, in meaning and in words. */
+/** The lines nearest to the search text, by meaning and by words. */
 function drawHits(query, lines, lang) {
   const scores = weigh(query.text, lines.map(({ text }) => text), lines.map(({ vector }) => dot(vector, query.vector)));
   const hits = lines.map(({ text }, i) => ({ text, i, score: scores[i] })).sort((a, b) => b.score - a.score || a.i - b.i).slice(0, HITS);
@@ -38,7 +38,7 @@ function drawHits(query, lines, lang) {
     h("div", { class: "bars long" }, hits.map(({ text, score }, i) => bar(text, score, { number: score.toFixed(3), first: i === 0, lang: lang(text) }))));
 }
 
-/** Every two lines by their cosine. */
+/** The cosine of every two lines. */
 function drawCosines(lines, lang) {
   const texts = lines.map(({ text }) => text);
   const likeness = lines.map((a) => lines.map((b) => dot(a.vector, b.vector)));
@@ -122,7 +122,7 @@ export function plane(vectors) {
   const products = centred.map((a) => centred.map((b) => dot(a, b)));
   const axes = [];
   for (const turn of [0, 1]) {
-    let found = vectors.map((_, i) => Math.cos(1 + i * (turn + 1))); // any beginning but the axis before
+    let found = vectors.map((_, i) => Math.cos(1 + i * (turn + 1))); // any start except the previous axis
     for (let round = 0; round < 100; round += 1) {
       for (const axis of axes) {
         const shared = dot(found, axis);
