@@ -9,7 +9,7 @@ import pytest
 from tiny_run import make_corpus, tiny_config
 
 import litebert
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, DataError
 from litebert.evaluation import check_job
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.pretraining.evaluate import evaluate_model
@@ -36,6 +36,13 @@ def test_raw_text_and_minimal_pairs(world):
     assert litebert.evaluate(model, blimp=world / "pairs.jsonl", device="cpu") == evaluate_pairs(
         model, world / "pairs.jsonl", device="cpu"
     )
+
+
+def test_text_without_examples_is_named(world, tmp_path):
+    """Not the store made of it, which is gone."""
+    (tmp_path / "one.txt").write_text("a dog sleeps.\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"one\.txt: no examples can be made from 1 documents"):
+        litebert.evaluate(world / "run" / "model", text=tmp_path / "one.txt", device="cpu")
 
 
 def test_labelled_data(world):

@@ -94,3 +94,20 @@ def test_import_does_not_load_torch():
 
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(litebert, "albert")
+
+
+def test_a_wrong_name_is_answered_with_the_right_one():
+    for name, hint in (
+        ("load", "load_model"),
+        ("pretrian", "pretrain"),
+        ("embed", r"Predictor\(\) has it as a method"),
+    ):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{hint}"):
+            getattr(litebert, name)
+    assert not hasattr(litebert, "__wrapped__")
+
+
+def test_abilities_are_known_as_methods():
+    from litebert.predict.abilities import ABILITIES
+
+    assert set(litebert._METHODS) == set(ABILITIES)

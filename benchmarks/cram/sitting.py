@@ -27,7 +27,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from litebert.model.hub import WEIGHTS_FILE, load_model, save_model
-from litebert.pretraining.detection import FILE as DETECTION
+from litebert.pretraining.objective import DETECTION_FILE as DETECTION
 from litebert.remote import DEFAULT_FOLDER
 from litebert.text.tokenizer import Tokenizer
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # `as`: a type checker takes these for public names
     from litebert.evaluation import evaluate as evaluate
     from litebert.export.onnx_file import export_onnx as export_onnx
     from litebert.export.torch_package import export_torch as export_torch
+    from litebert.finetuning.calibrate import calibrate as calibrate
     from litebert.finetuning.config import FinetuneConfig as FinetuneConfig, finetune_config as finetune_config
     from litebert.finetuning.run import finetune as finetune
     from litebert.finetuning.study import run_study as run_study
@@ -71,6 +72,7 @@ _PUBLIC = {
         "MissingExtraError",
     ),
     "litebert.evaluation": ("evaluate",),
+    "litebert.finetuning.calibrate": ("calibrate",),
     "litebert.finetuning.config": ("FinetuneConfig", "finetune_config"),
     "litebert.finetuning.run": ("finetune",),
     "litebert.finetuning.study": ("run_study",),
@@ -105,6 +107,19 @@ _PUBLIC = {
     "litebert.text.tokenizer": ("Tokenizer",),
     "litebert.text.train_vocab": ("VocabConfig", "train_vocab"),
 }
+_METHODS = (  # of a Predictor; people look for them here
+    "answer",
+    "attention",
+    "choose",
+    "classify",
+    "coherence",
+    "embed",
+    "fill_mask",
+    "search",
+    "sentence_order",
+    "similarity",
+    "tag",
+)
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
@@ -112,8 +127,16 @@ __all__ = [*sorted(_MODULE_OF), "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'litebert' has no attribute {name!r}")
+        raise AttributeError(f"module 'litebert' has no attribute {name!r}{_hint(name)}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def _hint(name: str) -> str:
+    from litebert.errors import did_you_mean
+
+    if name.startswith("_"):
+        return ""
+    return "; litebert.Predictor() has it as a method" if name in _METHODS else did_you_mean(name, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

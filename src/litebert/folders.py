@@ -23,6 +23,12 @@ def folder_hint(folder: Path) -> str:
     return ""
 
 
+def kind_of_folder(folder: Path) -> str:
+    """What a folder is that no run may write to: a model, an adapter or a token store; else ''."""
+    marks = {"adapter_config.json": "an adapter", "config.json": "a model", "manifest.json": "a token store"}
+    return next((kind for name, kind in marks.items() if (folder / name).is_file()), "")
+
+
 def adapter_hint(folder: Path) -> str:
     """A hint for a folder that is no adapter: "runs/a/best" -> "; the adapter of this run is runs/a/adapter"."""
     for place in (folder / "adapter", folder.parent / "adapter"):

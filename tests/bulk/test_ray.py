@@ -96,6 +96,13 @@ def test_an_actor_that_fails_says_why(model, tmp_path, monkeypatch):
         embed(model, source, tmp_path / "out", engine="ray", workers=1)
 
 
+def test_a_cluster_that_is_not_there_is_told(model, tmp_path, monkeypatch):
+    source = write(tmp_path / "a.parquet", texts(15))
+    monkeypatch.setenv("RAY_ADDRESS", "nonsense")
+    with pytest.raises(LitebertError, match=r"^Ray: no cluster at RAY_ADDRESS \(nonsense\): Invalid address format"):
+        embed(model, source, tmp_path / "out", engine="ray", workers=1)
+
+
 def test_stretches_leave_out_what_is_done(tmp_path):
     pq.write_table(pa.table({"body": texts(95)}), tmp_path / "a.parquet")
     (tmp_path / "b.csv").write_text("body\n" + "anna\n" * 50)

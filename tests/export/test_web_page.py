@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
+from exported_pages import MODULES, ask, assert_close, hosting, need_modules
 from small_models import LABELS, predictor_of, small_model
 from small_vocabularies import english
 
@@ -23,12 +20,10 @@ from litebert.errors import ConfigError
 from litebert.export.web import FILES, ON_PAGE, RUNTIME, collect_runtime, export_web
 from litebert.model.hub import save_model
 from litebert.page import FOLDER as PAGE
-from litebert.serve.static import Handler, serve_static
+from litebert.serve.static import serve_static
 from litebert.tasks.decode import softmax
 from litebert.tasks.task import Task, save_task
 
-WEB = Path(__file__).parent / "web"
-MODULES = WEB / "node_modules"
 HEADS = {
     "pretraining": ({}, None),
     "classification": (dict(labels=("bad", "good", "so-so")), Task("mood", "classification", ("bad", "good", "so-so"))),
@@ -42,9 +37,7 @@ TEXT = "Anna walked to the café, and her brother slept."
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A page for every head."""
-    if not MODULES.is_dir():
-        reason = "needs: npm install --ignore-scripts --no-package-lock --prefix tests/export/web"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    need_modules()
     root = tmp_path_factory.mktemp("pages")
     for head, (changes, task) in HEADS.items():
         source = root / f"source-{head}"
@@ -56,76 +49,10 @@ def folders(tmp_path_factory):
     return root
 
 
-@contextlib.contextmanager
-def hosting(folder: Path, isolated: bool = True):
-    """A static host; without `isolated`, one that sends no headers of its own, as most do."""
-
-    class Plain(Handler):
-        def send_header(self, keyword, value):
-            if isolated or not keyword.startswith("Cross-Origin"):
-                super().send_header(keyword, value)
-
-        def log_message(self, *rest):
-            """Nothing on the console of the tests."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Plain, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture(scope="module")
 def host(folders):
     with hosting(folders) as address:
         yield address
-
-
-@pytest.fixture
-def open_page(browser):
-    contexts = []
-
-    def open_at(address, wait="[role=tab]", block=None, **options):
-        context = browser.new_context(viewport={"width": 1200, "height": 800}, **options)
-        context.set_default_timeout(30_000)
-        contexts.append(context)
-        page = context.new_page()
-        if block is not None:
-            page.route(block, lambda route: route.abort())
-        page.goto(address)
-        if wait:
-            page.wait_for_selector(wait)
-        return page
-
-    yield open_at
-    for context in contexts:
-        context.close()
-
-
-def ask(page, ability, body):
-    """The answer that the page would draw."""
-    script = """async ([ability, body]) =>
-        (await import('./browser.js')).backend.answer(ability, body, new AbortController().signal)"""
-    return page.evaluate(script, [ability, body])
-
-
-def close(actual, expected, where=""):
-    """Plain data, equal but for the last digits of numbers; what the page leaves out is left out."""
-    if isinstance(expected, dict):
-        for key, value in actual.items():
-            close(value, expected[key], f"{where}.{key}")
-    elif isinstance(expected, (list, tuple)):
-        assert len(actual) == len(expected), where
-        for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
-            close(a, b, f"{where}[{number}]")
-    elif isinstance(expected, float):
-        assert actual == pytest.approx(expected, abs=1e-4), where
-    else:
-        assert actual == expected, where
 
 
 BODIES = {
@@ -163,7 +90,7 @@ def test_answers_are_those_of_python(folders, host, open_page, head):
             np.testing.assert_allclose([each["vector"] for each in found], vectors, atol=1e-4)
             continue
         expected = getattr(predictor, ability)(**{k: v for k, v in body.items() if v is not None})
-        close(ask(page, ability, body)[0], expected.as_dict(), ability)
+        assert_close(ask(page, ability, body)[0], expected.as_dict(), ability)
 
 
 def test_the_states_are_those_between_the_applications(host, open_page):
@@ -315,6 +242,29 @@ def test_a_text_too_long_is_refused_in_words(host, open_page):
     told = page.inner_text("#classify [role=alert]")
     assert "tokens" in told
     assert "reads 128 at once" in told or "reads 48 at once" in told
+
+
+def test_of_several_lines_the_one_that_is_too_long_is_named(host, open_page):
+    page = open_page(f"{host}/pretraining/#embed", wait="#embed .meta")
+    page.fill("#embed-text", "ben read.\n" + "anna slept. " * 100)
+    page.click("#embed .go")
+    page.wait_for_selector("#embed [role=alert]")
+    assert "“anna slept. anna slept. anna slept. anna…” is" in page.inner_text("#embed [role=alert]")
+
+
+def test_a_page_that_failed_does_not_go_on_loading(folders, tmp_path, open_page):
+    """Files that arrive after the failure bring no bar of progress back."""
+    shutil.copytree(folders / "classification", tmp_path / "page")
+    (tmp_path / "page/onnx/model_q4i8.onnx").unlink()
+    with hosting(tmp_path / "page") as address:
+        page = open_page("about:blank", wait=None, service_workers="block")
+        late = []
+        page.route("**/tokenizer.json*", lambda route: late.append(route))
+        page.goto(address)
+        page.wait_for_selector("#trouble:visible")
+        late[0].continue_()
+        page.wait_for_timeout(500)
+        assert page.is_hidden("#loading")
 
 
 def test_transformers_js_in_chromium_answers_as_in_node(folders, tmp_path, open_page):

@@ -210,14 +210,19 @@ def test_the_command(classifier, cli):
     assert said.code == 0, said
     assert "of 3 layers on average" in said.out
     assert "19 of 20" in said.out
+    assert "examples are few" in said.err
+    first = cli(*arguments, "--max-loss", 100)
+    assert "always stops after 1 layer\n" in first.out
+    never = cli(*arguments, "--speed-up", 1, "--rule", "patience")
+    assert ("never stops early" in never.out) == ("3.00 of 3 layers" in never.out)
     numbers = json.loads(cli(*arguments, "--speed-up", 1.2, "--json").out)
     assert numbers["mean_depth"] <= 2.5
     for more, message in (
-        ((), "give one of max_loss"),
-        (("--max-loss", 1, "--speed-up", 2), "give one of max_loss"),
+        ((), "give either --max-loss"),
+        (("--max-loss", 1, "--speed-up", 2), "or --speed-up"),
         (("--speed-up", 9), "at most"),
-        (("--speed-up", 0.5), "must be >= 1"),
-        (("--max-loss", -1), "must be >= 0"),
+        (("--speed-up", 0.5), "--speed-up: must be >= 1"),
+        (("--max-loss", -1), "--max-loss: must be >= 0"),
         (("--max-loss", 1, "--rule", "luck"), "rule"),
     ):
         refused = cli(*arguments, *more)

@@ -16,13 +16,14 @@ from similar_texts import labelled_rows, pair_rows, scored_rows, similarity_conf
 from toy_tasks import finetune_in_two, make_files, make_model, tiny_config, write_rows
 
 from litebert.errors import CheckpointError, ConfigError, DataError
-from litebert.finetuning.contrast import cosent_loss, cosine_loss, label_loss, mixed_loss, ranking_loss
+from litebert.finetuning.contrast import Contrast, cosent_loss, cosine_loss, label_loss, mixed_loss, ranking_loss
 from litebert.finetuning.data import make_pairs
 from litebert.finetuning.run import finetune
 from litebert.predict.load import load_adapted
 from litebert.predict.predictor import Predictor
 from litebert.tasks.read import read_task
 from litebert.tasks.task import SimilarityExample, TaskData, load_task
+from litebert.train.log import read_metrics
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Losses: the same vectors through sentence-transformers' own
@@ -165,6 +166,24 @@ def test_triplets_are_learned(toy_model, tmp_path):
     result = finetune(config, tmp_path / "run", quiet=True)
     assert result.scores.metric == "accuracy"
     assert result.scores.value > 0.95
+
+
+def test_the_reported_loss_is_the_mean_even_of_a_file_smaller_than_a_batch(toy_model, tmp_path, monkeypatch):
+    """Its examples are then in the batch several times, and every row counts."""
+    losses = []
+    call = Contrast.__call__
+
+    def kept(self, model, whole):
+        loss, sums = call(self, model, whole)
+        losses.append(loss.item())
+        return loss, sums
+
+    monkeypatch.setattr(Contrast, "__call__", kept)
+    config = similarity_config(toy_model, tmp_path, triplet_rows(5), triplet_rows(4, 1), steps=2, batch=16)
+    finetune(config, tmp_path / "run", quiet=True)
+    reported = [line["loss"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
+    assert len(losses) == 2
+    assert sum(reported) / len(reported) == pytest.approx(sum(losses) / 2, rel=1e-5)
 
 
 def test_pairs_are_found(toy_model, tmp_path):

@@ -186,7 +186,8 @@ def test_every_exit_is_scored_and_timed(deep_model, tmp_path, cli):
     arguments = ("evaluate", result.model, "--data", files["dev"], "--device", "cpu", "--threads", 1)
     table = cli(*arguments, "--depth", "all")
     assert table.code == 0, table
-    assert [line.split()[-2] for line in table.out.splitlines() if " accuracy " in line] == ["1", "2", "3"]
+    rows = [line.split(" accuracy ")[0].split() for line in table.out.splitlines() if " accuracy " in line]
+    assert [row[-2] for row in rows] == ["1", "2", "3"]
     (row,) = json.loads(cli(*arguments, "--depth", 2, "--json").out)
     assert row["depth"] == 2
     assert row["scores"]["accuracy"]["value"] == scored[1].evaluations[0].scores["accuracy"].value
@@ -216,7 +217,10 @@ def test_the_curve_is_in_the_report(deep_model, tmp_path, cli):
         row = f'<td>{one.depth}</td><td class="number">{one.mean_depth:.2f}</td><td class="number">{shown}</td>'
         assert row in page
     table = cli("evaluate", result.model, "--data", files["dev"], "--device", "cpu", "--depth", "all")
-    assert f"auto, {auto.mean_depth:.2f}" in table.out
+    assert f"auto {auto.mean_depth:.2f}" in table.out
+    head = table.out.splitlines()[0]
+    assert head.split()[:5] == ["model", "split", "depth", "ms", "each"]
+    assert table.out.count("run/best") == 1
     (result.model / "depths.json").write_text("{}")
     with pytest.raises(DataError, match="not a curve of depths"):
         write_run_page(tmp_path / "run")
@@ -246,7 +250,8 @@ def test_similarity_has_a_curve_over_all_layers(deep_model, tmp_path):
 def test_a_model_without_exits_has_one_depth(toy_model, tmp_path):
     files = make_files(tmp_path / "files", "classification")
     result = finetune(tiny_config(toy_model, files, steps=1), tmp_path / "run", quiet=True)
-    with pytest.raises(ConfigError, match="has no exits; fine-tune it with some"):
-        evaluate_task([result.model], data=files["dev"], device="cpu", threads=1, depth="all")
+    for depth in ("all", "auto"):
+        with pytest.raises(ConfigError, match=r"has no exits; fine-tune it with some, such as exits: \[1, 2\]"):
+            evaluate_task([result.model], data=files["dev"], device="cpu", threads=1, depth=depth)
     with pytest.raises(ConfigError, match="one model at a time"):
         evaluate_task([result.model] * 2, data=files["dev"], device="cpu", threads=1, depth=1)

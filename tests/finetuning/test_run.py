@@ -234,6 +234,18 @@ def test_a_run_of_another_kind_is_neither_resumed_nor_replaced(toy_model, files,
         finetune(tiny_config(toy_model, files, steps=1), tmp_path / "text", quiet=True)
 
 
+@pytest.mark.parametrize(
+    ("mark", "kind"),
+    [("manifest.json", "a token store"), ("config.json", "a model"), ("adapter_config.json", "an adapter")],
+)
+def test_a_run_does_not_mix_with_another_folder(toy_model, files, tmp_path, mark, kind):
+    (tmp_path / mark).write_text("{}")
+    with pytest.raises(ConfigError, match=f"is {kind}; choose another folder for the run"):
+        finetune(tiny_config(toy_model, files, steps=1), tmp_path, quiet=True)
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith("json")] == [mark]
+    assert not (tmp_path / "best").exists()
+
+
 def test_a_complete_run_is_left_alone_and_another_config_refused(toy_model, files, tmp_path, monkeypatch):
     config = tiny_config(toy_model, files)
     first = finetune(config, tmp_path, quiet=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import random
@@ -106,6 +107,21 @@ def test_words_and_advice():
     assert any("(head_only)" in step for step in next_steps(600, head_only=False))
     assert not any("are few" in step for step in next_steps(60_000, head_only=False))
     assert any("instead of only a head (head_only off)" in step for step in next_steps(600, head_only=True))
+    for task, linear in (("sst-2", True), ("regression", True), ("squad-1.1", False), ("similarity", False)):
+        assert any("(head_only)" in step for step in next_steps(600, head_only=False, task=task)) == linear
+    out = io.StringIO()
+    print_baselines(scores, Console(file=out, width=200), 600)
+    assert "What may help" in out.getvalue()
+    perfect = Scores(
+        "accuracy",
+        10,
+        {"dev": {"accuracy": Metric(1.0)}},
+        baselines=(dataclasses.replace(lead, lead=Metric(0.0, 0.0, 0.0)),),
+    )
+    out = io.StringIO()
+    print_baselines(perfect, Console(file=out, width=200), 600)
+    assert "level with TF-IDF" in out.getvalue()
+    assert "What may help" not in out.getvalue()
 
 
 def test_scores_keep_their_baselines(tmp_path):

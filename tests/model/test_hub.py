@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from small_vocabularies import english
 from tiny_shape import tiny_shape
 
-from litebert.errors import CheckpointError, ConfigError
+from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.model import hub
 from litebert.model.config import vary
 from litebert.model.heads import MODELS, ClassificationModel, EncoderModel, PretrainingModel
@@ -47,6 +47,13 @@ def test_round_trip_of_every_head(head, tmp_path):
     assert again.config == model.config
     assert same(again.state_dict(), model.state_dict())
     assert not again.training
+
+
+def test_a_name_in_place_of_a_model_or_config_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"expected a ModelConfig, such as preset\('albert-base'\), got 'albert-base'"):
+        EncoderModel("albert-base")
+    with pytest.raises(InputError, match=r"expected a model, such as .* got 'default'"):
+        save_model("default", tmp_path)
 
 
 def test_equal_weights_are_equal_files(tmp_path):

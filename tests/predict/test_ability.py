@@ -131,6 +131,8 @@ def test_an_ability_from_outside_over_http(added):
 def test_an_unknown_attribute_is_named():
     with pytest.raises(AttributeError, match="a Predictor has no 'fil_mask'; did you mean 'fill_mask'"):
         predictor_of("encoder").fil_mask  # noqa: B018
+    with pytest.raises(AttributeError, match=r"a Predictor has no 'qa'; it has fill_mask, "):
+        predictor_of("encoder").qa  # noqa: B018
 
 
 def test_what_type_checkers_see_is_what_there_is():

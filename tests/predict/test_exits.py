@@ -305,6 +305,8 @@ def test_auto_in_python_on_the_command_line_and_mixed_with_other_depths(tmp_path
     assert predictor.embed("the fox").shape == (24,)  # at full depth
     said = cli("predict", "classify", texts[0], "--depth", "auto", "--model", tmp_path, "--device", "cpu", "--json")
     assert json.loads(said.out)["depth"] == found[0].depth
+    plain = cli("predict", "classify", texts[0], "--depth", "auto", "--model", tmp_path, "--device", "cpu")
+    assert f"answered after {found[0].depth} of 4 layers" in plain.out
     wrong = cli("predict", "classify", texts[0], "--depth", "much", "--model", tmp_path, "--device", "cpu")
     assert wrong.code == 2
 
@@ -312,6 +314,21 @@ def test_auto_in_python_on_the_command_line_and_mixed_with_other_depths(tmp_path
 def test_auto_needs_a_rule_and_a_classifier():
     with pytest.raises(InputError, match="has no rule for auto yet"):
         predictor_of("classification", TASK, **DEEP).classify("the fox", depth="auto")
+    plain = predictor_of("classification", TASK, **{**DEEP, "exits": ()})
+    for depth in (2, "auto"):
+        with pytest.raises(InputError, match=r"no exits.* \(exits: \[1, 2, 3, 4\]\)"):
+            plain.classify("the fox", depth=depth)
+    with pytest.raises(InputError, match="auto is for answers of a fine-tuned head"):
+        plain.embed("the fox", depth="auto")
+    with pytest.raises(InputError, match="a whole number of layers or 'auto', not 'fast'"):
+        plain.classify("the fox", depth="fast")
+
+
+def test_rules_in_words():
+    assert ExitRule("confidence", 0.9, least=2).describe() == "stops at a probability of 0.9, after at least 2 layers"
+    assert ExitRule("confidence", 0, least=1).describe() == "always stops after 1 layer"
+    assert ExitRule("patience", patience=1).describe() == "stops when an exit agrees with the previous one"
+    assert ExitRule("patience", patience=2).describe() == "stops when 2 exits in a row agree with the previous one"
 
 
 def test_a_rule_is_kept_as_it_was_and_damage_is_noticed(tmp_path):

@@ -77,7 +77,7 @@ COMMANDS = {
         {"passage": CONTEXT, "question": "who?", "options": ["anna", "ben"]},
         "anna",
     ),
-    "attention": ("pretraining", ["anna slept"], {"text": "anna slept"}, "application 1 of 2"),
+    "attention": ("pretraining", ["anna slept"], {"text": "anna slept"}, "application 1 (0 to 1)"),
 }
 
 
@@ -161,7 +161,7 @@ def test_several_texts_and_options(ask):
     done = ask("pretraining", "embed", "anna", "ben")
     assert "+1.00" in done.out
     done = ask("pretraining", "attention", "anna", "--application", 0, "--attention-head", 2)
-    assert "application 0 of 2, head 2" in done.out
+    assert "application 0 (0 to 1), head 2" in done.out
     done = ask("pretraining", "sentence-order", "Anna.", "Ben.", "--symmetric", "--json")
     assert json.loads(done.out)["backward"] is not None
 

@@ -25,6 +25,7 @@ def test_the_papers_recipe(name):
 @pytest.mark.parametrize("name", RUN_PRESETS)
 def test_every_preset_is_a_valid_run(name):
     config = load_run_config(name)
+    assert run_config(name) == config
     assert config.micro_batches(1) >= 1
     schedule = config.learning_rate()
     assert learning_rate(schedule.warmup_steps, schedule) == pytest.approx(schedule.peak, rel=0.01)

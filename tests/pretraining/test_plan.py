@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from litebert.errors import ConfigError
@@ -53,5 +55,16 @@ def test_widths_between_the_measured_ones_are_interpolated():
 def test_impossible_plans_are_refused():
     with pytest.raises(ConfigError, match="gpus: must be >= 1"):
         predict_run(preset("albert-base"), 0, 4096, 1)
-    with pytest.raises(ConfigError, match="batch_tokens: 32 tokens cannot be divided among 64 GPUs"):
-        predict_run(preset("albert-base"), 64, 32, 1)
+    with pytest.raises(ConfigError, match="gpus: 5,000, but a step has 4,096 sequences; each GPU needs at least one"):
+        predict_run(preset("albert-base"), 5000, 4096 * 512, 1)
+    assert predict_run(preset("albert-base"), 4096, 4096 * 512, 1).gpus == 4096
+
+
+def test_a_small_batch_is_planned_for_as_many_gpus_as_it_feeds(cli):
+    rows = json.loads(cli("plan", "albert-base", "--batch", "16", "--json").out)["rows"]
+    assert [row["gpus"] for row in rows] == [1, 8]
+    refused = cli("plan", "albert-base", "--batch", "16", "--gpus", "64")
+    assert (refused.code, refused.err) == (
+        2,
+        "error: gpus: 64, but a step has 16 sequences; each GPU needs at least one\n",
+    )

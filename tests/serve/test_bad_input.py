@@ -118,7 +118,9 @@ def test_the_message_names_what_is_wrong(tiny_server, path, body, words):
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        ("/classify", {"txt": "a"}, "text: missing; txt: unknown field"),
+        ("/classify", {"txt": "a"}, "text: missing; txt: unknown field; did you mean 'text'?"),
+        ("/classify", {"texts": ["a"]}, "text: missing; texts: unknown field; did you mean 'text'?"),
+        ("/classify", {"text": "a", "speed": 2}, "speed: unknown field"),
         ("/classify", {"text": 5}, "text: must be a text or a list"),
         ("/classify", {"text": ["a", 5]}, "text.1: must be a text"),
         ("/classify", {"text": "a", "depth": "x"}, "depth: must be a whole number or 'auto'"),

@@ -70,7 +70,11 @@ def test_the_models_that_embed(client, tiny_predictors):
         ({"input": [1, 2, 3]}, openai.BadRequestError, "input: send text, not token ids"),
         ({"input": []}, openai.BadRequestError, "the list of inputs is empty"),
         ({"input": ["a", " "]}, openai.BadRequestError, "input 1: text: is empty"),
-        ({"dimensions": 33}, openai.BadRequestError, "must be <= 32, the length of this model's vectors, not 33"),
+        (
+            {"dimensions": 33},
+            openai.BadRequestError,
+            "dimensions: must be <= 32, the length of this model's vectors, not 33",
+        ),
         ({"dimensions": 0}, openai.BadRequestError, "dimensions: must be >= 1"),
         ({"encoding_format": "int8"}, openai.BadRequestError, "encoding_format: must be 'float' or 'base64'"),
     ],

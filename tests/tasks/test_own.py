@@ -115,6 +115,25 @@ def test_labels_that_cannot_be_learnt(tmp_path):
         read_task("classification", train=numbers)
 
 
+def test_texts_with_two_labels_are_counted(tmp_path):
+    rows = [f"text {i},{i % 2}\n" for i in range(36)]
+    torn = write(tmp_path, "a.csv", "text,label\n" + "".join([*rows, "same,0\n", "same,1\n"]))
+    told = "a.csv: 2 of 38 examples have a text that also occurs with another label; the first is "
+    assert any(told in note and note.endswith("a.csv:38") for note in read_task("classification", train=torn).notes)
+    few = write(tmp_path, "b.csv", "text,label\n" + "".join([*rows, *rows, "same,0\n", "same,1\n"]))
+    assert len(read_task("classification", train=few).notes) == 1
+
+
+def test_a_training_file_without_a_header(tmp_path):
+    train = write(tmp_path, "a.csv", "nice film,pos\ndull film,neg\nfine film,pos\n")
+    dev = write(tmp_path, "b.csv", "text,label\nx,pos\n")
+    with pytest.raises(
+        DataError,
+        match=r"b\.csv: no column 'nice film'.*a\.csv has it as its text; .* name columns by number: text=1",
+    ):
+        read_task("classification", train=train, dev=dev)
+
+
 def test_a_dev_file_that_stands_in_the_training_file(tmp_path):
     rows = [f"text {i},{i % 2}\n" for i in range(40)]
     train = write(tmp_path, "a.csv", "text,label\n" + "".join(rows))

@@ -63,6 +63,14 @@ def test_each_file_has_its_own_form(tmp_path):
         read_task("similarity", train=dev, columns={"text": "nope"})
 
 
+def test_a_dev_file_that_stands_in_the_training_file(tmp_path):
+    file = write(tmp_path / "pairs.jsonl", SCORED)
+    told = "2 of 2 examples are also in the training file"
+    assert told in read_task("similarity", train=file, dev=file).notes[-1]
+    other = write(tmp_path / "other.jsonl", [{"sentence1": "a", "sentence2": "b", "score": 1}])
+    assert not any("also in" in note for note in read_task("similarity", train=file, dev=other).notes)
+
+
 def test_what_cannot_be_read_is_named(tmp_path):
     single = write(tmp_path / "one.jsonl", [{"text": "a"}])
     assert read_task("similarity", train=single).train[0].form == "sentences"

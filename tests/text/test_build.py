@@ -118,7 +118,7 @@ def test_paragraphs_are_split_and_empty_sentences_dropped(tmp_path):
     build_store([tmp_path / "a.txt"], TOKENIZER, tmp_path / "store", BuildOptions(format="paragraphs"), workers=1)
     sentences = [["One two.", "Three four!"], ["他来了。", "我走了。"]]
     assert contents(TokenStore.open(tmp_path / "store")) == expected(sentences)
-    build_store([tmp_path / "a.txt"], TOKENIZER, tmp_path / "lines", BuildOptions(format="lines"), workers=1)
+    build_store(str(tmp_path / "a.txt"), TOKENIZER, tmp_path / "lines", BuildOptions(format="lines"), workers=1)
     assert contents(TokenStore.open(tmp_path / "lines")) == expected([["One two. Three four!"], ["他来了。我走了。"]])
 
 

@@ -174,6 +174,8 @@ def test_bad_input_is_named(tmp_path):
         train_vocab([tmp_path / "latin.txt"])
     with pytest.raises(DataError, match=r"nowhere.txt: no such file"):
         train_vocab([tmp_path / "nowhere.txt"])
+    with pytest.raises(DataError, match=r"nowhere.txt: no such file"):
+        train_vocab(str(tmp_path / "nowhere.txt"))  # one path alone
     cut = gzip.compress("\n".join(ENGLISH).encode())[:-200]
     (tmp_path / "cut.txt.gz").write_bytes(cut)
     with pytest.raises(DataError, match=r"cut.txt.gz.*damaged or truncated"):

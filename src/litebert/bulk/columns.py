@@ -34,6 +34,8 @@ def named_columns(ability: Ability, columns: Mapping[str, str | Sequence[str]]) 
                 f"columns: {ability.name} reads {', '.join(names)}, not {name!r}{did_you_mean(name, names)}"
             )
         found[name] = (value,) if isinstance(value, str) else tuple(value)
+        if len(found[name]) != 1 and ability.parameters[name].kind != "texts":
+            raise InputError(f"columns: {name} is one column, not {len(found[name])}")
     return found
 
 

@@ -22,7 +22,7 @@ from litebert.bulk.part import read_note
 from litebert.errors import DataError
 from litebert.files import hold_lock, sweep, write_atomic
 from litebert.parse import parse_json
-from litebert.text.sources import file_system, is_url
+from litebert.text.sources import StoreError, ask_store, file_system, is_url, open_file
 
 PLAN, SUMMARY, LOCK = "_plan.json", "_summary.json", ".lock"
 _PART = re.compile(r"part-(\d{5,})-(\d{6,})\.parquet")
@@ -67,33 +67,40 @@ class Folder:
         """The files, without hidden ones."""
         if self._path is not None:
             found = [entry.name for entry in self._path.iterdir()] if self._path.is_dir() else []
-        elif self._system.exists(self._inner):
-            self._system.invalidate_cache()
-            paths = self._system.ls(self._inner, detail=False)
-            found = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths]
         else:
-            found = []
+            paths = ask_store(self.name, self._list)
+            found = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths]
         return sorted(name for name in found if not name.startswith("."))
+
+    def _list(self) -> list[Any]:
+        if not self._system.exists(self._inner):
+            return []
+        self._system.invalidate_cache()
+        return list(self._system.ls(self._inner, detail=False))
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""
         if self._path is not None:
             return (self._path / name).is_file()
-        return bool(self._system.exists(f"{self._inner}/{name}"))
+        return bool(ask_store(self.name, lambda: self._system.exists(f"{self._inner}/{name}")))
 
     def write(self, name: str, data: bytes) -> None:
         """Write a whole file, or nothing; a store of objects shows them when they are complete."""
         if self._path is not None:
             write_atomic(self._path / name, data)
             return
-        self._system.makedirs(self._inner, exist_ok=True)
-        self._system.pipe_file(f"{self._inner}/{name}", data)
+
+        def put() -> None:
+            self._system.makedirs(self._inner, exist_ok=True)
+            self._system.pipe_file(f"{self._inner}/{name}", data)
+
+        ask_store(f"{self.name}/{name}", put, "write")
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
         if self._path is not None:
             return (self._path / name).read_bytes()
-        return bytes(self._system.cat_file(f"{self._inner}/{name}"))
+        return bytes(ask_store(f"{self.name}/{name}", lambda: self._system.cat_file(f"{self._inner}/{name}")))
 
     # -----------------------------------------------------------------------------------------------------------------
 
@@ -164,8 +171,10 @@ class Folder:
             if self._path is not None:
                 metadata = pq.read_metadata(self._path / name)
             else:
-                with self._system.open(f"{self._inner}/{name}", "rb") as file:
+                with open_file(where) as file:
                     metadata = pq.read_metadata(file)
+        except StoreError as error:
+            raise DataError(f"{where}: cannot read: {error}") from None
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{where}: damaged ({error}); delete it, and the same command computes it again") from None
         return {**read_note(metadata, where), "rows": metadata.num_rows}

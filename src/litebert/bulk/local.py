@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -112,20 +113,25 @@ def _drive(start: Start, device: Predictor | None, waiting: Any, finished: Any, 
                     # Without the rows, which are written and need not wait here.
                     finished.put((source, part.without_rows(), scored))
                     break
-                except EOFError:
+                except (EOFError, Failure) as error:
                     worker.close()
                     worker = None
                     if attempt == TRIES - 1:
-                        where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
-                        raise LitebertError(
-                            f"{where}: the worker process died {TRIES} times, probably for lack of memory; use fewer "
-                            "workers or smaller part_rows. Finished parts are kept: rerun the same command to resume"
-                        ) from None
+                        raise LitebertError(_gave_up(source, part, error)) from None
     except BaseException as error:
         finished.put(error)
     finally:
         if worker is not None:
             worker.close()
+
+
+def _gave_up(source: Source, part: Part, error: Exception) -> str:
+    where = f"{source.path}, rows {part.begin + 1:,} to {part.begin + len(part.table):,}"
+    what = f"failed {TRIES} times ({error})"
+    if not isinstance(error, Failure):
+        advice = "is there enough memory? Fewer workers or smaller part_rows need less"
+        what = f"the worker process died {TRIES} times; {advice}"
+    return f"{where}: {what}. Finished parts are kept: rerun the same command to resume"
 
 
 def _score(worker: Worker, source: Source, part: Part, stopping: threading.Event) -> Scored | None:
@@ -154,6 +160,10 @@ class Start:
     work: Work
     out: str
     device: SharedModel | None = None  # None: the worker loads the model itself
+
+
+class Failure(Exception):
+    """An unexpected error in a worker; its traceback went to stderr."""
 
 
 class Worker:
@@ -215,5 +225,10 @@ def main(parts_number: int, device_number: int) -> None:
                 parts.send(scored)
             except (LitebertError, OSError) as error:
                 parts.send(error)
+            except MemoryError:
+                raise
+            except Exception as error:  # not sent itself: it may be of a type that cannot be pickled
+                traceback.print_exc()
+                parts.send(Failure(f"{type(error).__name__}: {error}"))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):  # the parent has died, or is done
         os._exit(0)

@@ -46,6 +46,7 @@ class Work:
     device: str
     threads: int
     max_tokens: int
+    schema: pa.Schema | None = None  # the columns of an input without rows and header
 
     def open_model(self) -> Predictor:
         """The model, in this process."""
@@ -69,8 +70,11 @@ class Scored:
 def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> tuple[bytes, Scored]:
     """The results of a part as a Parquet file."""
     ability = ABILITIES[work.ability]
-    found = find_columns(ability, work.columns, part.table.schema, source)
-    rows = arguments_of(ability, found, part.table)
+    inputs = part.table
+    if not inputs.column_names and work.schema is not None:
+        inputs = work.schema.empty_table()
+    found = find_columns(ability, work.columns, inputs.schema, source)
+    rows = arguments_of(ability, found, inputs)
     errors: list[str | None] = [part.problems.get(number) for number in range(len(rows))]
     results: list[Result | None] = [None] * len(rows)
     same = _first_of_equals(rows) if work.dedupe else list(range(len(rows)))
@@ -90,7 +94,7 @@ def score_part(work: Work, predictor: Predictor, source: Source, part: Part) -> 
             results[number] = results[first]
             errors[number] = errors[number] or (errors[first] if results[first] is None else None)
     columns = result_columns(ability, results, predictor.runtime.config.hidden_size)
-    kept = part.table if work.keep is None else select_columns(part.table, work.keep, source)
+    kept = inputs if work.keep is None else select_columns(inputs, work.keep, source)
     table = place_columns(kept, {**columns, ERROR: pa.array(errors, pa.string())})
     wrong = [number for number, error in enumerate(errors) if error is not None]
     examples = tuple(f"{source.path}, row {part.begin + number + 1:,}: {errors[number]}" for number in wrong[:3])
@@ -104,7 +108,7 @@ def _ask(work: Work, predictor: Predictor, rows: Mapping[int, Mapping[str, Any]]
     found: dict[int, Any] = {}
     for number, row in rows.items():
         try:
-            _check_length(row, work.max_chars)
+            _check_values(row, work.max_chars)
         except LitebertError as error:
             found[number] = error
     rows = {number: row for number, row in rows.items() if number not in found}
@@ -156,9 +160,11 @@ def _first_of_equals(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return [first.setdefault(json.dumps(row), number) for number, row in enumerate(rows)]
 
 
-def _check_length(row: Mapping[str, Any], max_chars: int) -> None:
+def _check_values(row: Mapping[str, Any], max_chars: int) -> None:
     for name, value in row.items():
-        size = len(value) if isinstance(value, str) else sum(map(len, value or ()))
+        if value is None or (isinstance(value, list) and None in value):
+            raise DataError(f"{name}: no value" if value is None else f"{name}: no value in one of {len(value)}")
+        size = len(value) if isinstance(value, str) else sum(map(len, value))
         if size > max_chars:
             raise DataError(f"{name}: {size:,} characters, more than max_chars ({max_chars:,})")
 

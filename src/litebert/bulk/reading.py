@@ -10,19 +10,31 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import io
 import itertools
 import json
 import os
+import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from litebert.errors import DataError, did_you_mean
-from litebert.text.sources import STDIN, ByteReader, Source, as_file, ending_of, find_sources, open_file
+from litebert.errors import DataError, did_you_mean, quote_value
+from litebert.text.sources import (
+    STDIN,
+    ByteReader,
+    Source,
+    StoreError,
+    as_file,
+    ending_of,
+    find_sources,
+    is_url,
+    open_file,
+)
 
 Format = Literal["parquet", "csv", "tsv", "jsonl", "lines"]
 ENDINGS: dict[str, Format] = {
@@ -35,7 +47,17 @@ ENDINGS: dict[str, Format] = {
 }
 MAX_ROW = 16 << 20  # bytes of a line, characters of a field
 HEAD_ROWS = 1000  # rows of a JSON-lines file that decide its columns
+SHOWN_COLUMNS = 30  # in a message
 SHOWN = 200  # characters kept of a line that is not read
+LONG = "\0litebert: a long line\0"  # stands for a line of a CSV file that has more than MAX_ROW characters
+END = "\0litebert: the end\0"  # follows the last line of a CSV file
+# First bytes of files that are not text, and what to do about them.
+NOT_TEXT = {
+    b"PAR1": "a Parquet file; its name must end in .parquet",
+    b"PK\x03\x04": "a zip archive or a spreadsheet; save it as CSV",
+    b"%PDF": "a PDF; extract its text first",
+    b"ARROW1": "an Arrow file; save it as Parquet",
+}
 TEXT = "text"  # the column of a file of plain lines
 
 
@@ -56,12 +78,15 @@ class Part:
         return replace(self, table=self.table.slice(0, 0), problems={})
 
 
-def find_inputs(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:
-    """Files, folders, globs and URLs -> the files; of folders and globs without those that are named "_..."."""
+def find_inputs(paths: Iterable[str | os.PathLike[str]], out: str = "") -> list[Source]:
+    """Files, folders, globs and URLs -> the files; of folders and globs without `out` and what is named "_..."."""
     given = [os.fspath(path) for path in paths]
     if STDIN in given:
         raise DataError("-: standard input cannot be read again by a run that resumes; write it to a file first")
-    found = [each for each in find_sources(given) if each.path in given or not _name(each.path).startswith("_")]
+    found = [each for each in find_sources(given) if each.path in given or not _is_beside(each.path, given)]
+    if out:
+        within = _whole(out).rstrip("/") + "/"
+        found = [each for each in found if each.path in given or not _whole(each.path).startswith(within)]
     if not found:
         raise DataError("no input files")
     return found
@@ -72,8 +97,16 @@ def format_of(path: str) -> Format:
     return ENDINGS.get(ending_of(path), "lines")
 
 
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
+def _whole(path: str) -> str:
+    return path if is_url(path) else os.path.realpath(path)
+
+
+def _is_beside(path: str, given: Sequence[str]) -> bool:
+    """Whether a file is a mark or a log of what wrote the others: table/_SUCCESS, table/_delta_log/0.json."""
+    roots = [re.split(r"[*?\[]", each)[0].rpartition("/")[0] if glob.has_magic(each) else each for each in given]
+    starts = [f"{root.rstrip('/')}/" if root else "" for root in roots]
+    inside = [path.removeprefix(start) for start in starts if path.startswith(start)]
+    return "/_" in "/" + min(inside, key=len, default=path.rpartition("/")[2])
 
 
 def _first_line(error: Exception) -> str:
@@ -92,7 +125,7 @@ def read_parts(
 ) -> Iterator[Part]:
     """The parts of a file from number `first` to before `stop`, without finished ones.
 
-    A file without rows has one empty part, which shows its columns.
+    A file without rows has one empty part, which shows its columns; without even a header it has none.
     """
     if format_of(source.path) == "parquet":
         yield from _parquet_parts(source, part_rows, index, done, first, stop)
@@ -118,9 +151,17 @@ def num_parts(source: Source, part_rows: int) -> int | None:
         return max(1, -(-_parquet(source, file).metadata.num_rows // part_rows))
 
 
+def _check_header(path: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{path}: two columns are called {twice!r}; rename one")
+
+
 def _parquet(source: Source, file: BinaryIO) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+    except StoreError as error:
+        raise DataError(f"{source.path}: cannot read ({error})") from None
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{source.path}: not a complete Parquet file ({_first_line(error)})") from None
 
@@ -135,8 +176,7 @@ def _parquet_parts(
         wanted = [number for number in range(first, min(end, end if stop is None else stop)) if number not in done]
         if not wanted:
             return
-        if len(set(parquet.schema_arrow.names)) < len(parquet.schema_arrow.names):
-            raise DataError(f"{source.path}: two columns have the same name; rename one")
+        _check_header(source.path, parquet.schema_arrow.names)
         for number in wanted if rows else ():
             # A run of neighbours is read in one go; a gap is jumped over by row groups.
             if number - 1 not in wanted:
@@ -174,6 +214,8 @@ def _stretch(source: Source, parquet: pq.ParquetFile, begin: int, part_rows: int
                 if count == part_rows:
                     yield pa.Table.from_batches(held).combine_chunks()
                     held, count = [], 0
+    except StoreError as error:
+        raise DataError(f"{source.path}, after row {read:,}: cannot read ({error})") from None
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{source.path}: damaged after row {read:,} ({_first_line(error)})") from None
     if held:
@@ -223,8 +265,12 @@ class _Rows:
             return line.decode(self.encoding, "replace")
 
     def _pieces(self) -> Iterator[bytes]:
+        number = 0
         try:
             while piece := self.reader.read():
+                if number < 2:  # the first has only a few bytes
+                    _check_text(piece, number)
+                number += 1
                 yield piece
         except DataError as error:
             where = f", after line {self.line:,}" if self.line else ""
@@ -243,6 +289,16 @@ class _Rows:
             yield self.line, rest.removesuffix(b"\r")
 
 
+def _check_text(piece: bytes, number: int) -> None:
+    """Refuse what would become one bad row after another."""
+    for magic, what in NOT_TEXT.items():
+        if number == 0 and piece.startswith(magic):
+            raise DataError(f"not text: {what}")
+    zeros = piece[:4096].count(b"\0")
+    if zeros > 2 and zeros * 8 > len(piece[:4096]):
+        raise DataError("not text: many zero bytes; if it is UTF-16 without a mark, name it (encoding: utf-16-le)")
+
+
 class _CsvRows(_Rows):
     """A CSV or TSV file with a header; every column is text."""
 
@@ -250,39 +306,65 @@ class _CsvRows(_Rows):
         super().__init__(source, reader)
         csv.field_size_limit(MAX_ROW)
         text = io.TextIOWrapper(as_file(self._pieces()), encoding=self.encoding, errors="surrogateescape", newline="")
-        start = text.readline(MAX_ROW)
-        if not start.strip():
-            raise DataError(f"{self.path}: empty, no header")
+        start, self.line = text.readline(MAX_ROW), 0
+        while start and not start.strip():
+            start, self.line = text.readline(MAX_ROW), self.line + 1
         delimiter = "\t" if format_of(source.path) == "tsv" else max(",;\t|", key=start.count)  # a tie: the comma
         quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-        self._csv = csv.reader(itertools.chain([start], text), delimiter=delimiter, quoting=quoting)
-        self.header = [_repair(name) or name for name in next(self._csv)]
-        if len(set(self.header)) < len(self.header):
-            twice = next(name for name in self.header if self.header.count(name) > 1)
-            raise DataError(f"{self.path}: two columns are called {twice!r}; rename one")
+        self._replaced = False  # whether the row that is read has a long line
+        lines = itertools.chain([start], self._short_lines(text)) if start else ()
+        self._csv = csv.reader(lines, delimiter=delimiter, quoting=quoting)
+        self._skipped = self.line
+        header: Any = next(self._read(), [])
+        if isinstance(header, tuple):
+            raise DataError(f"{self.path}: the header: {header[1]}")
+        self.header = [_repair(name) or name for name in header]
+        _check_header(self.path, self.header)
         self._lines = self._read()
 
     def _read(self) -> Iterator[Any]:
+        """Rows as lists; of a bad one also what is wrong with it."""
         while True:
             try:
                 row = next(self._csv, None)
             except csv.Error as error:
                 raise DataError(
-                    f"{self.path}, near line {self._csv.line_num:,}: {error}; is a quote left open?"
+                    f"{self.path}, near line {self._skipped + self._csv.line_num:,}: {error}; is a quote left open?"
                 ) from None
-            self.line = self._csv.line_num
-            if row is None:
+            begin, self.line = self.line + 1, self._skipped + self._csv.line_num
+            if row is None or row == [END]:
                 return
-            if row:
+            if self._replaced:
+                self._replaced = False
+                yield list(itertools.takewhile(lambda value: LONG not in value, row)), f"more than {MAX_ROW >> 20} MiB"
+            elif row and row[-1].endswith(END):
+                row[-1] = row[-1].removesuffix(END)
+                yield row, f"a quote is not closed: line {begin:,} to the end of the file is one row"
+            elif row:
                 yield row
+
+    def _short_lines(self, text: TextIO) -> Iterator[str]:
+        """The lines; in place of a long one LONG, which leaves a quote as open as the line did."""
+        while line := text.readline(MAX_ROW):
+            if len(line) < MAX_ROW or line.endswith(("\n", "\r")):
+                yield line
+                continue
+            quotes = line.count('"')
+            while (line := text.readline(MAX_ROW)) and not line.endswith(("\n", "\r")):
+                quotes += line.count('"')
+            self._replaced = True
+            yield '"' * ((quotes + line.count('"')) % 2) + LONG + "\n"
+        yield END
 
     def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
         """Rows as columns; too many or too few fields, and bytes that are not text, are problems of their rows."""
         problems: dict[int, str] = {}
         width, clean = len(self.header), []
         for number, row in enumerate(rows):
+            if isinstance(row, tuple):
+                row, problems[number] = row
             if len(row) != width:
-                problems[number] = f"{len(row)} fields, but the header has {width}"
+                problems.setdefault(number, f"{len(row)} fields, but the header has {width}")
                 row = [*row[:width], *[None] * (width - len(row))]
             clean.append(row)
         columns = [list(values) for values in zip(*clean, strict=True)] or [[] for _ in self.header]
@@ -306,8 +388,12 @@ class _JsonRows(_Rows):
         super().__init__(source, reader)
         self._lines = ((number, line) for number, line in self._cut() if line.strip())
         head = super().take(HEAD_ROWS)
-        objects = [row for row, _ in (self._parse(line) for _, line in head) if row is not None]
+        parsed = [self._parse(line) for _, line in head]
+        objects = [row for row, _ in parsed if row is not None]
         names = dict.fromkeys(name for row in objects for name in row)
+        if head and not names:
+            (number, line), (_, problem) = head[0], parsed[0]
+            raise DataError(f"{self.path}: {self._nothing(number, line, problem)}")
         self.types = {name: _type_of([row.get(name) for row in objects]) for name in names}
         self._lines = itertools.chain(head, self._lines)
 
@@ -332,6 +418,13 @@ class _JsonRows(_Rows):
                 )
         arrays = [pa.array(values, self.types[name]) for name, values in columns.items()]
         return pa.Table.from_arrays(arrays, list(columns)), problems
+
+    def _nothing(self, number: int, line: bytes, problem: str) -> str:
+        """Why there are no columns, from the first line."""
+        if line.lstrip()[:1] == b"[" or line.strip() == b"{":
+            return "one JSON value for the whole file; write one object per line (for an array: jq -c '.[]')"
+        problem = problem or "it has none"
+        return f"none of the first {HEAD_ROWS:,} lines is an object with fields (line {number}: {problem})"
 
     def _parse(self, line: bytes) -> tuple[dict[str, Any] | None, str]:
         if len(line) > MAX_ROW:
@@ -388,5 +481,7 @@ def _repair(text: str) -> str | None:
 
 def missing_column(source: Source, name: str, columns: Sequence[str], advice: str = "") -> DataError:
     """The error for a column that a file lacks."""
-    shown = ", ".join(map(repr, columns))
+    shown = ", ".join(map(quote_value, columns[:SHOWN_COLUMNS])) or "none"
+    if len(columns) > SHOWN_COLUMNS:
+        shown += f", ... ({len(columns):,} in all)"
     return DataError(f"{source.path}: no column {name!r}{did_you_mean(name, columns) or '.'} It has {shown}{advice}")

@@ -22,7 +22,7 @@ from litebert.bulk.folder import SUMMARY, Folder
 from litebert.bulk.local import Feed, run_here, run_workers
 from litebert.bulk.part import Scored, Work, select_columns
 from litebert.bulk.reading import Part, find_inputs, read_parts
-from litebert.errors import ConfigError, InputError, LitebertError, check_choice
+from litebert.errors import ConfigError, DataError, InputError, LitebertError, check_choice
 from litebert.files import file_sha256
 from litebert.machine import usable_cpus
 from litebert.predict.abilities import ABILITIES, refuse, shipped_model
@@ -107,7 +107,9 @@ def score(
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")
-    sources = find_inputs([inputs] if isinstance(inputs, str | os.PathLike) else inputs)
+    if keep is not None and len(set(keep)) < len(keep):
+        raise ConfigError(f"keep: {next(name for name in keep if keep.count(name) > 1)!r} is named twice")
+    sources = find_inputs([inputs] if isinstance(inputs, str | os.PathLike) else inputs, os.fspath(out))
     folder = Folder(out)
     with folder.locked():
         model = shipped_model(str(model), (ability or "").replace("-", "_"), columns or {})
@@ -128,7 +130,7 @@ def score(
         )
         predictor = work.open_model()
         part_rows = part_rows or folder.part_rows() or (8192 if _on_gpu(predictor) else 2048)
-        work = _choose(work, predictor, ability, columns or {}, sources[0], encoding)
+        work = _choose(work, predictor, ability, columns or {}, sources, encoding)
         folder.begin(
             {
                 "format": "litebert score 1",
@@ -234,7 +236,8 @@ class _Run:
         for index, source in enumerate(self.sources):
             found = notes.get(index, {})
             if not found or len(found) != max(found) + 1 or not found[max(found)]["last"]:
-                raise LitebertError(f"{self.out}: parts of {source.path} are missing; rerun the same command")
+                advice = "rerun the same command (with several machines, all must see this folder)"
+                raise LitebertError(f"{self.out}: parts of {source.path} are missing; {advice}")
         every = [note for each in notes.values() for note in each.values()]
         seconds = time.monotonic() - self._begun
         errors = sum(note["errors"] for note in every)
@@ -259,7 +262,7 @@ def _choose(
     predictor: Predictor,
     ability: str | None,
     columns: Mapping[str, str | Sequence[str]],
-    source: Source,
+    sources: Sequence[Source],
     encoding: str,
 ) -> Work:
     """What to ask for, checked against the model and the first rows before anything is written."""
@@ -278,11 +281,16 @@ def _choose(
             raise InputError(f"options: {ability} takes {', '.join(sorted(settings)) or 'none'}, not {name!r}")
         entry.parameters[name].check(value)
     named = named_columns(entry, columns)
-    first = next(read_parts(source, 1, encoding=encoding))
-    find_columns(entry, named, first.table.schema, source)
+    for source in sources:
+        first = next(read_parts(source, 1, encoding=encoding)).table.slice(0, 0)
+        if first.column_names:
+            break
+    else:
+        raise DataError(f"{source.path}: empty, without rows or columns")
+    find_columns(entry, named, first.schema, source)
     if work.keep is not None:
-        select_columns(first.table, work.keep, source)
-    return Work(**{**vars(work), "ability": ability, "columns": named})
+        select_columns(first, work.keep, source)
+    return Work(**{**vars(work), "ability": ability, "columns": named, "schema": first.schema})
 
 
 def _resolve(folder: Path, runtime: str) -> str:

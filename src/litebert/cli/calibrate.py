@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -38,8 +39,10 @@ def calibrate(
     """
     check_data(data)
     check_models(model)
+    from litebert.finetuning.calibrate import FEW_EXAMPLES, check_limits
     from litebert.finetuning.calibrate import calibrate as choose
 
+    check_limits(max_loss, speed_up, rule, lambda name: f"--{name}".replace("_", "-"))
     found = choose(
         model,
         data,
@@ -58,9 +61,12 @@ def calibrate(
         facts = {"loss": found.loss.as_dict(), "margin": found.margin, "examples": found.examples}
         print(json.dumps({"metric": found.metric, "rule": chosen.rule.as_dict(), **numbers, **facts}, indent=2))
         return
-    print(f"{model}: {chosen.rule.describe()}")
+    early = chosen.mean_depth < found.full_depth
+    print(f"{model}: {chosen.rule.describe() if early else 'never stops early: no rule tried keeps to the limit'}")
     print(
         f"{found.metric} {100 * chosen.score:.2f} (full depth {100 * found.full_score:.2f}) on {found.examples:,} "
         f"examples, {chosen.mean_depth:.2f} of {found.full_depth} layers on average ({found.speed_up:.2f}x fewer)"
     )
     print(f"on as many other examples, expect the loss within {found.margin:.2f} points of this (19 of 20 cases)")
+    if found.examples < FEW_EXAMPLES:
+        print(f"{found.examples} examples are few: use {FEW_EXAMPLES} or more", file=sys.stderr)

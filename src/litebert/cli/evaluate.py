@@ -162,22 +162,22 @@ def _print_scores(scored: list[Scored]) -> None:
     from litebert.tasks.metrics import show_interval, show_value
 
     timed = any(one.depth is not None for one in scored)
-    columns = ("model", "split", "metric", "score", "95 % interval", "examples", *(("depth", "ms/example") * timed))
-    table = make_table(*columns, left=3)
-    for one in scored:
-        model = one.name
+    columns = ("model", "split", *(("depth", "ms each") * timed), "metric", "score", "95 % interval", "examples")
+    table = make_table(*columns, left=columns.index("score"), unbroken=columns[2:])
+    for place, one in enumerate(scored):
+        model = one.name if place == 0 or one.name != scored[place - 1].name else ""
         for e in one.evaluations:
             split, count = e.split.name, f"{len(e.predictions):,}"
             more = ["", ""] if timed else []
             if one.seconds is not None:
                 total = sum(len(each.predictions) for each in one.evaluations)
-                layers = f"auto, {one.mean_depth:.2f}" if one.depth == "auto" else str(one.depth)
+                layers = f"auto {one.mean_depth:.2f}" if one.depth == "auto" else str(one.depth)
                 more = [layers, f"{1000 * one.seconds / total:.2f}"]
             if not e.scores:
-                table.add_row(model, split, "no labels", "", "", count, *more)
+                table.add_row(model, split, *more, "no labels", "", "", count)
             for name, metric in e.scores.items():
                 shown = (show_value(metric.value, name), show_interval(metric, name))
-                table.add_row(model, split, name, *shown, count, *more)
+                table.add_row(model, split, *more, name, *shown, count)
                 model = split = count = ""  # shown once
                 more = [""] * len(more)
     console = Console(highlight=False, soft_wrap=True)

@@ -184,6 +184,8 @@ def _run(
     threads: int,
 ) -> None:
     """Read the inputs, run the model, and print or write the answers group by group."""
+    from rich.text import Text
+
     from litebert.cli.terminal import one_line_json, visible
     from litebert.predict.abilities import shipped_model
     from litebert.predict.files import Source, read_rows, writer_of
@@ -215,6 +217,8 @@ def _run(
     else:
         for row, result in results:
             _print(show_each(ability.name)(visible(row.fields), visible(result), **show_options))
+            if (depth := getattr(result, "depth", None)) is not None:
+                _print(Text(f"  answered after {depth} of {predictor.runtime.config.num_hidden_layers} layers", "dim"))
 
 
 def _rows(

@@ -148,7 +148,7 @@ def plan(
     config, rates = find_model_config(model), load_rates()
     rows = [
         predict_run(config, count, batch * length, steps, length, micro_batch_tokens, bandwidth * 1e9, rates)
-        for count in gpus or [1, 8, 64]
+        for count in gpus or [count for count in (1, 8, 64) if count <= batch]
     ]
     most = most_gpus(config, batch * length, length, bandwidth * 1e9, rates)
     if as_json:

@@ -112,7 +112,8 @@ def _show_progress(view: ProgressView, progress: Progress) -> None:
 
     speed = f"{short_count(progress.rows_per_second)} rows/s, {short_count(progress.tokens_per_second)} tokens/s"
     left = "" if progress.seconds_left is None else f", {short_time(progress.seconds_left)} left"
-    errors = f", {progress.errors:,} errors" if progress.errors else ""
+    noun = "error" if progress.errors == 1 else "errors"
+    errors = f", {progress.errors:,} {noun}" if progress.errors else ""
     view.update("scoring", round(1000 * progress.share), 1000, f"{progress.rows:,} rows, {speed}{left}{errors}")
 
 

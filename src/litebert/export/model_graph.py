@@ -43,12 +43,14 @@ def build_onnx(
     attentions: bool = False,
     every_position: bool = False,
     shown: int = 0,
+    exits: bool = False,
 ) -> Any:
     """The ONNX model of any head, with every output of the encoder and the head.
 
     With `every_position`, masked words are predicted at all tokens [B, S, V], not at the positions of an extra input.
     With `shown`, the graph also outputs the attention maps and the states between applications of the first `shown`
-    tokens, for pictures; so few tokens cost no time.
+    tokens, for pictures; so few tokens cost no time. With `exits`, also what each exit before full depth says: those of
+    exit 3 end in `_3`.
     """
     graph = Graph(form, statistics, rounded)
     encoded = add_encoder(graph, model.encoder)
@@ -64,6 +66,10 @@ def build_onnx(
         _answer(graph, model, encoded)
     else:
         assert model.head == "encoder", model.head
+    if exits and model.exits is not None:
+        for depth in model.config.exits[:-1]:
+            states = encoded.states[depth * model.config.inner_group_num]
+            _exit(graph, model, depth, _summary(graph, model, states, _pool(graph, model.encoder, states)))
     graph.output("hidden", encoded.hidden, "batch", "sequence", model.config.hidden_size)
     if encoded.pooled is not None:
         graph.output("pooled", encoded.pooled, "batch", model.config.hidden_size)
@@ -165,7 +171,6 @@ def build_stages(model: Model, form: Form = "fp32", statistics: Statistics | Non
     plan = model.encoder.plan[: count * model.config.inner_group_num]
     layers.output("states", _apply(layers, model.encoder, plan, "before")[1][-1], "batch", "sequence", width)
     heads.input("states", "batch", "sequence", width, index=False)
-    by_token = model.head in ("span", "token-classification")
     if model.config.pooling == "mean" or model.head == "answer":
         heads.input("attention_mask", "batch", "sequence")
     pooled = _pool(heads, model.encoder, "states")
@@ -174,19 +179,32 @@ def build_stages(model: Model, form: Form = "fp32", statistics: Statistics | Non
     if isinstance(model, AnswerModel):
         _answer(heads, model, Encoded("states", pooled, [], []))
     else:
-        assert isinstance(model, (_Classifier, SpanModel))
-        summary = _mean_tokens(heads, "states") if model.config.pooling == "mean" else pooled
-        full = model.span if isinstance(model, SpanModel) else model.classifier
+        summary = _summary(heads, model, "states", pooled)
         for depth in model.config.exits:
-            own = None if model.exits is None or str(depth) not in model.exits else model.exits[str(depth)]
-            layer, name = (full, "full") if own is None else (own, f"exits.{depth}")
-            assert isinstance(layer, nn.Linear)
-            said = _linear(heads, "states" if by_token else summary or "", name, layer)
-            _name_outputs(heads, model, said, f"_{depth}")
+            _exit(heads, model, depth, summary)
     return {
         name: graph.model(f"{model.config.model_type}-{model.head}-{name}")
         for name, graph in zip(STAGES, (begin, layers, heads), strict=True)
     }
+
+
+def _summary(graph: Graph, model: Model, states: str, pooled: str | None) -> str:
+    """What a linear head reads of the states [B, S, H]: all of them, or one vector [B, H]."""
+    if model.head in ("span", "token-classification"):
+        return states
+    summary = _mean_tokens(graph, states) if model.config.pooling == "mean" else pooled
+    assert summary is not None
+    return summary
+
+
+def _exit(graph: Graph, model: Model, depth: int, summary: str) -> None:
+    """Add the outputs of the head of an exit."""
+    assert isinstance(model, (_Classifier, SpanModel))
+    full = model.span if isinstance(model, SpanModel) else model.classifier
+    own = None if model.exits is None or str(depth) not in model.exits else model.exits[str(depth)]
+    layer, name = (full, "full") if own is None else (own, f"exits.{depth}")
+    assert isinstance(layer, nn.Linear)
+    _name_outputs(graph, model, _linear(graph, summary, name, layer), f"_{depth}")
 
 
 def _name_outputs(graph: Graph, model: Model, said: str, ending: str = "") -> None:

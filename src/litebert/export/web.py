@@ -51,6 +51,7 @@ from litebert.model.config import ModelConfig
 from litebert.model.heads import Model
 from litebert.page import page_files, read_page
 from litebert.predict.abilities import ABILITIES, infer_task
+from litebert.predict.exits import ExitRule, depths_of, load_rule, problem_of
 from litebert.predict.load import Manifest, source_checksums
 from litebert.predict.onnx_runtime import open_session
 from litebert.predict.runtime import Outputs, Request, fit_segments, outputs_of
@@ -134,7 +135,9 @@ def export_web(
         rounded: Rounded = {}
         for form, name in FILES.items():
             proto = rename(
-                build_onnx(model, form, statistics, rounded, every_position=True, shown=SHOWN if page else 0)
+                build_onnx(
+                    model, form, statistics, rounded, every_position=True, shown=SHOWN if page else 0, exits=page
+                )
             )
             save_onnx(proto, staging / name)
             exported = WebFile(staging / name, model)
@@ -311,6 +314,8 @@ def write_page(
     binaries = [each for each in shell if each.endswith(".wasm")]
     large = [*files.values(), "tokenizer.json", *binaries]
     large += [f"runtime/{path.name}" for path in sorted(runtime.iterdir())]
+    if len(model.config.exits) > 1:  # a graph has one depth; the engine stops where it is told to
+        devices = {device: form for device, form in devices.items() if device == "wasm"}
     about = describe_model(folder, name, model) | {
         "version": litebert.__version__,
         "precisions": files,
@@ -337,8 +342,16 @@ def describe_model(folder: Path, name: str, model: Model) -> dict[str, Any]:
     ]
     shown = None if task is None else {key: getattr(task, key) for key in ("name", "kind", "labels", "pair", "scale")}
     specials = asdict(tokenizer.specials)
+    rule = load_rule(folder)
+    depths = depths_of(config, model.head, rule)
     return {
-        "model": {"name": name, "abilities": [*abilities, "states"], "language": tokenizer.language, "task": shown},
+        "model": {
+            "name": name,
+            "abilities": [*abilities, "states"],
+            "language": tokenizer.language,
+            "task": shown,
+            "depths": asdict(depths) | {"depth": None},
+        },
         "language": tokenizer.language,
         "task": None if task is None else asdict(task),
         "pooling": "cls" if task is not None and kind_of(task).compares and task.pooling == "first" else "mean",
@@ -346,6 +359,12 @@ def describe_model(folder: Path, name: str, model: Model) -> dict[str, Any]:
         "type_vocab_size": config.type_vocab_size,
         "vocab_size": tokenizer.vocab_size,
         "engine": engine_plan(model),
+        "exits": {
+            "layers": depths.layers,
+            "depths": depths.exits,
+            "problem": problem_of(model.head, config),
+            "rule": _rule(rule) if rule is not None and depths.auto else None,
+        },
         "specials": {
             "cls": tokenizer.cls_id,
             "sep": tokenizer.sep_id,
@@ -354,6 +373,15 @@ def describe_model(folder: Path, name: str, model: Model) -> dict[str, Any]:
         },
         "silent": sorted(specials.values()),
     }
+
+
+def _rule(rule: ExitRule) -> dict[str, Any]:
+    """A rule of early exit as page/exits.js reads it."""
+    if rule.gate is None:
+        return rule.as_dict()
+    arrays = (rule.gate.state, rule.gate.signs, rule.gate.bias)
+    state, signs, bias = (array.astype(float).round(8).tolist() for array in arrays)
+    return rule.as_dict() | {"gate": {"state": state, "signs": signs, "bias": bias}}
 
 
 def engine_plan(model: Model) -> dict[str, Any]:
@@ -370,6 +398,9 @@ def engine_plan(model: Model) -> dict[str, Any]:
         "vocab_size": config.vocab_size,
         "pooling": config.pooling,
         "applications": [list(step) for step in model.encoder.plan],  # the blocks: [attention, ffn]
+        "inner": config.inner_group_num,  # applications of a layer
+        "layers": config.num_hidden_layers,
+        "exits": config.exits,
     }
 
 

@@ -27,7 +27,9 @@ from litebert.finetuning.results import (
     read_scores,
     read_summary,
 )
+from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import ERRORS, Metric, score, show_interval, show_spread, show_value
+from litebert.tasks.read import named_tasks
 from litebert.tasks.task import TaskData, kind_of, load_task
 
 if TYPE_CHECKING:  # torch is not needed to read what runs wrote
@@ -92,13 +94,20 @@ def show_lead(comparison: Comparison) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
-def next_steps(num_train: int, head_only: bool) -> list[str]:
+LINEAR = ("label", "labels", "number", "tags", "option")  # what a linear head can say: see `head_only`
+
+
+def next_steps(num_train: int, head_only: bool, task: str = "classification") -> list[str]:
     """What usually helps a model that is not ahead of simple methods."""
+    named = named_tasks().get(task)
+    kind = KINDS.get(named.kind if named else task)
+    linear = kind is None or kind.says in LINEAR
     steps = [f"label more examples: {num_train:,} are few for fine-tuning"] if 0 < num_train < FEW_LABELS else []
     if head_only:
         steps.append("fine-tune the whole model instead of only a head (head_only off)")
     else:
-        steps.append("fit only a linear head on the frozen encoder (head_only): fast, with nothing to tune")
+        if linear:
+            steps.append("fit only a linear head on the frozen encoder (head_only): fast, with nothing to tune")
         steps.append("train several times and longer (seeds, epochs)")
     steps.append(
         "start from a stronger model (model), or pretrain this one further on your own text (docs/howto/domain.md)"
@@ -106,8 +115,18 @@ def next_steps(num_train: int, head_only: bool) -> list[str]:
     return steps
 
 
+def needs_advice(scores: Scores, sentences: Sequence[tuple[str, Verdict]]) -> bool:
+    """Whether a model that is not ahead could do better: one without a mistake could not."""
+    return any(verdict != "ahead" for _, verdict in sentences) and scores.value != 1.0
+
+
 def print_baselines(
-    scores: Scores, console: Console, num_train: int, head_only: bool = False, median: float | None = None
+    scores: Scores,
+    console: Console,
+    num_train: int,
+    head_only: bool = False,
+    median: float | None = None,
+    task: str = "classification",
 ) -> None:
     """The baselines and the model, which is ahead, and what to do if it is not the model."""
     if not scores.baselines:
@@ -122,9 +141,9 @@ def print_baselines(
     sentences = describe_verdicts(scores, median)
     for sentence, verdict in sentences:
         console.print(Text(sentence), style="green" if verdict == "ahead" else "yellow")
-    if any(verdict != "ahead" for _, verdict in sentences):
+    if needs_advice(scores, sentences):
         console.print("What may help:")
-        for step in next_steps(num_train, head_only):
+        for step in next_steps(num_train, head_only, task):
             console.print(Text(f"- {step}"))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from litebert.errors import ConfigError, check_choice
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
+from litebert.model.config import suggest_exits
 from litebert.predict.exits import SIGNS, Choice, ExitRule, Gate, Ints, Trace, problem_of, save_rule, simulate
 from litebert.predict.lanes import group_numbers, trace_signs
 from litebert.predict.runtime import Outputs
@@ -43,6 +44,7 @@ NEAR = 0.25  # numbers that differ by less, in standard deviations, are the same
 GATE_STEPS = 24  # thresholds of a gate
 FOLDS = 5
 ROUNDING = 1e-9  # of sums in another order
+FEW_EXAMPLES = 300  # with fewer, one that never happened here may still happen to one in a hundred
 COMPONENTS = 64  # directions of the state that a gate looks at: few, since it learns from hundreds of examples
 
 By = Literal["any", "confidence", "patience", "gate"]
@@ -110,7 +112,8 @@ def calibrate(
     if kind_of(own).compares:
         raise ConfigError(f"{model}: vectors have no confidence to stop by; choose a depth for all texts instead")
     if len(opened.config.exits) < 2:
-        raise ConfigError(f"{model}: has no exits; fine-tune it with some, such as exits: [3, 6, 9, 12]")
+        some = suggest_exits(opened.config.num_hidden_layers)
+        raise ConfigError(f"{model}: has no exits; fine-tune it with some, such as exits: {some}")
     splits = [split for split in Data(own, found, tokenizer).dev if split.is_labelled]
     if not splits:
         raise ConfigError(f"{data}: no labels to calibrate on")
@@ -130,15 +133,16 @@ def calibrate(
     return result
 
 
-def check_limits(max_loss: float | None, speed_up: float | None, rule: str) -> None:
-    """Check that exactly one valid limit is given."""
+def check_limits(max_loss: float | None, speed_up: float | None, rule: str, spell: Callable[[str], str] = str) -> None:
+    """Check that exactly one valid limit is given; `spell` names the arguments in errors."""
     if (max_loss is None) == (speed_up is None):
-        raise ConfigError("give one of max_loss (points) and speed_up")
+        each, other = spell("max_loss"), spell("speed_up")
+        raise ConfigError(f"give either {each} (points of 100, such as 0.3) or {other} (times, such as 2)")
     if max_loss is not None and not max_loss >= 0:
-        raise ConfigError(f"max_loss: must be >= 0, got {max_loss:g}")
+        raise ConfigError(f"{spell('max_loss')}: must be >= 0, got {max_loss:g}")
     if speed_up is not None and not speed_up >= 1:
-        raise ConfigError(f"speed_up: must be >= 1, got {speed_up:g}")
-    check_choice("rule", rule, RULES)
+        raise ConfigError(f"{spell('speed_up')}: must be >= 1, got {speed_up:g}")
+    check_choice(spell("rule"), rule, RULES)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.results import Evaluation, predict_split, score_split, write_depths, write_predictions
 from litebert.folders import folder_hint
-from litebert.model.config import load_config
+from litebert.model.config import load_config, suggest_exits
 from litebert.model.heads import Model
 from litebert.model.hub import load_model
 from litebert.predict.ability import Depth
@@ -179,10 +179,13 @@ def _at_depths(
     depths: tuple[Depth, ...] = (depth,) if depth != "all" else config.exits
     if depth == "all" and kind_of(task).compares and not depths:  # vectors can be had at any depth
         depths = tuple(range(1, config.num_hidden_layers + 1))
-    if depth == "all" and len(depths) < 2:
-        raise ConfigError(f"depth: {name} has no exits; fine-tune it with some, such as exits: [3, 6, 9, 12]")
+    if (depth == "all" and len(depths) < 2) or (depth == "auto" and not config.exits):
+        some = suggest_exits(config.num_hidden_layers)
+        raise ConfigError(f"depth: {name} has no exits; fine-tune it with some, such as exits: {some}")
     if depth == "auto" and rule is None:
-        raise ConfigError(f"depth: {name} has no rule for auto yet; make one with litebert calibrate")
+        raise ConfigError(
+            f"depth: {name} has no rule for auto yet; make one: litebert calibrate {name} --data FILE --max-loss 0.3"
+        )
     if depth == "all" and rule is not None and config.exits:
         depths = (*depths, "auto")
     scored = []

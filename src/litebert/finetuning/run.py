@@ -309,6 +309,8 @@ class Finetuning(Learner):
             depth = draw_depth(self.shares, self.config.seed, number) if self.shares and self.random_depth else None
             inputs = [Inputs(*to_device(b, self.device.device), b.max_length, b.num_rows, depth) for b in batches]
             count, tokens = sum(batch.count for batch in batches), sum(batch.num_tokens for batch in batches)
+            if self.contrast is not None:  # examples of a file smaller than a batch are in it more than once
+                count = sum(batch.num_rows for batch in batches) // self.contrast.texts
             yield StepBatches(inputs if self.contrast is None else [Whole(tuple(inputs))], (count,), tokens)
 
     def loss(self, inputs: Inputs | Whole, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -198,7 +198,7 @@ def _copy_best(study: Study) -> None:
             write_atomic(place, file.read_bytes())
 
 
-def print_study(study: Study, console: Console | None = None) -> None:
+def print_study(study: Study, console: Console | None = None, task: str = "classification") -> None:
     """All runs, then the median and spread of each setting."""
     console = console or Console(highlight=False, soft_wrap=True)
     metric = study.metric
@@ -223,7 +223,7 @@ def print_study(study: Study, console: Console | None = None) -> None:
             style="dim",
         )
         num_train = num_train_examples(study.folder / study.best.name)
-        print_baselines(study.best.result.scores, console, num_train, median=study.median)
+        print_baselines(study.best.result.scores, console, num_train, median=study.median, task=task)
 
 
 @dataclass(frozen=True)
@@ -253,12 +253,12 @@ def run_and_print(
         if not result.completed:
             return StudyOutcome(signal=result.signal)
         print_scores(result.scores, console)
-        print_baselines(result.scores, console, num_train_examples(out), config.head_only)
+        print_baselines(result.scores, console, num_train_examples(out), config.head_only, task=config.task)
         return StudyOutcome(result.model, _predictions(config, out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:
         return StudyOutcome(signal=study.signal)
-    print_study(study, console)
+    print_study(study, console, config.task)
     best = out / study.kept.name
     return StudyOutcome(out / "best", _predictions(config, best))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,11 +181,17 @@ def check_depth(config: ModelConfig, depth: int) -> None:
 EXIT_HEADS = ("classification", "token-classification", "multiple-choice", "span")
 
 
+def suggest_exits(layers: int) -> list[int]:
+    """Exits for a message to suggest, about a quarter of the layers apart: 12 -> [3, 6, 9, 12], 2 -> [1, 2]."""
+    return sorted({math.ceil(layers * quarter / 4) for quarter in range(1, 5)})
+
+
 def check_exit(config: ModelConfig, depth: int) -> None:
     """Refuse a depth without its own head."""
     if depth not in (*config.exits, config.num_hidden_layers):
         exits = ", ".join(map(str, config.exits))
-        known = f"it has exits at {exits}" if exits else "it has no exits; train it with some (exits: [3, 6, 9, 12])"
+        some = suggest_exits(config.num_hidden_layers)
+        known = f"it has exits at {exits}" if exits else f"it has no exits; train it with some (exits: {some})"
         raise InputError(f"depth: this model was not trained to answer at depth {depth}; {known}")
 
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.errors import ConfigError, InputError, did_you_mean
+from litebert.errors import ConfigError, InputError, did_you_mean, show_value
 from litebert.model.config import ModelConfig, check_exit
 from litebert.model.encoder import (
     Embeddings,
@@ -51,6 +51,11 @@ class Model(nn.Module):
 
     def __init__(self, config: ModelConfig, pooler: bool | None = None):
         super().__init__()
+        if not isinstance(config, ModelConfig):
+            raise InputError(
+                f"config: expected a ModelConfig, such as preset('albert-base'), got {show_value(config)}; "
+                "load_model opens a model folder"
+            )
         self.config = config
         self.encoder = Encoder(config, self.pooler if pooler is None else pooler)
         self.depth: int | None = None  # where it answers; None: at full depth

@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from litebert.errors import CheckpointError, quote_value
+from litebert.errors import CheckpointError, InputError, quote_value
 from litebert.files import file_sha256, staged_folder
 from litebert.folders import folder_hint
 from litebert.model.config import EXTENSION_MODEL_TYPE, ModelConfig, read_config, to_hub, vary
@@ -264,6 +264,8 @@ def save_model(model: Model, folder: Path | str, dtype: torch.dtype = torch.floa
 
     `dtype` only affects the size of the file: every model is loaded in float32.
     """
+    if not isinstance(model, Model):
+        raise InputError(f"model: expected a model, such as load_model('default'), got {quote_value(model)}")
     folder = Path(folder)
     head, config = model.head, _without_unused_labels(model.config, model.head)
     architecture = hub_class(head, config.model_type)

@@ -17,7 +17,7 @@ ENGINE = ("engine.js", "weights.js", "thread.js", "engine.wasm", "engine-relaxed
 ONLY = {
     "server": {"server.js"},
     "browser": {
-        *("browser.js", "worker.js", "abilities.js", "tokens.js", "ort.js", "offline.js"),
+        *("browser.js", "worker.js", "abilities.js", "exits.js", "numbers.js", "tokens.js", "ort.js", "offline.js"),
         *(f"engine/{name}" for name in ENGINE),
     },
 }

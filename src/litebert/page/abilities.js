@@ -1,5 +1,8 @@
 // The abilities of a model in this tab, with the answers of litebert/predict: fields, rules and numbers are the same. What
 // differs: a text that is too long for one pass is refused here, and sentences are split by the browser.
+import { BY_HEAD } from "./depth.js";
+import { outputsFor, stopsBy } from "./exits.js";
+import { best, sigmoid, softmax } from "./numbers.js";
 import { Trouble } from "./trouble.js";
 import { checkText, readable, sentenceSpans, wordSpans } from "./tokens.js";
 
@@ -7,21 +10,11 @@ export const MOST_SHOWN = 64; // tokens of attention maps and states
 const N_BEST = 20; // spans that the probabilities of answers are over
 
 const refuse = (message) => { throw new Trouble(422, "invalid_input", message); };
-const sigmoid = (x) => 1 / (1 + Math.exp(-x));
-const best = (values) => values.reduce((top, value, i) => (value > values[top] ? i : top), 0);
-
-export function softmax(values) {
-  const top = values.reduce((a, b) => Math.max(a, b), -Infinity);
-  const powers = Array.from(values, (value) => Math.exp(value - top));
-  const sum = powers.reduce((a, b) => a + b, 0);
-  return powers.map((value) => value / sum);
-}
-
 /** [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. */
-function request({ tokens, about }, first, second = null) {
+function request({ tokens, about }, first, second = null, what = "This") {
   const ids = [tokens.cls, ...first, tokens.sep, ...(second ? [...second, tokens.sep] : [])];
   if (ids.length > about.max_length) {
-    throw new Trouble(413, "too_many_tokens", `This is ${ids.length} tokens, and the model reads ${about.max_length} at once. Shorten it, or use litebert serve, which reads long texts in parts.`);
+    throw new Trouble(413, "too_many_tokens", `${what} is ${ids.length} tokens, and the model reads ${about.max_length} at once. Shorten it, or use litebert serve, which reads long texts in parts.`);
   }
   return { ids, segments: ids.map((_, i) => (i > first.length + 1 ? 1 : 0)) };
 }
@@ -38,6 +31,12 @@ function cutPair(a, b, room) {
 /** Row `i` of an output [1, S, N]. */
 const row = ({ data, dims }, i) => data.subarray(i * dims.at(-1), (i + 1) * dims.at(-1));
 
+/** [probability, id] of the likeliest words, without sorting the whole vocabulary. */
+function likeliest(probabilities, count) {
+  const least = Float64Array.from(probabilities).sort().at(-Math.min(count, probabilities.length));
+  return probabilities.flatMap((p, id) => (p >= least ? [[p, id]] : [])).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+}
+
 async function fill_mask(model, { text, top }) {
   const { tokens } = model;
   const ids = tokens.encode(text, "text", { masks: true });
@@ -50,7 +49,7 @@ async function fill_mask(model, { text, top }) {
   const spans = characters.flatMap((_, i) => (characters.slice(i, i + size).join("") === tokens.mask ? [i] : []));
   const masks = places.map((_, i) => {
     const probabilities = softmax(row(logits, i).subarray(0, tokens.size));
-    const order = probabilities.map((p, id) => [p, id]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+    const order = likeliest(probabilities, top + tokens.silent.size);
     const read = order.filter(([, id]) => !tokens.silent.has(tokens.piece(id))).slice(0, top);
     const candidates = read.map(([probability, id]) => ({ word: readable(tokens.piece(id)), piece: tokens.piece(id), probability }));
     return { start: spans[i], end: spans[i] + size, candidates };
@@ -114,7 +113,8 @@ async function embed(model, { text, pooling = model.about.pooling, normalize }) 
   const results = [];
   for (const each of [text].flat()) {
     const ids = model.tokens.encode(each);
-    const { last_hidden_state: hidden } = await model.run(request(model, ids), ["last_hidden_state"]);
+    const asked = request(model, ids, null, Array.isArray(text) ? `“${[...each].slice(0, 40).join("")}…”` : "This"); // which of the lines
+    const { last_hidden_state: hidden } = await model.run(asked, ["last_hidden_state"]);
     const [, count, width] = hidden.dims;
     const vector = new Float64Array(width);
     for (let i = 0; i < (pooling === "mean" ? count : 1); i += 1) row(hidden, i).forEach((value, j) => { vector[j] += value; });
@@ -173,14 +173,20 @@ async function states(model, body) {
   return [{ ...read, distances, cosines, points: project(all.data, steps, size, width) }];
 }
 
-const dot = (a, b) => a.reduce((sum, value, k) => sum + value * b[k], 0);
+function dot(a, b) {
+  let sum = 0;
+  for (let k = 0; k < a.length; k += 1) sum += a[k] * b[k]; // several times as fast as reduce
+  return sum;
+}
 
 /** All states on the plane along which they differ most (the first two principal components): [step][token][x, y]. */
 function project(data, steps, size, width) {
   const count = steps * size;
   const mean = new Float64Array(width);
   for (let i = 0; i < count * width; i += 1) mean[i % width] += data[i] / count;
-  const rows = Array.from({ length: count }, (_, i) => Float64Array.from({ length: width }, (_, k) => data[i * width + k] - mean[k]));
+  const centred = new Float64Array(data);
+  for (let i = 0; i < count * width; i += 1) centred[i] -= mean[i % width];
+  const rows = Array.from({ length: count }, (_, i) => centred.subarray(i * width, (i + 1) * width));
   const axes = [];
   for (let axis = 0; axis < 2; axis += 1) {
     let direction = rows.reduce((far, each) => (dot(each, each) > dot(far, far) ? each : far)).slice();
@@ -195,7 +201,10 @@ function project(data, steps, size, width) {
         for (let k = 0; k < width; k += 1) next[k] -= share * other[k];
       }
       const norm = Math.max(Math.sqrt(dot(next, next)), 1e-12);
-      direction = next.map((value) => value / norm);
+      for (let k = 0; k < width; k += 1) next[k] /= norm;
+      const still = step > 0 && dot(next, direction) > 1 - 1e-10;
+      direction = next;
+      if (still) break;
     }
     axes.push(direction);
   }
@@ -209,17 +218,20 @@ async function tag(model, { text }) {
   const pieces = spans.map((span) => model.tokens.tokenizer.encode(span.text, { add_special_tokens: false }));
   const ids = pieces.flatMap((each) => each.ids);
   if (!ids.length) refuse("text: has no word that the vocabulary covers.");
-  const { logits } = await model.run(request(model, ids), ["logits"]);
-  const words = [];
+  const firsts = []; // of each word, the token of its first piece with text in it; -1: it has none
   let at = 1; // after [CLS]
-  spans.forEach((span, i) => {
-    const first = pieces[i].tokens.findIndex((piece) => piece !== "▁"); // the first piece with text in it
-    if (first >= 0) {
-      const probabilities = softmax(row(logits, at + first));
-      const top = best(probabilities);
-      words.push({ ...span, tag: labels[top], probability: probabilities[top] });
-    }
-    at += pieces[i].ids.length;
+  for (const { ids: { length }, tokens } of pieces) {
+    const first = tokens.findIndex((piece) => piece !== "▁");
+    firsts.push(first < 0 ? -1 : at + first);
+    at += length;
+  }
+  const asked = request(model, ids);
+  const { logits } = await model.run({ ...asked, outside: asked.ids.map((_, i) => !firsts.includes(i)) }, ["logits"]);
+  const words = spans.flatMap((span, i) => {
+    if (firsts[i] < 0) return [];
+    const probabilities = softmax(row(logits, firsts[i]));
+    const top = best(probabilities);
+    return [{ ...span, tag: labels[top], probability: probabilities[top] }];
   });
   return [{ text, words, entities: mergeEntities([...text], words, labels) }];
 }
@@ -256,7 +268,9 @@ async function answer(model, { question, context, top }) {
   const asked = model.tokens.encode(question, "question").slice(0, Math.min(task.max_question, (max_length - 3) >> 1));
   const places = model.tokens.places(context);
   if (!places.length) refuse("context: has no text that the vocabulary covers.");
-  const output = await model.run(request(model, asked, places.map(({ id }) => id)), ["start_logits", "end_logits"]);
+  const pair = request(model, asked, places.map(({ id }) => id));
+  const outside = pair.ids.map((_, i) => i !== 0 && (i < asked.length + 2 || i === pair.ids.length - 1)); // [CLS] means "no answer"
+  const output = await model.run({ ...pair, outside }, ["start_logits", "end_logits"]);
   const [starts, ends] = [output.start_logits.data, output.end_logits.data].map((logits) => logits.subarray(asked.length + 2, asked.length + 2 + places.length));
   const pairs = [];
   for (let i = 0; i < places.length; i += 1) {
@@ -281,17 +295,62 @@ async function choose(model, { passage, question, options }) {
   const { task, max_length } = model.about;
   const room = max_length - 3;
   const first = model.tokens.encode(passage, "passage");
-  const scores = [];
-  for (const option of options) {
+  const requests = options.map((option) => {
     const whole = question.includes("_") ? question.replace(/_+/g, () => option) : `${question} ${option}`.trim();
     const second = model.tokens.encode(whole, "options");
     const kept = second.slice(-Math.min(task.max_option, room - Math.min(first.length, room >> 1)));
-    const { logits } = await model.run(request(model, first.slice(0, room - kept.length), kept), ["logits"]);
-    scores.push(logits.data[0]);
-  }
-  const probabilities = softmax(scores);
+    return request(model, first.slice(0, room - kept.length), kept);
+  });
+  const probabilities = softmax((await model.runTogether(requests, ["logits"])).map(({ logits }) => logits.data[0]));
   const index = best(probabilities);
   return [{ index, option: options[index], probabilities }];
 }
 
 export const ABILITIES = { fill_mask, sentence_order, coherence, embed, attention, states, classify, tag, answer, choose };
+
+/** A model for `ask`: an engine's run and runEarly (or a session's run alone), with segments as the model knows them. */
+export function openModel(about, { run, runEarly }, tokens) {
+  const fit = (request) => ({ ...request, segments: request.segments.map((segment) => Math.min(segment, about.type_vocab_size - 1)) });
+  return {
+    about,
+    tokens,
+    run: (request, outputs) => run(fit(request), outputs),
+    runEarly: runEarly && ((requests, ...rest) => runEarly(requests.map(fit), ...rest)),
+  };
+}
+
+/** Refuse a depth that the model or its runtime lacks, as Predictor does. */
+function checkDepth({ about, runEarly }, ability, depth) {
+  const { layers, depths, rule } = about.exits;
+  if (!runEarly && depth !== layers) refuse("depth: onnxruntime-web answers only at full depth; the page's engine at any.");
+  if (depth === "auto") {
+    if (!BY_HEAD.has(ability)) refuse("depth: auto is for what a trained head answers.");
+    if (!rule) refuse("depth: this model has no rule for auto yet; litebert calibrate makes one, then export the model again.");
+    return;
+  }
+  if (!Number.isInteger(depth)) refuse(`depth: must be a whole number, not ${depth}.`);
+  if (depth < 1 || depth > layers) refuse(`depth: must be between 1 and ${layers}, the model's own; got ${depth}.`);
+  if (BY_HEAD.has(ability) && depth !== layers && !depths.includes(depth)) {
+    refuse(`depth: this model was not trained to answer at depth ${depth}; it has ${depths.length ? `exits at ${depths.join(", ")}` : "no exits"}.`);
+  }
+}
+
+/** The results of an ability, and the depth that answered: `body.depth` layers, or with "auto" as many as each text needs. */
+export async function ask(model, ability, { depth = null, ...body }) {
+  if (depth !== null) checkDepth(model, ability, depth);
+  const { exits } = model.about;
+  let deepest = depth === "auto" ? 0 : depth;
+  const runTogether = async (requests, outputs) => {
+    if (depth !== "auto") {
+      const made = [];
+      for (const request of requests) made.push(await model.run({ ...request, depth: depth ?? exits.layers }, outputs));
+      return made;
+    }
+    const made = await model.runEarly(requests, [...outputs, ...outputsFor(exits)], exits.depths, stopsBy(exits, requests));
+    deepest = Math.max(deepest, ...made.map((each) => each.depth));
+    return made;
+  };
+  const run = async (request, outputs) => (await runTogether([request], outputs))[0];
+  const results = await ABILITIES[ability]({ ...model, run, runTogether }, body);
+  return results.map((result) => ({ ...result, depth: deepest }));
+}

@@ -33,9 +33,11 @@ function startWorker() {
   const worker = new Worker(`worker.js${location.search}`, { type: "module" });
   const answers = new Map(); // id -> {resolve, reject}
   let count = 0;
+  let ended = false; // what was under way may still arrive after terminate()
   const loaded = new Promise((resolve, reject) => {
     worker.addEventListener("error", (event) => { event.preventDefault(); reject(new Trouble(0, "no_file", "worker.js or one of the scripts that it needs could not be loaded.")); });
     worker.addEventListener("message", ({ data }) => {
+      if (ended) return null;
       if (data.progress) return showProgress(data.progress);
       if (data.ready) return resolve(data.ready);
       const failed = data.trouble && new Trouble(data.trouble.status, data.trouble.code, data.trouble.message);
@@ -55,7 +57,7 @@ function startWorker() {
     });
     worker.postMessage({ id, ability, body });
   });
-  return { loaded, ask };
+  return { loaded, ask, end: () => { ended = true; worker.terminate(); } };
 }
 
 let worker = null;
@@ -68,6 +70,9 @@ export const backend = {
       document.documentElement.dataset.loaded = String(Math.round(ready.took)); // milliseconds, for benchmarks
       document.documentElement.dataset.build = ready.build ?? ready.device;
       return ready;
+    } catch (error) {
+      worker.end(); // what it still loads is of no use
+      throw error;
     } finally {
       $("loading").hidden = true;
     }

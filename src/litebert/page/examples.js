@@ -45,7 +45,7 @@ export const EXAMPLES = {
     "pair": [
       {
         "text": "A man is playing the guitar on stage.",
-        "pair": "Someone is making music in front of an audience."
+        "pair": "A man is playing music."
       }
     ],
     "tag": [

@@ -1,7 +1,9 @@
 // One tab: its form with an example, the request, and the drawing of the result. A panel has
 //   body(form)            the request                     draw(results, body, lang)  the nodes of the result
 //   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, like, fields, wide,
-//                                                         repaint, asks (the ability, if the tab has another name), adapter.
+//                                                         repaint, asks (the ability, if the tab has another name), adapter,
+//                                                         everyDepth (it draws every application).
+import { depthChoice, depthOf } from "./depth.js";
 import { $, h, languageOf, say } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { Trouble, problem } from "./trouble.js";
@@ -39,6 +41,8 @@ export function setUpPanel(ability, panel, able, backend) {
   if (panel.wide) form.classList.add("wide");
   const select = h("select", { id: `${ability}-model` }, able.map(({ name }) => h("option", { value: name }, name)));
   if (able.length > 1) form.append(h("div", { class: "which" }, h("label", { for: `${ability}-model` }, "Model"), select));
+  const depth = depthChoice(panel.asks ?? ability, `${ability}-depth`);
+  if (!panel.everyDepth) form.append(depth.node);
   const go = h("button", { class: "go", type: "submit" }, "Run");
   const actions = form.querySelector(".actions") || h("p", { class: "actions" });
   actions.prepend(go);
@@ -60,6 +64,7 @@ export function setUpPanel(ability, panel, able, backend) {
     const { language } = model();
     const examples = EXAMPLES[language][panel.examples ? panel.examples(model()) : panel.like ?? ability];
     panel.follow?.(model());
+    depth.follow(model());
     fill(examples);
     links.replaceChildren(h("h3", {}, "Examples"), ...examples.map(({ text }, i) =>
       h("button", { type: "button", class: "example", lang: language, onclick: () => { fill(examples, i); run(); } }, text)));
@@ -70,6 +75,7 @@ export function setUpPanel(ability, panel, able, backend) {
     clearTimeout(waiting);
     tellLanguages();
     const body = { ...panel.body(form), model: model().name };
+    if (!panel.everyDepth && depth.value() !== undefined) body.depth = depth.value();
     const mistake = panel.check ? panel.check(body) : "";
     running?.abort();
     const mine = (running = new AbortController());
@@ -84,8 +90,9 @@ export function setUpPanel(ability, panel, able, backend) {
       const results = await backend.answer(panel.asks ?? ability, body, mine.signal);
       const took = performance.now() - began;
       const drawn = panel.draw(results, body, lang).filter(Boolean);
+      const deep = depthOf(results, model());
       const command = backend.command?.(panel.asks ?? ability, body);
-      result.replaceChildren(...drawn, h("div", { class: "meta" }, h("span", {}, `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`), h("span", {}, results.model ?? body.model),
+      result.replaceChildren(...drawn, h("div", { class: "meta" }, h("span", {}, `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`), h("span", {}, results.model ?? body.model), deep ? h("span", {}, deep) : null,
         command ? h("details", {}, h("summary", {}, "Show as a command"), h("pre", { tabindex: 0 }, command)) : null));
       const spoken = panel.spoken(results);
       say("Result: ", h("span", { lang: lang(spoken) }, spoken));
@@ -105,8 +112,9 @@ export function setUpPanel(ability, panel, able, backend) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }
   });
   select.addEventListener("change", () => { followModel(); run(); });
+  depth.select.addEventListener("change", run);
   // A moment after the last keystroke, so that the picture follows the text.
-  form.addEventListener("input", (event) => { if (event.target !== select) { clearTimeout(waiting); waiting = setTimeout(run, 2 * MOMENT); } });
+  form.addEventListener("input", (event) => { if (event.target.localName !== "select") { clearTimeout(waiting); waiting = setTimeout(run, 2 * MOMENT); } });
   panel.setUp?.(section, run);
   followModel();
   return { section, run, fresh: true };

@@ -1,6 +1,6 @@
 // The model of this folder, in a worker: it loads the engine, the model and the tokenizer, and answers one request after
 // another. In:  {id, ability, body} or {cancel: id}.  Out:  {progress}, {ready}, {id, results}, or {id, trouble}.
-import { ABILITIES, MOST_SHOWN } from "./abilities.js";
+import { MOST_SHOWN, ask, openModel } from "./abilities.js";
 import { pickBuild, startEngine } from "./engine/engine.js";
 import { ORT, startSession } from "./ort.js";
 import { Tokens } from "./tokens.js";
@@ -74,20 +74,20 @@ async function load() {
     device === "wasm" ? null : script(ORT.script),
   ]);
   postMessage({ progress: { done, total, starting: true } });
-  const execute = device === "wasm"
+  const engine = device === "wasm"
     ? await startOnCpu({ build, weights, plan: about.engine, threads })
     : await startSession({ ort, binary, glue: new URL(address(ORT.glue), location.href).href, weights, device: device === "ort" ? "wasm" : device, threads });
-  const run = ({ segments, ...request }, outputs) => execute({ ...request, segments: segments.map((segment) => Math.min(segment, about.type_vocab_size - 1)) }, outputs);
-  model = { about, run, tokens: new Tokens(Tokenizer, json(tokenizer), {}, about) };
+  model = openModel(about, engine, new Tokens(Tokenizer, json(tokenizer), {}, about));
   const runtime = device === "webgpu" ? "WebGPU" : `${threads} thread${threads > 1 ? "s" : ""}`;
-  return { models: [{ ...about.model, runtime }], version: about.version, device, build: build?.name, isolated: crossOriginIsolated, took: performance.now() - began };
+  const depths = device === "wasm" ? about.model.depths : null; // a graph has one
+  return { models: [{ ...about.model, runtime, depths }], version: about.version, device, build: build?.name, isolated: crossOriginIsolated, took: performance.now() - began };
 }
 
 /** The engine's run(); errors become Trouble. */
 async function startOnCpu(options) {
   try {
     const engine = await startEngine(options);
-    return (request, outputs) => engine.run(request, outputs, MOST_SHOWN);
+    return { run: (request, outputs) => engine.run(request, outputs, MOST_SHOWN), runEarly: engine.runEarly.bind(engine) };
   } catch (error) {
     throw new Trouble(0, "no_runtime", `The model could not be started: ${error.message ?? error}.`);
   }
@@ -102,7 +102,7 @@ addEventListener("message", ({ data: { id, ability, body, cancel } }) => {
   waiting = waiting.then(async () => {
     if (cancelled.delete(id)) return;
     try {
-      postMessage({ id, results: await ABILITIES[ability](model, body) });
+      postMessage({ id, results: await ask(model, ability, body) });
     } catch (error) {
       postMessage({ id, trouble: trouble(error) });
     }

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from litebert.config import build
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import write_atomic
-from litebert.model.config import ModelConfig
+from litebert.model.config import EXIT_HEADS, ModelConfig
 from litebert.parse import read_object
 from litebert.tasks.decode import softmax
 
@@ -75,17 +75,36 @@ class ExitRule:
 
     def describe(self) -> str:
         """In words."""
-        after = f", after {self.least} layers or more" if self.least else ""
+        least = f"{self.least} {'layer' if self.least == 1 else 'layers'}"
+        if self.by != "patience" and self.threshold == 0:
+            return f"always stops after {least}" if self.least else "always stops at the first exit"
+        after = f", after at least {least}" if self.least else ""
         if self.by == "confidence":
             return f"stops at a probability of {self.threshold:.4g}{after}"
         if self.by == "gate":
             return f"stops where a gate finds it {self.threshold:.4g} probable that full depth agrees{after}"
         within = f" within {self.threshold:.4g}" if self.threshold else ""
-        return f"stops when {self.patience} exits in a row agree with the previous one{within}{after}"
+        agree = "an exit agrees" if self.patience == 1 else f"{self.patience} exits in a row agree"
+        return f"stops when {agree} with the previous one{within}{after}"
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, without the weights of its gate."""
         return {"by": self.by, "threshold": self.threshold, "patience": self.patience, "least": self.least}
+
+
+@dataclass(frozen=True)
+class Depths:
+    """How deep a model can answer, for people to choose from."""
+
+    layers: int  # all of them
+    exits: tuple[int, ...]  # depths that it was trained to answer at; (): full depth only
+    auto: bool  # whether it has a rule
+
+
+def depths_of(config: ModelConfig, head: str, rule: ExitRule | None) -> Depths:
+    """The depths of a model with this head, where its runtime can stop early."""
+    exits = config.exits if len(config.exits) > 1 else ()
+    return Depths(config.num_hidden_layers, exits, bool(exits) and rule is not None and head in (*EXIT_HEADS, "answer"))
 
 
 def problem_of(head: str, config: ModelConfig) -> Problem:

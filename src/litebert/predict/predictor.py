@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from litebert.errors import ConfigError, InputError, did_you_mean
-from litebert.model.config import EXIT_HEADS, check_depth, check_exit
+from litebert.model.config import EXIT_HEADS, check_depth, check_exit, suggest_exits
 from litebert.predict.abilities import ABILITIES, SHIPPED, abilities_of, infer_task, refuse, shipped_for
 from litebert.predict.ability import Ability, Depth, Parameter, Result
 from litebert.predict.exits import ExitRule, load_rule
@@ -130,21 +130,24 @@ class Predictor(AbilityMethods):
     def _check_depth(self, depth: Any, by_head: bool) -> None:
         """Refuse a depth that the model, its head or its runtime lacks."""
         if depth == "auto":
-            if not by_head or not self.runtime.any_depth:
-                why = (
-                    "what a trained head answers"
-                    if not by_head
-                    else f"models with exits, and {self.runtime.name} has none"
-                )
-                raise InputError(f"depth: auto is for {why}")
+            if not by_head:
+                raise InputError("depth: auto is for answers of a fine-tuned head; give a number of layers")
+            if not self.runtime.any_depth:
+                raise InputError(f"depth: auto is for models with exits, and {self.name} has none")
             if self.rule is None:
+                config = self.runtime.config
+                if not config.exits:
+                    some = suggest_exits(config.num_hidden_layers)
+                    raise InputError(
+                        f"depth: {self.name} has no exits for auto; fine-tune it with some (exits: {some})"
+                    )
                 raise InputError(
                     f"depth: {self.name} has no rule for auto yet; make one: "
-                    "litebert calibrate MODEL --data FILE --max-loss 0.3"
+                    f"litebert calibrate {self.name} --data FILE --max-loss 0.3"
                 )
             return
         if isinstance(depth, bool) or not isinstance(depth, Integral):
-            raise InputError(f"depth: must be a whole number, not {depth!r}")
+            raise InputError(f"depth: must be a whole number of layers or 'auto', not {depth!r}")
         check_depth(self.runtime.config, int(depth))
         if by_head and self.runtime.head in EXIT_HEADS:
             check_exit(self.runtime.config, int(depth))
@@ -331,7 +334,8 @@ class Predictor(AbilityMethods):
             """An ability that was added to the table after this module was loaded."""
             if name in ABILITIES:
                 return method_of(ABILITIES[name]).__get__(self)
-            raise AttributeError(f"a Predictor has no {name!r}{did_you_mean(name, ABILITIES)}")
+            hint = did_you_mean(name, ABILITIES) or f"; it has {', '.join(ABILITIES)}"
+            raise AttributeError(f"a Predictor has no {name!r}{'' if name.startswith('_') else hint}")
 
 
 def method_of(ability: Ability) -> Callable[..., Any]:

@@ -165,7 +165,7 @@ def show_attention(
         best = result.pieces[int(shares.argmax())]
         lines.append(Text.assemble(piece.rjust(width), " ", (cells, "cyan"), f"  {best} {shares.max():.0%}"))
     shown = "mean of all heads" if attention_head is None else f"head {attention_head}"
-    title = Text(f"application {application % layers} of {layers}, {shown}", style="dim")
+    title = Text(f"application {application % layers} (0 to {layers - 1}), {shown}", style="dim")
     left = [Text(f"{result.left_out} tokens left out", style="dim")] if result.left_out else []
     return Group(title, *lines, *left)
 

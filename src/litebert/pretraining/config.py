@@ -285,8 +285,10 @@ def machine_preset(device: str | None = None) -> str:
     return "gpu/albert-base" if open_device(DeviceConfig(device=device or "auto")).is_cuda else "cpu/albert-tiny"
 
 
-def run_config(data: Mapping[str, Any], where: str = "") -> RunConfig:
-    """A run's config from plain data, presets resolved."""
+def run_config(data: Mapping[str, Any] | str, where: str = "") -> RunConfig:
+    """A run's config from plain data or the name of a preset, presets resolved."""
+    if isinstance(data, str):
+        return load_run_config(data)
     data = dict(data)
     name = data.pop("preset", None)
     if name is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from litebert.errors import ConfigError
+from litebert.errors import ConfigError, DataError
 from litebert.model.config import ModelConfig
 from litebert.model.heads import PretrainingModel
 from litebert.model.hub import load_model
@@ -186,7 +186,13 @@ def evaluate_model(
             build_store([str(text) for text in texts], vocabulary, Path(folder) / "store", workers=1)
             paths.append(Path(folder) / "store")
         found = [TokenStore.open(path, vocabulary) for path in paths]
-        return evaluate_intrinsic(model, found, vocabulary, recipe, opened, tokens)
+        try:
+            return evaluate_intrinsic(model, found, vocabulary, recipe, opened, tokens)
+        except DataError as error:
+            if not texts:
+                raise
+            made = str(Path(folder) / "store")  # people know their texts, not the store made of them
+            raise DataError(str(error).replace(made, ", ".join(map(str, texts)))) from None
 
 
 def load_pretrained(source: Path | str) -> PretrainingModel:

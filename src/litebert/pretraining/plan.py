@@ -85,8 +85,9 @@ def predict_run(
     """Time and memory of a run on `gpus` GPUs whose links carry `bandwidth` bytes/s each."""
     if gpus < 1:
         raise ConfigError(f"gpus: must be >= 1, got {gpus}")
-    if batch_tokens < gpus:
-        raise ConfigError(f"batch_tokens: {batch_tokens} tokens cannot be divided among {gpus} GPUs")
+    if batch_tokens < gpus * length:
+        sequences = batch_tokens // length
+        raise ConfigError(f"gpus: {gpus:,}, but a step has {sequences:,} sequences; each GPU needs at least one")
     rates = rates or load_rates()
     flops = 3 * forward_flops(config, length) * batch_tokens
     compute = flops / (rates.share(config.hidden_size, length) * rates.ceiling * gpus)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from litebert.baselines.table import Comparison
-from litebert.finetuning.baselines import describe_verdicts, next_steps, show_lead, verdict_of
+from litebert.finetuning.baselines import describe_verdicts, needs_advice, next_steps, show_lead, verdict_of
 from litebert.finetuning.results import (
     Scores,
     capital,
@@ -264,8 +264,9 @@ def _baselines(scores: Scores, run: TrainingRun, median: float | None = None) ->
     columns = ("Baseline", "Metric", "Score on dev", "Lead of the model", "The model is")
     table = draw_table("Baselines", columns, rows, "comparison baselines")
     advice = None
-    if any(verdict != "ahead" for _, verdict in verdicts):
-        steps = next_steps(int(run.facts.get("train_examples") or 0), bool(run.config.get("head_only")))
+    if needs_advice(scores, verdicts):
+        num_train, task = int(run.facts.get("train_examples") or 0), str(run.config.get("task"))
+        steps = next_steps(num_train, bool(run.config.get("head_only")), task)
         advice = element("div", element("p", "What may help:"), element("ul", [element("li", step) for step in steps]))
     return draw_section("Baselines", [words, table, advice])
 

@@ -17,6 +17,7 @@ import litebert
 from litebert.errors import did_you_mean
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability
+from litebert.predict.exits import depths_of
 from litebert.serve import schemas
 from litebert.serve.batcher import Predictor, language_of_model, runtime_of
 from litebert.serve.compat import compat_routes
@@ -104,6 +105,7 @@ async def models(request: HttpRequest) -> schemas.Models:
             language=language_of_model(predictor),
             task=_task_of(predictor),
             packaged=getattr(predictor, "packaged", False),
+            depths=_depths_of(predictor),
         )
         for name, (_, predictor) in service.models().items()
     ]
@@ -117,6 +119,16 @@ def _task_of(predictor: Predictor) -> schemas.LoadedTask | None:
     return schemas.LoadedTask(
         name=task.name, kind=task.kind, labels=list(task.labels), pair=task.pair, scale=task.scale
     )
+
+
+def _depths_of(predictor: Predictor) -> schemas.LoadedDepths | None:
+    runtime = getattr(predictor, "runtime", None)
+    if runtime is None:
+        return None
+    depths = depths_of(runtime.config, runtime.head, getattr(predictor, "rule", None))
+    exits, auto = (list(depths.exits), depths.auto) if runtime.any_depth else ([], False)
+    usual = getattr(predictor, "depth", None)
+    return schemas.LoadedDepths(layers=depths.layers, exits=exits, auto=auto, depth=usual)
 
 
 @operations.post("/adapters/load", response_model=schemas.Status, responses=ADMIN)

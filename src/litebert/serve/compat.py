@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from litebert.predict.abilities import ABILITIES
 from litebert.predict.ability import Ability
 from litebert.predict.similarity import LEXICAL
-from litebert.serve.schemas import Results, Text, Texts, request_of, result_of
+from litebert.serve.schemas import Refusal, Results, Text, Texts, request_of, result_of
 from litebert.serve.service import Service, dump, stack_finite
 
 MOST_TEXTS = 1000  # of one request to rerank or to compare, as for the ability `search`
@@ -207,7 +207,12 @@ def compat_routes(responses: dict[int | str, dict[str, object]]) -> APIRouter:
     @router.post("/v1/embeddings", response_model=EmbeddingList)
     async def embeddings(request: HttpRequest, body: Embeddings) -> Response:
         """Vectors of texts, in the form of OpenAI's API: point its client at this server's /v1."""
-        return await answer(request, body)
+        try:
+            return await answer(request, body)
+        except Refusal as refusal:
+            if refusal.message.startswith("size: "):  # what the client knows as another name
+                refusal.message = "dimensions" + refusal.message.removeprefix("size")
+            raise
 
     @router.post("/rerank", response_model=list[Ranked])
     async def rerank(request: HttpRequest, body: Rerank) -> Response:

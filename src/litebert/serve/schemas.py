@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Union, g
 from fastapi.responses import Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from litebert.errors import did_you_mean
 from litebert.predict.ability import Ability, Array, Parameter, limits_in, split_annotated
 from litebert.text.words import Language
 
@@ -171,6 +172,19 @@ class LoadedTask(BaseModel):
     ]
 
 
+class LoadedDepths(BaseModel):
+    """How deep a model can answer."""
+
+    layers: Annotated[int, Field(description="Its full depth.")]
+    exits: Annotated[
+        list[int], Field(description="Depths at which it was trained to answer; empty: at full depth only.")
+    ]
+    auto: Annotated[bool, Field(description="Whether it is calibrated for the depth `auto`.")]
+    depth: Annotated[
+        int | Literal["auto"] | None, Field(description="What answers a request without a depth; null: all layers.")
+    ] = None
+
+
 class Loaded(BaseModel):
     """A model and what it can do."""
 
@@ -183,6 +197,7 @@ class Loaded(BaseModel):
     ]
     task: Annotated[LoadedTask | None, Field(description="Null for models that are not fine-tuned.")]
     packaged: Annotated[bool, Field(description="Whether it is an adapter that comes with litebert.")] = False
+    depths: Annotated[LoadedDepths | None, Field(description="Null where a model does not say.")] = None
 
 
 class Models(BaseModel):
@@ -277,6 +292,10 @@ def describe_mistakes(errors: Sequence[Mapping[str, Any]], limit: int = 3) -> st
         message = _in_words(error)
         if message not in found.setdefault(where, []):
             found[where].append(message)
+    missing = [where for where, messages in found.items() if WORDS["missing"] in messages]
+    for where, messages in found.items():
+        if WORDS["extra_forbidden"] in messages:
+            messages[-1] += did_you_mean(where, missing)
     sentences = [
         f"{where}: {' or '.join(messages)}".replace(" or must be ", " or ") for where, messages in found.items()
     ]

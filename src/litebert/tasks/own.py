@@ -11,7 +11,7 @@ a label that occurs only in another file is an error that names the row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -76,16 +76,17 @@ def data_from_tables(
     for split, table in tables.items():
         for role in roles:
             if role not in predicted and role != ID.role:
-                need_column(table, roles, role)
+                _need_same(table, first, roles, role)
         if split != "test":
-            need_column(table, roles, predicted[0])
+            _need_same(table, first, roles, predicted[0])
     notes = [_describe(first, roles, named)]
     reader = rules.reader(rules, roles, known, first, notes)
     splits = {split: reader.read(table) for split, table in tables.items()}
     if "train" in splits:
         splits["train"] = reader.trainable(splits["train"])
     task = known or reader.task(splits.get("train", []))
-    return TaskData.of(task, splits, notes + reader.late_notes() + _shared_notes(tables, splits))
+    odd = _contradictions(first.path, splits.get("train", [])) if rules.says == "label" else []
+    return TaskData.of(task, splits, notes + reader.late_notes() + odd + shared_notes(tables, splits))
 
 
 def odd_texts(examples: Sequence[Example]) -> list[str]:
@@ -112,7 +113,7 @@ def texts_of(asked: object) -> list[str]:
     return [asked] if isinstance(asked, str) else []
 
 
-def _shared_notes(tables: Mapping[str, Table], splits: Mapping[str, list[Example]]) -> list[str]:
+def shared_notes(tables: Mapping[str, Table], splits: Mapping[str, Sequence[Example]]) -> list[str]:
     """A warning for each split that overlaps with the training file, as when both are the same file."""
     train = {example.asked for example in splits.get("train", [])}
     notes = []
@@ -124,6 +125,20 @@ def _shared_notes(tables: Mapping[str, Table], splits: Mapping[str, list[Example
                 "the scores overestimate how well the model does on new texts"
             )
     return notes
+
+
+def _contradictions(path: str, train: Sequence[Any]) -> list[str]:
+    """A warning if many training texts occur with more than one label: nothing can learn them."""
+    labels: dict[Hashable, set[Any]] = {}
+    for example in train:
+        labels.setdefault(example.asked, set()).add(example.label)
+    torn = [example for example in train if len(labels[example.asked]) > 1]
+    if len(torn) <= SHARED * len(train):
+        return []
+    return [
+        f"{path}: {len(torn):,} of {len(train):,} examples have a text that also occurs with another label; "
+        f"the first is {torn[0].where}"
+    ]
 
 
 def _has(tables: Mapping[str, Table], names: str) -> bool:
@@ -168,6 +183,17 @@ def need_column(table: Table, columns: Columns, role: str) -> None:
         raise DataError(f"{table.path}: {_cannot_tell(table, role)}")
     for column in columns[role]:
         table.values(column)
+
+
+def _need_same(table: Table, first: Table, columns: Columns, role: str) -> None:
+    """Refuse a table without the columns that the training table has for a role."""
+    try:
+        need_column(table, columns, role)
+    except DataError as error:
+        if table is first or role not in columns:
+            raise
+        told = f"{first.path} has it as its {role}; if its first line is no header, name columns by number: {role}=1"
+        raise DataError(f"{error} ({told})") from None
 
 
 def first_column(table: Table, names: Sequence[str], found: Columns) -> str | None:

@@ -79,7 +79,7 @@ class BuildReport:
 
 
 def build_store(
-    sources: Iterable[Path | str],
+    sources: Path | str | Iterable[Path | str],
     tokenizer: Path | str | BatchEncoder,
     out: Path | str,
     options: BuildOptions | None = None,
@@ -98,7 +98,8 @@ def build_store(
     `shard`, whatever is missing is built.
     """
     began = time.monotonic()
-    out, sources, options = Path(out), list(sources), options or BuildOptions()
+    out, options = Path(out), options or BuildOptions()
+    sources = [sources] if isinstance(sources, str | Path) else list(sources)
     _check_arguments(out, sources, options, workers, on_error, engine, overwrite, shard)
     tokenizer = Path(tokenizer) if isinstance(tokenizer, str) else tokenizer
     encoder = open_encoder(tokenizer)

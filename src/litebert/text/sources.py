@@ -95,7 +95,7 @@ def describe_source(path: str) -> Source:
         return Source(path, 0, 0)
     if is_url(path):
         system, name = file_system(path)
-        info = _ask(path, lambda: system.info(name))
+        info = ask_store(path, lambda: system.info(name))
         version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
         digest = hashlib.blake2b(version.encode(), digest_size=7).digest()  # JSON readers take 53 bits
         return Source(path, int(info.get("size") or 0), int.from_bytes(digest) >> 3)
@@ -117,7 +117,7 @@ def open_file(path: str) -> BinaryIO:
         return sys.stdin.buffer
     if is_url(path):
         system, name = file_system(path)
-        return cast(BinaryIO, _ask(path, lambda: system.open(name, "rb")))
+        return cast(BinaryIO, io.BufferedReader(_Remote(ask_store(path, lambda: system.open(name, "rb")))))
     try:
         return open(path, "rb")
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def _remote_files(url: str) -> list[str]:
             return sorted(file for file in system.find(name) if "/." not in file.removeprefix(name))
         return [name] if system.exists(name) else []
 
-    found = _ask(url, search)
+    found = ask_store(url, search)
     if not found:
         raise DataError(f"{url}: no such file or folder")
     return [str(system.unstrip_protocol(file)) for file in found]
@@ -148,19 +148,62 @@ def file_system(url: str) -> tuple[Any, str]:
     """fsspec's object for the place that a URL names, and the name of the file there."""
     from fsspec import core  # comes with huggingface_hub; only URLs need it
 
-    system, name = _ask(url, lambda: core.url_to_fs(url))
+    system, name = ask_store(url, lambda: core.url_to_fs(url))
     return system, str(name)
 
 
-def _ask(url: str, call: Callable[[], Any]) -> Any:
+def ask_store(url: str, call: Callable[[], Any], verb: str = "read") -> Any:
     """The result of a call to fsspec; each file system has its own error types."""
     try:
         return call()
     except FileNotFoundError:
         raise DataError(f"{url}: no such file or folder") from None
     except Exception as error:
-        reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        raise DataError(f"{url}: cannot read: {reason}") from None
+        raise DataError(f"{url}: cannot {verb}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
+class StoreError(OSError):
+    """A file at an address that could be opened, but is not reached any more."""
+
+
+class _Remote(io.RawIOBase):
+    """A file that fsspec opened; whatever its store raises is a StoreError."""
+
+    def __init__(self, file: Any):
+        self._file = file
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._ask(lambda: self._file.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return int(self._ask(lambda: self._file.seek(offset, whence)))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._file.seekable())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+    @staticmethod
+    def _ask(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            raise StoreError(_reason(error)) from None
 
 
 def _files_below(folder: str) -> Iterator[str]:
@@ -250,7 +293,8 @@ class ByteReader:
         try:
             return self._read(PIECE)
         except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-            what = f"damaged or truncated {self.compression} data" if self.compression else "cannot read"
+            intact = isinstance(error, StoreError) or not self.compression
+            what = "cannot read" if intact else f"damaged or truncated {self.compression} data"
             raise DataError(f"{what} ({str(error).rstrip('.')})") from None
 
     def close(self) -> None:

@@ -87,14 +87,14 @@ class TrainedVocab:
 
 
 def train_vocab(
-    paths: Iterable[Path | str],
+    paths: Path | str | Iterable[Path | str],
     config: VocabConfig | None = None,
     text_field: str = "text",
     progress: Progress = lambda what, done, total: None,
 ) -> TrainedVocab:
     """Train a vocabulary on text, JSON lines or Parquet files, compressed or not."""
     config = config or VocabConfig()
-    paths = list(paths)
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
     lines, seen = _sample(_read_lines(paths, text_field, progress), config)
     for i, line in enumerate(lines):  # in place, so that there is one copy
         lines[i] = config.normalization(line)

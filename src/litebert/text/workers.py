@@ -235,7 +235,11 @@ def open_ray(workers: int) -> Iterator[tuple[Any, Any]]:
     if started:
         address = os.environ.get("RAY_ADDRESS")
         local: dict[str, Any] = {"num_cpus": workers or None, "include_dashboard": False}
-        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **({} if address else local))
+        try:
+            ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **({} if address else local))
+        except (ValueError, OSError, RuntimeError) as error:
+            where = f"no cluster at RAY_ADDRESS ({address})" if address else "cannot start on this machine"
+            raise LitebertError(f"Ray: {where}: {_reason(str(error))}") from error
     context = data.DataContext.get_current()
     bars, context.enable_progress_bars = context.enable_progress_bars, False
     chatter = logging.getLogger("ray.data")

@@ -18,6 +18,7 @@ import litebert
 from litebert.config import build, read_yaml, to_dict, write_yaml
 from litebert.errors import CheckpointError, ConfigError, DataError
 from litebert.files import hold_lock, sweep, write_atomic
+from litebert.folders import kind_of_folder
 from litebert.parse import read_object
 from litebert.train import checkpoint
 from litebert.train.device import Device
@@ -45,6 +46,8 @@ def check_folder(folder: Path, config: Any, resume: Resume, free: tuple[str, ...
         # The checkpoint's config has a checksum; config.yaml may have been damaged or edited since.
         check_config(folder, checkpoint.saved_config(folder), config, free, advice)
     elif not started:
+        if kind := kind_of_folder(folder):
+            raise ConfigError(f"{folder}: is {kind}; choose another folder for the run")
         _spare_config(folder / "config.yaml", config)
     else:  # stopped before its first checkpoint, or of another kind, such as a finished fine-tuning run
         saved = None

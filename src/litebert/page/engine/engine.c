@@ -335,7 +335,7 @@ static struct {
 
 // What a sequence needs. `shown`: of how many tokens the attention maps and states are kept, for pictures.
 static struct {
-  int tokens, room, shown;
+  int tokens, room, shown, begin, end;  // applications of the job: from `begin` to before `end`
   float *hidden;      // [S, H]
   float *joined;      // [S, 3 H]: query, key, value
   float *inner;       // [S, I]
@@ -450,8 +450,8 @@ static void keep_states(int application, int thread) {
 static void encode(int thread) {
   int count = work.tokens, width = model.hidden_size;
   Part mine = part_of(count, 1, thread);
-  keep_states(0, thread);
-  for (int i = 0; i < model.applications; i++) {
+  if (!work.begin) keep_states(0, thread);
+  for (int i = work.begin; i < work.end; i++) {
     const Attention *attention = model.attention[i];
     const FeedForward *ffn = model.ffn[i];
     shrink_rows(attention->qkv, work.hidden, count, thread);
@@ -501,10 +501,12 @@ static void run_job(void) {
   take_part(0);
 }
 
-/** hidden [S, H] from the first application to the last, in place. */
-EXPORT(run_encoder) void run_encoder(int tokens, int shown) {
+/** hidden [S, H] through some applications, the first being 0, in place. */
+EXPORT(run_encoder) void run_encoder(int tokens, int shown, int begin, int end) {
   work.tokens = tokens;
   work.shown = least(shown, tokens);
+  work.begin = begin;
+  work.end = end;
   job[0] = ENCODE;
   run_job();
 }

@@ -3,6 +3,8 @@
 //
 //   const engine = await startEngine({ build, weights, plan, threads });
 //   engine.run({ ids, segments }, ["logits"])   -> {logits: {dims, data}}
+//   engine.run({ ids, segments, depth: 6 }, ["logits"])                     after 6 layers
+//   engine.runEarly([{ ids, segments }], ["logits"], [3, 6, 9, 12], stops)  as many as `stops` finds enough
 //
 // `plan` (page.json, written by export/web.py) holds everything that is not an array: the head, the activation, which blocks are applied
 // in which order. Shapes: S tokens, H hidden, E embedding, P positions, V words, L applications, A heads, N labels.
@@ -63,7 +65,7 @@ export class Engine {
     this.segments = this.table("encoder.embeddings.segment");
     this.norms = { embeddings: this.norm("encoder.embeddings.norm"), masked_lm: this.norm("masked_lm.norm") };
     this.linear = Object.fromEntries(["encoder.embeddings.projection", "encoder.projection", "encoder.pooler", "masked_lm.dense", "masked_lm.projection",
-      "masked_lm.output", "sentence", "classifier", "span"].map((name) => [name, this.matrix(name)]));
+      "masked_lm.output", "sentence", "classifier", "span", ...plan.exits.map((depth) => `exits.${depth}`)].map((name) => [name, this.matrix(name)]));
     const made = {};
     const block = (kind, number, make, first) => (made[kind + number] ??= make(
       ...[first, "output"].map((part) => this.matrix(`encoder.${kind}.${number}.${part}`).at), ...this.norm(`encoder.${kind}.${number}.norm`)));
@@ -135,49 +137,81 @@ export class Engine {
   // -------------------------------------------------------------------------------------------------------------------
   // A sequence
 
-  /** The wanted outputs of one sequence; words are predicted at `positions` (by default, everywhere). */
-  run({ ids, segments, positions = ids.map((_, i) => i) }, outputs, shown = 0) {
-    const { exports, plan: { hidden_size: width, heads, applications } } = this;
+  /** The wanted outputs of one sequence after `depth` layers (all); words are predicted at `positions` (everywhere). */
+  run(request, outputs, shown = 0) {
     const wanted = new Set(outputs);
-    const pictures = wanted.has("attentions") || wanted.has("states") ? Math.min(shown, ids.length) : 0;
-    this.reserve(ids.length, pictures);
-    const after = exports.mark();
-    this.embed(ids, segments);
-    exports.run_encoder(ids.length, pictures);
+    const pictures = wanted.has("attentions") || wanted.has("states") ? Math.min(shown, request.ids.length) : 0;
+    this.reserve(request.ids.length, pictures);
+    const after = this.exports.mark();
+    this.embed(request);
+    const made = this.advance(request, 0, request.depth ?? this.plan.layers, wanted, pictures);
+    this.exports.release(after);
+    return made;
+  }
+
+  /** The outputs of sequences that stop together: at the first of the exits where `stops(outputs, depth)`, or at the last. */
+  runEarly(requests, outputs, exits, stops) {
+    const wanted = new Set(outputs);
+    this.reserve(Math.max(...requests.map(({ ids }) => ids.length)), 0);
+    const after = this.exports.mark();
+    const waiting = []; // the states of each, where there are several
+    let before = 0;
+    for (const depth of exits) {
+      const made = requests.map((request, i) => {
+        const states = () => this.view(this.exports.hidden(), request.ids.length * this.plan.hidden_size);
+        if (!before) this.embed(request);
+        else if (requests.length > 1) states().set(waiting[i]);
+        const found = this.advance(request, before, depth, wanted);
+        if (requests.length > 1) waiting[i] = states().slice();
+        this.exports.release(after);
+        return { ...found, depth };
+      });
+      if (depth === exits.at(-1) || stops(made, depth)) return made;
+      before = depth;
+    }
+    throw new Error("there are no exits");
+  }
+
+  /** The states in their place through the layers `begin` to `end`, and the wanted outputs there. */
+  advance({ ids, positions = ids.map((_, i) => i) }, begin, end, wanted, pictures = 0) {
+    const { exports, plan: { hidden_size: width, heads, inner } } = this;
+    exports.run_encoder(ids.length, pictures, begin * inner, end * inner);
     const hidden = exports.hidden();
     const made = {};
     const give = (name, dims, at) => { if (wanted.has(name)) made[name] = { dims, data: this.view(at, dims.reduce((a, b) => a * b)).slice() }; };
     give("last_hidden_state", [1, ids.length, width], hidden);
     if (pictures) {
-      give("attentions", [1, applications.length, heads, pictures, pictures], exports.maps());
-      give("states", [1, applications.length + 1, pictures, width], exports.states());
+      give("attentions", [1, end * inner, heads, pictures, pictures], exports.maps());
+      give("states", [1, end * inner + 1, pictures, width], exports.states());
     }
-    this.runHead(hidden, ids.length, positions, wanted, give);
-    exports.release(after);
+    this.runHead(hidden, ids.length, positions, end, wanted, give);
     return made;
   }
 
-  runHead(hidden, tokens, positions, wanted, give) {
+  /** The head of the exit at this depth, or the only one. */
+  runHead(hidden, tokens, positions, depth, wanted, give) {
     const { linear, plan: { head, pooling, hidden_size: width } } = this;
+    const of = (name) => (linear[`exits.${depth}`] ? `exits.${depth}` : name);
     let pooled = null;
     if (linear["encoder.pooler"]) {
       pooled = this.multiply("encoder.pooler", hidden, 1);
       this.view(pooled, width).forEach((value, i, values) => { values[i] = Math.tanh(value); });
       give("pooler_output", [1, width], pooled);
     }
+    give("summary", [1, width], pooled ?? hidden); // what the gate of an exit rule reads
     if (linear.sentence && wanted.has("sentence")) give("sentence", [1, 2], this.multiply("sentence", pooled, 1));
     if (!["logits", "start_logits", "end_logits"].some((name) => wanted.has(name))) return;
     if (linear["masked_lm.dense"]) {
       give("logits", [1, positions.length, this.words.n], this.predict(this.gather(hidden, positions, width), positions.length));
     } else if (head === "span") {
-      const both = this.view(this.multiply("span", hidden, tokens), 2 * tokens);
+      const both = this.view(this.multiply(of("span"), hidden, tokens), 2 * tokens);
       const parts = [0, 1].map((i) => Float32Array.from({ length: tokens }, (_, token) => both[2 * token + i]));
       ["start_logits", "end_logits"].forEach((name, i) => give(name, [1, tokens], this.place(parts[i])));
     } else if (head === "token-classification") {
-      give("logits", [1, tokens, linear.classifier.n], this.multiply("classifier", hidden, tokens));
+      give("logits", [1, tokens, linear.classifier.n], this.multiply(of("classifier"), hidden, tokens));
     } else if (linear.classifier) {
       const summary = pooling === "mean" ? this.place(this.mean(hidden, tokens)) : pooled;
-      give("logits", head === "multiple-choice" ? [1] : [1, linear.classifier.n], this.multiply("classifier", summary, 1));
+      give("logits", head === "multiple-choice" ? [1] : [1, linear.classifier.n], this.multiply(of("classifier"), summary, 1));
     }
   }
 
@@ -192,7 +226,7 @@ export class Engine {
   }
 
   /** The states before the first application [S, H]: words + positions + segments, LayerNorm, and the projections. */
-  embed(ids, segments) {
+  embed({ ids, segments }) {
     const { exports, linear, words: { at: table, k: size }, plan: { hidden_size: width } } = this;
     let [states, across] = [this.allocate(4 * ids.length * size), size];
     ids.forEach((id, i) => exports.look_up(table, id, states + 4 * i * size));

@@ -4,6 +4,7 @@ import { field, h } from "../dom.js";
 const look = { layer: 0, head: 0 }; // stays when the text changes
 export const attention = {
   wide: true,
+  everyDepth: true,
   repaint: () => repaint(),
   body: (form) => ({ text: field(form, "text"), pair: field(form, "pair").trim() ? field(form, "pair") : null, max_tokens: 64 }),
   draw([result], body, lang) {

@@ -7,6 +7,7 @@ const SIZE = 420;
 
 export const states = {
   wide: true,
+  everyDepth: true,
   like: "attention",
   body: (form) => ({ text: field(form, "text"), pair: field(form, "pair").trim() ? field(form, "pair") : null }),
   draw([result], body, lang) {

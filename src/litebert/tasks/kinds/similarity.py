@@ -37,7 +37,17 @@ from litebert.tasks.kinds.kind import (
     shorten,
 )
 from litebert.tasks.metrics import Floats, Measure, pearson, share, spearman
-from litebert.tasks.own import Cells, Column, Columns, Reader, find_columns, first_column, free_columns, plain_name
+from litebert.tasks.own import (
+    Cells,
+    Column,
+    Columns,
+    Reader,
+    find_columns,
+    first_column,
+    free_columns,
+    plain_name,
+    shared_notes,
+)
 from litebert.tasks.tables import Table, number_cell, text_cell
 from litebert.tasks.task import Example, Form, SimilarityExample, Task, TaskData
 from litebert.text.tokenizer import Tokenizer
@@ -129,6 +139,7 @@ class Similarity(Kind[SimilarityExample]):
             notes.append(
                 f"{table.path}: {form}: {shown}" + ("" if named.keys() >= roles.keys() - {"id"} else " (guessed)")
             )
+        notes += shared_notes(tables, splits)
         train = splits.pop("train", [])
         test = {"test": splits.pop("test")} if "test" in splits else {}
         found = [rows[0].form for rows in (*splits.values(), *test.values(), train) if rows]
