@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from litebert.errors import ConfigError, InputError, did_you_mean, show_value
+from litebert.errors import ConfigError, InputError, did_you_mean, quote_value
 from litebert.model.config import ModelConfig, check_exit
 from litebert.model.encoder import (
     Embeddings,
@@ -53,7 +53,7 @@ class Model(nn.Module):
         super().__init__()
         if not isinstance(config, ModelConfig):
             raise InputError(
-                f"config: expected a ModelConfig, such as preset('albert-base'), got {show_value(config)}; "
+                f"config: expected a ModelConfig, such as preset('albert-base'), got {quote_value(config)}; "
                 "load_model opens a model folder"
             )
         self.config = config
