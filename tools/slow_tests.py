@@ -29,7 +29,8 @@ def main() -> None:
         for taken, path, function in ROW.findall(file.read_text(encoding="utf-8", errors="replace")):
             seconds[path][function] += float(taken)
     before = LIST.read_text(encoding="utf-8").split() if options.keep else []
-    listed = {line for line in before if line.split("::")[0] not in seconds}
+    measured = {f"{path}::{function}" for path, functions in seconds.items() for function in functions}
+    listed = {line for line in before if line not in measured | seconds.keys()}
     for path, functions in seconds.items():
         slow = {function: taken for function, taken in functions.items() if taken > options.limit}
         rest = sum(functions.values()) - sum(slow.values())
