@@ -244,6 +244,13 @@ def test_a_text_too_long_is_refused_in_words(host, open_page):
     assert "reads 128 at once" in told or "reads 48 at once" in told
 
 
+def test_vectors_of_a_model_that_was_only_pretrained_come_with_a_caution(host, open_page):
+    page = open_page(f"{host}/pretraining/#embed", wait="#embed .meta")
+    assert "only pretrained" in page.inner_text("#embed .result")
+    page = open_page(f"{host}/classification/#embed", wait="#embed .meta")
+    assert "only pretrained" not in page.inner_text("#embed .result")
+
+
 def test_of_several_lines_the_one_that_is_too_long_is_named(host, open_page):
     page = open_page(f"{host}/pretraining/#embed", wait="#embed .meta")
     page.fill("#embed-text", "ben read.\n" + "anna slept. " * 100)

@@ -79,6 +79,7 @@ def test_a_search_over_ones_own_lines(server, predictor, open_page):
     assert numbers == pytest.approx([hit.score for hit in expected.hits], abs=6e-4)
     assert page.locator("#embed .map td button").count() == 16, "the map is of the lines alone"
     assert "default:similarity" in page.locator("#embed .meta").inner_text()
+    assert "only pretrained" not in page.locator("#embed .result").inner_text()
     with page.expect_response("**/embed"):
         page.fill("#embed-query", "good morning")  # the picture follows what is written
     until(page, lambda: "good morning" in page.locator("#embed .hits").inner_text())

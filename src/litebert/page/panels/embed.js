@@ -6,12 +6,17 @@ const MOST = 100; // lines
 const CELLS = 12; // lines whose cosines are all shown
 const HITS = 10;
 const SIZE = 420;
+const CAUTION = "This model was only pretrained, so its vectors say little about meaning. A model trained for similarity compares better.";
 
 let searched = false; // whether the request's first text is the search text
+let pretrained = false; // whether the model was trained for nothing but filling masks
 
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 
 export const embed = {
+  follow(model) {
+    pretrained = !model.task;
+  },
   body(form) {
     const query = field(form, "query").trim();
     const lines = field(form, "text").split("\n").map((line) => line.trim()).filter(Boolean);
@@ -25,7 +30,8 @@ export const embed = {
   draw(results, body, lang) {
     const query = searched ? { text: body.text[0], vector: results[0].vector } : null;
     const lines = results.slice(Number(searched)).map(({ vector }, i) => ({ vector, text: body.text[i + Number(searched)] }));
-    return [query && drawHits(query, lines, lang), ...(lines.length > CELLS ? drawPlane(query, lines, lang) : drawCosines(lines, lang))];
+    const caution = pretrained && !results.model?.includes(":"); // a packaged adapter, "default:similarity", may have answered
+    return [caution && h("p", { class: "soft" }, CAUTION), query && drawHits(query, lines, lang), ...(lines.length > CELLS ? drawPlane(query, lines, lang) : drawCosines(lines, lang))];
   },
   spoken: (results) => `${results.length - Number(searched)} lines compared`,
 };
