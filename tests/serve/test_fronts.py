@@ -65,7 +65,7 @@ def test_fronts_answer_as_one_server_and_a_dead_one_is_replaced(tmp_path):
         assert (refused.status_code, "input 1: text: is empty" in refused.text) == (422, True)
 
         fixed = httpx.post(f"{address}/adapters/load", json={"name": "a", "folder": str(tmp_path)}, headers=KEY)
-        assert (fixed.status_code, "several processes keeps its adapters" in fixed.text) == (400, True)
+        assert (fixed.status_code, "several processes cannot change its adapters" in fixed.text) == (400, True)
 
         (first, second) = before = fronts_of(child.pid)
         os.kill(first, signal.SIGKILL)

@@ -120,7 +120,7 @@ def test_a_taken_port_is_said(cli):
         result = cli("serve", "--port", port)
     assert result.code == 2
     assert f"127.0.0.1:{port}" in result.err
-    assert "--port" in result.err
+    assert "another host or port" in result.err
 
 
 @pytest.mark.parametrize("module", ["fastapi", "prometheus_client", "uvicorn"])
@@ -230,6 +230,7 @@ def check_exported(client, by_torch):
             "scale": None,
         },
         "packaged": False,
+        "depths": {"layers": 3, "exits": [], "auto": False, "depth": None},
     }
 
 
