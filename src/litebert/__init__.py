@@ -107,19 +107,6 @@ _PUBLIC = {
     "litebert.text.tokenizer": ("Tokenizer",),
     "litebert.text.train_vocab": ("VocabConfig", "train_vocab"),
 }
-_METHODS = (  # of a Predictor; people look for them here
-    "answer",
-    "attention",
-    "choose",
-    "classify",
-    "coherence",
-    "embed",
-    "fill_mask",
-    "search",
-    "sentence_order",
-    "similarity",
-    "tag",
-)
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
@@ -132,11 +119,12 @@ def __getattr__(name: str) -> Any:
 
 
 def _hint(name: str) -> str:
-    from litebert.errors import did_you_mean
-
     if name.startswith("_"):
         return ""
-    return "; litebert.Predictor() has it as a method" if name in _METHODS else did_you_mean(name, _MODULE_OF)
+    from litebert.errors import did_you_mean
+    from litebert.predict.abilities import ABILITIES
+
+    return "; litebert.Predictor() has it as a method" if name in ABILITIES else did_you_mean(name, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

@@ -67,6 +67,7 @@ FILES: dict[Form, str] = {
     "q4": "onnx/model_q4.onnx",
     "q4i8": "onnx/model_q4i8.onnx",
 }
+SEQUENCES = 48  # of random pieces, whose states the rounding to 4 bits is fitted to
 DEVICES: dict[str, Form] = {"wasm": "q4i8", "webgpu": "q4"}  # what the page runs where
 # Our names in a graph -> transformers.js's.
 NAMES = {
@@ -130,7 +131,7 @@ def export_web(
             tokenizer.save(staging)
         fit_tokenizer(staging / TOKENIZER)
         _write_classes(model, staging)
-        likely = likely_requests(model.config, tokenizer, reference.outputs)
+        likely = likely_requests(model.config, tokenizer, reference.outputs, SEQUENCES)
         statistics = measure(reference, likely, grams=True)
         rounded: Rounded = {}
         for form, name in FILES.items():
