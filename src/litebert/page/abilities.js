@@ -10,6 +10,7 @@ export const MOST_SHOWN = 64; // tokens of attention maps and states
 const N_BEST = 20; // spans that the probabilities of answers are over
 
 const refuse = (message) => { throw new Trouble(422, "invalid_input", message); };
+
 /** [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. */
 function request({ tokens, about }, first, second = null, what = "This") {
   const ids = [tokens.cls, ...first, tokens.sep, ...(second ? [...second, tokens.sep] : [])];
