@@ -23,6 +23,7 @@ from litebert.model.encoder import mean_tokens
 from litebert.model.heads import ClassificationModel
 from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
+from litebert.tasks.kinds import KINDS as ALL_KINDS
 from litebert.train.device import open_device
 
 
@@ -32,6 +33,10 @@ def fitted(toy_model, tmp_path, kind):
     model, _ = make_model(config, data.task)
     device = open_device(config.device)
     return model, data, device, fit_head(model, data.task, data.train, device)
+
+
+def test_the_kinds_with_a_linear_head_are_those_that_can_be_fitted():
+    assert {kind.says for kind in ALL_KINDS.values() if kind.has_linear_head} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TASK_KINDS if kind != "question-answering"])

@@ -94,19 +94,15 @@ def show_lead(comparison: Comparison) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
-LINEAR = ("label", "labels", "number", "tags", "option")  # what a linear head can say: see `head_only`
-
-
 def next_steps(num_train: int, head_only: bool, task: str = "classification") -> list[str]:
     """What usually helps a model that is not ahead of simple methods."""
     named = named_tasks().get(task)
     kind = KINDS.get(named.kind if named else task)
-    linear = kind is None or kind.says in LINEAR
     steps = [f"label more examples: {num_train:,} are few for fine-tuning"] if 0 < num_train < FEW_LABELS else []
     if head_only:
         steps.append("fine-tune the whole model instead of only a head (head_only off)")
     else:
-        if linear:
+        if kind is None or kind.has_linear_head:
             steps.append("fit only a linear head on the frozen encoder (head_only): fast, with nothing to tune")
         steps.append("train several times and longer (seeds, epochs)")
     steps.append(

@@ -77,7 +77,7 @@ class Kind:
 
 def check_kind(task: Task) -> None:
     """Refuse kinds of tasks that have no such head."""
-    if kind_of(task).says not in KINDS:
+    if not kind_of(task).has_linear_head:
         raise ConfigError(f"head_only: not for {task.kind}; preset: frozen trains its head on a frozen encoder")
 
 

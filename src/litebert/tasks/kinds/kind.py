@@ -90,6 +90,11 @@ class Kind(ABC, Generic[E]):
     compares: ClassVar[bool] = False  # whether the loss compares all examples of a batch (finetuning/contrast.py)
     problem_type: ClassVar[str | None] = None  # in the config of the Hub
 
+    @property
+    def has_linear_head(self) -> bool:
+        """Whether `head_only` can fit the head (finetuning/head_only.py)."""
+        return self.says not in ("text", "nearness")
+
     @abstractmethod
     def head(self, task: Task) -> str:
         """The head of litebert.model.heads that a task needs."""
