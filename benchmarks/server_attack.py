@@ -125,11 +125,13 @@ def large(options: argparse.Namespace, address: str) -> dict[str, Any]:
             return answer.status_code, time.perf_counter() - began
 
         answers = [pool.submit(send, number) for number in range(options.large)]
-        while figure(client, "litebert_queue_tokens{") == 0:
+        while figure(client, "litebert_queue_tokens{") == 0 and not all(answer.done() for answer in answers):
             time.sleep(0.001)
         behind = []
         while not all(answer.done() for answer in answers):
             behind.append(short())
+        if not behind:
+            sys.exit("the large requests ended before a short one began; use more --bytes")
         finished = [answer.result() for answer in answers]
         slowest_pass = longest_pass(client)
     behind = behind[:-1] or behind  # the last may have had the model for itself

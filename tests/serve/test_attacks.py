@@ -22,7 +22,7 @@ def script(monkeypatch):
 
 
 def test_attacks_harm_nobody_else(tiny_folders, tmp_path):
-    setting = "--threads 1 --idle 60 --clients 6 --large 3 --bytes 8000 --within 600".split()
+    setting = "--threads 1 --idle 60 --clients 6 --large 3 --bytes 30000 --within 600".split()
     command = [sys.executable, SCRIPTS / "server_attack.py", "--model", tiny_folders["pretraining"], *setting]
     result = subprocess.run([*command, "--out", tmp_path / "out"], capture_output=True, text=True, timeout=600)
     assert result.returncode == 0, result.stdout + result.stderr
