@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="of each, after as many again to warm up (at most 5)")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--out", type=Path, help="write the figures there as JSON")
     arguments = parser.parse_args()
     ways: dict[str, dict[str, Any]] = {
@@ -82,7 +83,7 @@ def make_trainer(folder: Path, arguments: argparse.Namespace, more: dict[str, An
             "steps": 1000,
             "max_length": arguments.length,
             "micro_batch_tokens": arguments.batch * arguments.length,
-            "device": {"device": arguments.device, "threads": arguments.threads},
+            "device": {"device": arguments.device, "threads": arguments.threads, "precision": arguments.precision},
             "log": {"evaluate_every": 0},
             **more,
         }

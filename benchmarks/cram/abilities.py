@@ -89,6 +89,8 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=RANK)
     parser.add_argument("--lr", type=float, default=5e-4, help="where a stage has no rate of its own")
     parser.add_argument("--share", type=float, default=1.0, help="of the epochs and of TEXT: 0.5 is half")
+    parser.add_argument("--text", nargs="+", metavar="KIND=N", help="examples of the stage `text`, other than TEXT")
+    parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES), help="of similarity")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--limit", type=int, default=0, help="examples per file, for a smoke run")
@@ -111,7 +113,10 @@ def run_jobs(arguments: argparse.Namespace) -> None:
     logs = arguments.out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     options = {key: value for key, value in vars(arguments).items() if key not in ("model", "data", "only", "jobs")}
-    given = [part for key, value in options.items() if value is not None for part in (f"--{key}", str(value))]
+    given = []
+    for key, value in options.items():
+        if value is not None:
+            given += [f"--{key}", *map(str, value if isinstance(value, list) else [value])]
 
     def run(ability: str) -> int:
         command = [sys.executable, __file__, arguments.model, str(arguments.data), *given, "--only", ability]
@@ -220,7 +225,7 @@ def read_csv(path: Path) -> list[list[str]]:
 
 def similarity(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, Row]]:
     """The stages, each with its scores, after words alone and the model as it is."""
-    if all(read_scores(arguments.out / stage) is not None for stage in STAGES):
+    if all(read_scores(arguments.out / stage) is not None for stage in arguments.stages):
         saved = json.loads((arguments.out / "rows" / f"{name}.json").read_text(encoding="utf-8"))
         yield from ((row, from_plain(splits)) for row, splits in saved.items())
         return
@@ -232,7 +237,8 @@ def similarity(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, 
     yield "words (TF-IDF, BM25)", {split: by_words(dev, split) for split in dev.dev}
     untrained = evaluate_task([arguments.model], task="similarity", data=dev, device=arguments.device)[0]
     yield "the model as it is", {each.split.name: each.scores for each in untrained.evaluations}
-    for stage, origin in STAGES.items():
+    for stage in arguments.stages:
+        origin = STAGES[stage]
         if stage == "text" and arguments.corpus is None:
             continue
         start = str(arguments.out / origin / "adapter") if origin is not None and arguments.corpus is not None else None
@@ -253,8 +259,11 @@ def examples(stage: str, arguments: argparse.Namespace) -> Iterator[SimilarityEx
 
 def unlabelled(arguments: argparse.Namespace) -> Iterator[Triplet]:
     """The examples made from the corpus."""
-    most = arguments.limit or max(TEXT.values())
-    sizes = {kind: min(most, max(2, int(arguments.share * size))) for kind, size in TEXT.items()}
+    wanted = dict(TEXT)
+    if arguments.text:
+        wanted = {kind: int(size) for kind, _, size in (each.partition("=") for each in arguments.text)}
+    most = arguments.limit or max(wanted.values())
+    sizes = {kind: min(most, max(2, int(arguments.share * size))) for kind, size in wanted.items()}
     return make_examples(read_articles(beginning(arguments)), sizes, arguments.seed)
 
 

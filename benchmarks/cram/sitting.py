@@ -1,26 +1,32 @@
-"""One sitting on a rented GPU against the clock: text -> stores -> a run -> the fp16 model -> adapters -> scores.
+"""One sitting on a rented GPU against the clock: text -> stores -> a run -> the fp16 model -> adapters, depth, scores.
 
     python benchmarks/cram/sitting.py benchmarks/cram/fourth.yaml --corpora CORPORA --tasks TASKS --work WORK \\
         --train-until 1000 --until 1650
     python benchmarks/cram/sitting.py RUN.yaml --corpora CORPORA --tasks TASKS --work /tmp/w --smoke   # on a CPU
 
 Seconds count from the start. WORK gets data/ and vocab (where the run's config expects them), run/, model/ (the fp16
-model folder), abilities/, scores/, logs/ with one log per step, and out/ with what should be brought home, written as
-soon as it is there: the model in parts of 12 MB (`cat model.part* > model.safetensors`), the generator, logs, adapters,
-tables. A step that fails or runs out of time is reported and does not end the others; what is complete is not done
-again when the command is repeated. Corpora may still be arriving: the file CORPORA/complete says that all are there.
+model folder), abilities/, depth/, scores/, logs/ with one log per step, and out/ with what should be brought home,
+written as soon as it is there: the model in parts of 12 MB (`cat model.part* > model.safetensors`), the generator,
+logs, adapters, tables, in out/depth the packed models of depth_curve.py. A step that fails or runs out of time is
+reported and does not end the others; what is complete is not done again when the command is repeated. Corpora may
+still be arriving: the file CORPORA/complete says that all are there.
 
-Adapters come before scores: many processes at once share the cores that compile for them and are all late.
+Adapters and the models for the depth curve are trained side by side, on a GPU that MPS shares where it is installed;
+what depth_curve.py times, it times alone. Its runs without exits are the scores of SST-2, QNLI, STS-B and SQuAD.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import contextlib
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -33,7 +39,7 @@ from litebert.text.tokenizer import Tokenizer
 
 HERE = Path(__file__).resolve().parent
 PART = 12_000_000  # bytes
-SCORED = ("sst-2", "qnli", "cola", "sts-b", "mrpc", "rte", "mnli-20k", "rte-after-mnli")
+SCORED = ("cola", "mrpc", "rte", "mnli-20k", "rte-after-mnli")
 RESERVE = 15  # seconds in which a stopped step still writes its files
 
 
@@ -75,6 +81,7 @@ def main() -> None:
     parser.add_argument("--train-until", type=float, default=1000)
     parser.add_argument("--until", type=float, default=1650)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the run")
+    parser.add_argument("--seeds", type=int, default=3, help="of the depth curve and of the scores")
     parser.add_argument("--smoke", action="store_true", help="a few steps of everything, without waiting")
     given = parser.parse_args()
     for name in ("config", "corpora", "tasks", "work"):
@@ -123,25 +130,66 @@ def convert(work: Path) -> None:
 
 
 def measure(given: argparse.Namespace, clock: Clock) -> None:
-    """Unseen text, adapters, scores, minimal pairs, in this order."""
+    """Unseen text; adapters beside the depth curve's models; the curve; scores, minimal pairs."""
     work, model, until = given.work, given.work / "model", given.until
     few = ["--limit", 32, "--steps", 2] if given.smoke else []
+    seeds = 1 if given.smoke else given.seeds
+    jobs = 1 if given.smoke else 4
     unseen = [part for path in sorted((work / "data" / "unseen").glob("*.txt")) for part in ("--text", path)]
     for length in (512, 128) if unseen else ():
         tokens = ["--max-length", length, "--tokens", 2000 if given.smoke else 200_000, "--json"]
         clock.step(f"unseen-{length}", until, "evaluate", model, *unseen, *tokens)
+    keep(work, "logs.tar.xz", work / "logs")
     corpus = next(iter(sorted(given.corpora.glob("simplewiki*"))), sorted(given.corpora.glob("*.txt*"))[0])
-    jobs = ["--jobs", 1 if given.smoke else 4]
-    options = [model, given.tasks, "--corpus", corpus, "--out", "abilities", *jobs, *few]
-    clock.step("abilities", until - 2 * RESERVE, HERE / "abilities.py", *options)
-    keep(work, "abilities.tar.xz", work / "abilities")
-    tasks = SCORED[3:4] if given.smoke else SCORED
-    options = [model, given.tasks, "--out", "scores", "--seeds", 1 if given.smoke else 3, *jobs, *few]
+    depth = [model, given.tasks, "--out", "depth", "--seeds", seeds, "--bring", "out/depth", *few]
+    depth += [] if given.smoke else ["--timed-tokens", 300000, "--max-tokens", 32768, 131072]
+    depth += ["--tasks", "sts-b", "--splits", 2] if given.smoke else []
+    options = [model, given.tasks, "--corpus", corpus, "--out", "abilities", "--jobs", jobs, *few]
+
+    def adapters() -> bool:
+        done = clock.step("abilities", until - 2 * RESERVE, HERE / "abilities.py", *options)
+        keep(work, "abilities.tar.xz", work / "abilities")
+        return done
+
+    def deep() -> bool:
+        more = ["--jobs", jobs if given.smoke else 6, "--train-only"]
+        return clock.step("depth-train", until - RESERVE, HERE.parent / "depth_curve.py", *depth, *more)
+
+    with shared_gpu(work), concurrent.futures.ThreadPoolExecutor() as pool:
+        ended = [pool.submit(adapters), pool.submit(deep)]
+    for again, found in zip((adapters, deep), ended, strict=True):
+        if not found.result() and clock.now() < until - 4 * RESERVE:  # a fault of one process under MPS ends all
+            again()
+    jobs_at_once = 1 if given.smoke else 4 * seeds
+    clock.step("depth", until - RESERVE, HERE.parent / "depth_curve.py", *depth, "--jobs", jobs_at_once)
+    keep(work, "logs.tar.xz", work / "logs", work / "depth" / "logs")
+    tasks = SCORED[1:2] if given.smoke else SCORED
+    options = [model, given.tasks, "--out", "scores", "--seeds", seeds, "--jobs", jobs, *few]
     clock.step("scores", until - RESERVE, HERE.parent / "finetune_scores.py", *options, "--tasks", *tasks)
     keep(work, "scores.tar.xz", *sorted((work / "scores").rglob("scores.json")), *(work / "scores").glob("SCORES.*"))
     if not given.smoke:
         clock.step("blimp", until, "evaluate", model, "--blimp", given.tasks / "blimp" / "full", "--json")
-    keep(work, "logs.tar.xz", work / "logs")
+    keep(work, "logs.tar.xz", work / "logs", work / "depth" / "logs")
+
+
+@contextlib.contextmanager
+def shared_gpu(work: Path) -> Iterator[None]:
+    """Within this block, kernels of several processes run on the GPU at once; without MPS they take turns."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        yield
+        return
+    place = {"CUDA_MPS_PIPE_DIRECTORY": str(work / "mps"), "CUDA_MPS_LOG_DIRECTORY": str(work / "logs")}
+    (work / "mps").mkdir(exist_ok=True)
+    os.environ |= place
+    subprocess.run([control, "-d"], check=False)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run([control], input="quit\n", text=True, check=False, timeout=30)
+        for name in place:
+            del os.environ[name]
 
 
 def keep(work: Path, name: str, *paths: Path) -> None:
