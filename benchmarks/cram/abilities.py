@@ -49,6 +49,7 @@ from litebert.finetuning.config import finetune_config
 from litebert.finetuning.evaluate import evaluate_task
 from litebert.finetuning.results import read_scores, write_scores
 from litebert.finetuning.run import finetune
+from litebert.model.adapter import read_adapter_config
 from litebert.tasks.metrics import Metric, score, show_interval, show_value
 from litebert.tasks.read import read_task
 from litebert.tasks.task import SimilarityExample, Task, TaskData, TextExample
@@ -86,6 +87,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=ABILITIES, default=ABILITIES)
     parser.add_argument("--jobs", type=int, default=1, help="abilities that are trained side by side")
+    parser.add_argument("--start", type=Path, metavar="FOLDER", help="go on from the adapters there, by their names")
     parser.add_argument("--rank", type=int, default=RANK)
     parser.add_argument("--lr", type=float, default=5e-4, help="where a stage has no rate of its own")
     parser.add_argument("--share", type=float, default=1.0, help="of the epochs and of TEXT: 0.5 is half")
@@ -93,6 +95,7 @@ def main() -> None:
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES), help="of similarity")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto", help="of training")
     parser.add_argument("--limit", type=int, default=0, help="examples per file, for a smoke run")
     parser.add_argument("--steps", type=int, help="of every run, in batches of 8, for a smoke run")
     arguments = parser.parse_args()
@@ -135,14 +138,18 @@ def run_jobs(arguments: argparse.Namespace) -> None:
 def train(name: str, arguments: argparse.Namespace, data: TaskData, start: str | None = None) -> Row:
     """The dev scores of a run with these examples, in OUT/NAME; `start` is the adapter to go on from."""
     began = time.monotonic()
+    adapter: dict[str, Any] = {"rank": arguments.rank, "targets": TARGETS, "start": start}
+    if start is None and arguments.start is not None:
+        earlier = read_adapter_config(arguments.start / name)
+        adapter = {"rank": earlier["r"], "alpha": earlier["lora_alpha"], "start": str(arguments.start / name)}
     settings: dict[str, Any] = {
         "task": data.task.kind,
         "model": arguments.model,
         "seed": arguments.seed,
         "epochs": 1.0,
         "optim": {"lr": arguments.lr},
-        "adapter": {"rank": arguments.rank, "targets": TARGETS, "start": start},
-        "device": {"device": arguments.device},
+        "adapter": adapter,
+        "device": {"device": arguments.device, "precision": arguments.precision},
         "log": {"evaluate_every": 0, "report_every": 50},
     }
     settings = merge(settings, SETTINGS[name])

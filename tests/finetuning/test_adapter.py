@@ -175,6 +175,24 @@ def test_mistakes_are_named(cli, toy_model, files, tmp_path):
         Predictor(tmp_path / "run" / "adapter")
 
 
+def test_training_may_start_from_an_adapter_of_earlier_weights(capsys, toy_model, files, tmp_path):
+    finetune(tiny_config(toy_model, files, steps=60, **ADAPTER), tmp_path / "run", quiet=True)
+    later = make_model(tmp_path / "later", seed=1)
+    start = ADAPTER | {"adapter": {"rank": 2, "start": str(tmp_path / "run" / "adapter")}}
+    finetune(tiny_config(later, files, steps=2, **start), tmp_path / "moved")
+    assert "was trained on other weights, so it is only a beginning here" in capsys.readouterr().out.replace("\n", " ")
+    begun, moved = (load_file(tmp_path / run / "adapter" / "adapter_model.safetensors") for run in ("run", "moved"))
+    assert begun.keys() == moved.keys()
+    name = next(name for name in begun if "lora_A" in name)
+    assert torch.cosine_similarity(begun[name].flatten(), moved[name].flatten(), dim=0) > 0.9
+    assert load_adapted(tmp_path / "moved" / "adapter")[2] == later  # and it belongs there
+    finetune(tiny_config(toy_model, files, steps=2, **start), tmp_path / "same")
+    assert "other weights" not in capsys.readouterr().out
+    other = make_model(tmp_path / "other", hidden_size=32)
+    with pytest.raises(CheckpointError, match="an adapter for another base model: "):
+        finetune(tiny_config(other, files, steps=2, **start), tmp_path / "refused", quiet=True)
+
+
 def test_an_adapter_takes_larger_steps_unless_told():
     from litebert.finetuning.config import finetune_config
 

@@ -33,7 +33,7 @@ from litebert.pretraining.config import run_config
 from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.task import load_task
 from litebert.train import checkpoint
-from litebert.train.device import seed_everything
+from litebert.train.device import bf16_problem, seed_everything
 from litebert.train.folder import check_folder
 from litebert.train.log import read_metrics
 from litebert.train.processes import World
@@ -288,6 +288,22 @@ def test_micro_batches_change_nothing(toy_model, files, tmp_path):
     one, many = load_model(tmp_path / "one" / "best").state_dict(), load_model(tmp_path / "many" / "best").state_dict()
     for name, tensor in one.items():
         torch.testing.assert_close(many[name], tensor, atol=1e-5, rtol=1e-4)
+
+
+def test_bf16_on_a_cpu_learns_the_same_where_the_cpu_can(toy_model, files, tmp_path):
+    def learn(precision):
+        device = {"device": "cpu", "precision": precision}
+        config = tiny_config(toy_model, files, steps=10, dropout=0.0, device=device, log={"report_every": 1})
+        finetune(config, tmp_path / precision, quiet=True)
+        return [line["loss"] for line in lines(tmp_path / precision, "train")]
+
+    if bf16_problem():
+        with pytest.raises(ConfigError, match="bf16 crashes on this CPU"):
+            learn("bf16")
+    else:
+        rounded, exact = learn("bf16"), learn("fp32")
+        assert rounded == pytest.approx(exact, abs=0.02)
+        assert rounded != exact
 
 
 def test_recomputed_layers_change_nothing(toy_model, files, tmp_path):

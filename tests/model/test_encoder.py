@@ -12,7 +12,7 @@ from torch import nn
 from litebert.errors import InputError
 from litebert.model import encoder as encoder_module
 from litebert.model.config import vary
-from litebert.model.encoder import Encoder, attend_in_rows, attend_packed, attend_varlen
+from litebert.model.encoder import Encoder, attend_in_rows, attend_packed, attend_plainly, attend_varlen
 from litebert.model.heads import (
     MODELS,
     AnswerModel,
@@ -292,6 +292,16 @@ def test_packed_attention_by_way_of_rows():
     dropped = attend_in_rows(query, key, value, starts, 6, 0.5)
     assert dropped.isfinite().all()
     assert not torch.allclose(dropped, expected)
+
+
+def test_attention_by_the_formula():
+    query, key, value = torch.randn(3, 2, 4, 5, 8, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+    torch.testing.assert_close(attend_plainly(query, key, value, 0.0), expected)
+    torch.manual_seed(0)
+    dropped = [attend_plainly(query, key, value, 0.5) for _ in range(2000)]
+    assert not torch.equal(dropped[0], dropped[1])
+    torch.testing.assert_close(torch.stack(dropped).mean(0), expected, atol=0.1, rtol=0)
 
 
 def test_packed_attention_by_the_gpus_kernel_with_heads_of_any_width(monkeypatch):

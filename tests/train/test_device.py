@@ -91,6 +91,29 @@ def test_an_old_gpu_runs_in_fp32(gpus):
         open_device(DeviceConfig(precision="bf16"))
 
 
+@pytest.mark.parametrize(
+    ("trial", "message"),
+    [
+        ("pass", None),
+        ("import os; os.abort()", "precision: bf16 crashes on this CPU; use fp32"),
+        (
+            "import os; 'ONEDNN_MAX_CPU_ISA' in os.environ or os.abort()",
+            "precision: bf16 crashes on this CPU, whose AMX does not work; use fp32, or set ONEDNN_MAX_CPU_ISA=",
+        ),
+    ],
+)
+def test_bf16_on_a_cpu_is_tried_in_another_process_first(monkeypatch, trial, message):
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    monkeypatch.setattr(device_module, "BF16_TRIAL", trial)
+    monkeypatch.setattr(device_module, "bf16_problem", device_module.bf16_problem.__wrapped__)
+    wanted = DeviceConfig(device="cpu", precision="bf16")
+    if message is None:
+        assert open_device(wanted).precision == "bf16"
+    else:
+        with pytest.raises(ConfigError, match=message):
+            open_device(wanted)
+
+
 def test_compiling_without_a_compiler(gpus, monkeypatch):
     gpus(1)
     monkeypatch.setenv("PATH", "")
@@ -114,7 +137,6 @@ def test_compiling_without_a_compiler(gpus, monkeypatch):
         ({"device": "cuda:3"}, 2, 1, r"this machine has 2 GPU\(s\)"),
         ({"device": "cuda:1"}, 2, 2, "names one GPU for 2 processes; use cuda"),
         ({}, 2, 4, "4 processes for 2 GPUs; use torchrun --nproc-per-node=2"),
-        ({"device": "cpu", "precision": "bf16"}, 0, 1, "bf16 is for GPUs .* use fp32"),
         ({"precision": "fp16"}, 0, 1, "not one of: auto, fp32, bf16"),
         ({"threads": -1}, 0, 1, "threads: must be >= 0"),
         ({"graphs": "on"}, 0, 1, "graphs: only a GPU has CUDA graphs; use auto"),

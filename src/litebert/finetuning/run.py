@@ -34,7 +34,7 @@ from litebert.finetuning.data import Data, open_tokenizer, read_data
 from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_model, to_device
 from litebert.finetuning.results import Scores, predict_split, read_scores, score_split, write_predictions, write_scores
-from litebert.model.adapter import add_adapter, load_adapter, merge_adapter, save_adapter
+from litebert.model.adapter import add_adapter, belongs_to, load_adapter, merge_adapter, save_adapter
 from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
@@ -207,19 +207,25 @@ def _contrast_of(config: FinetuneConfig, data: Data, world: World) -> Contrast |
     return make_contrast(config, data, load_config(config.model), world)
 
 
-def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> None:
-    """Add a new adapter to the model, or one to continue from; the pooler gets none if nothing reads it."""
+def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> list[str]:
+    """Add a new adapter to the model, or one to continue from; the pooler gets none if nothing reads it.
+
+    Notes for the user are returned.
+    """
     if adapter.start is not None:
-        found = load_adapter(model, find_folder(adapter.start), learning=True)
+        start = find_folder(adapter.start)
+        own = belongs_to(start, model)
+        found = load_adapter(model, start, learning=True)
         if (found.rank, found.scale) != (adapter.rank, adapter.scale):
             raise ConfigError(
                 f"adapter: {adapter.start} has rank {found.rank} and alpha {found.scale * found.rank:g}, the config "
                 f"{adapter.rank} and {adapter.scale * adapter.rank:g}; they must be equal to continue from it"
             )
-        return
+        return [] if own else [f"{adapter.start} was trained on other weights, so it is only a beginning here"]
     if kind_of(task).compares:
         adapter = dataclasses.replace(adapter, targets=tuple(name for name in adapter.targets if name != "pooler"))
     add_adapter(model, adapter)
+    return []
 
 
 class Inputs(NamedTuple):
@@ -258,7 +264,7 @@ class Finetuning(Learner):
                 raise ConfigError(
                     f"adapter: {config.model} has no pooler, which this task reads; fine-tune the whole model"
                 )
-            _adapt(self.model, config.adapter, self.task)
+            self.notes += [(note, "yellow") for note in _adapt(self.model, config.adapter, self.task)]
             optim = dataclasses.replace(optim, freeze="encoder")
         self.model.to(device.device)
         self.optimizer = make_optimizer(self.model, optim, optim.lr, new)

@@ -289,7 +289,8 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
 def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> AdapterConfig:
     """Load an adapter folder, ours or PEFT's, into its base model in place, with the adapter's head.
 
-    `learning` prepares the model for further training, as `add_adapter` does.
+    `learning` prepares the model for further training, as `add_adapter` does. Training may also start from an adapter
+    of other weights of the same shape; for use, that is an error.
     """
     folder = Path(folder)
     settings = read_adapter_config(folder)
@@ -297,8 +298,7 @@ def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> Ad
         tensors = load_file(folder / WEIGHTS_FILE)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder / WEIGHTS_FILE}: not readable as an adapter's weights: {error}") from None
-    known = trained_on(folder)
-    if known and known != base_fingerprint(model):
+    if not learning and not belongs_to(folder, model):
         raise CheckpointError(
             f"{folder}: an adapter of another base model: it was trained on other weights than this model's; "
             "use it with its own base, or train one on this model (litebert finetune --adapter)"
@@ -355,6 +355,12 @@ def trained_on(folder: Path) -> str:
             return str((file.metadata() or {}).get(BASE, ""))
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder / WEIGHTS_FILE}: not readable as an adapter's weights: {error}") from None
+
+
+def belongs_to(folder: Path, model: Model) -> bool:
+    """Whether an adapter was trained on this model's weights, as far as it knows."""
+    known = trained_on(folder)
+    return not known or known == base_fingerprint(model)
 
 
 def read_adapter_config(folder: Path) -> dict[str, Any]:

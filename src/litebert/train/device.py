@@ -8,11 +8,14 @@ measure_peak(device)                           -> 1.1e11  (FLOP/s of a large mat
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import math
 import os
 import random
 import shutil
+import subprocess
+import sys
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -112,15 +115,38 @@ def _pick(wanted: str, local_rank: int, num_local: int) -> torch.device:
 
 def _precision(wanted: str, device: torch.device, name: str) -> Precision:
     if device.type == "cpu":
-        # Some virtual machines announce AMX, and then a bf16 product ends the process with an illegal instruction;
-        # on most other CPUs fp32 is as fast.
-        if wanted == "bf16":
-            raise ConfigError("precision: bf16 is for GPUs (on some CPUs it crashes the process); use fp32")
-        return "fp32"
+        if wanted != "bf16":
+            return "fp32"
+        if problem := bf16_problem():
+            raise ConfigError(f"precision: {problem}")
+        return "bf16"
     able = torch.cuda.is_bf16_supported(including_emulation=False)
     if wanted == "bf16" and not able:
         raise ConfigError(f"precision: {name} has no bf16; use fp32")
     return "bf16" if able and wanted != "fp32" else "fp32"
+
+
+BF16_TRIAL = "import torch; x = torch.ones(256, 256, dtype=torch.bfloat16); torch.nn.functional.linear(x, x)"
+WITHOUT_AMX = "AVX512_CORE_BF16"
+
+
+@functools.cache
+def bf16_problem() -> str:
+    """Why this CPU should not multiply in bf16, or "".
+
+    Some virtual machines announce AMX but do not have it, and a bf16 product ends the process with an illegal
+    instruction; so the first product is a trial in a process of its own.
+    """
+
+    def crashes(**environment: str) -> bool:
+        ended = subprocess.run([sys.executable, "-c", BF16_TRIAL], env=os.environ | environment, capture_output=True)
+        return ended.returncode != 0
+
+    if not crashes():
+        return ""
+    if os.environ.get("ONEDNN_MAX_CPU_ISA") is None and not crashes(ONEDNN_MAX_CPU_ISA=WITHOUT_AMX):
+        return f"bf16 crashes on this CPU, whose AMX does not work; use fp32, or set ONEDNN_MAX_CPU_ISA={WITHOUT_AMX}"
+    return "bf16 crashes on this CPU; use fp32"
 
 
 def _compilation(wanted: str, device: torch.device) -> tuple[bool, tuple[str, ...]]:
