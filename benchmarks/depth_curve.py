@@ -428,7 +428,7 @@ class Clock:
 
     def seconds(self, requests: Sequence[Any], size: int) -> tuple[float, list[Any]]:
         """One call, in passes of some size."""
-        self.runtime.max_tokens = size
+        self.runtime.max_tokens = self.runtime.lane_tokens = size
         begin = self.now()
         outputs = self.runtime.run(requests)
         return self.now() - begin, outputs

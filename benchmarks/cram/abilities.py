@@ -89,6 +89,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="abilities that are trained side by side")
     parser.add_argument("--start", type=Path, metavar="FOLDER", help="go on from the adapters there, by their names")
     parser.add_argument("--rank", type=int, default=RANK)
+    parser.add_argument("--batch", type=int, help="examples per step, other than the ability's own")
     parser.add_argument("--lr", type=float, default=5e-4, help="where a stage has no rate of its own")
     parser.add_argument("--share", type=float, default=1.0, help="of the epochs and of TEXT: 0.5 is half")
     parser.add_argument("--text", nargs="+", metavar="KIND=N", help="examples of the stage `text`, other than TEXT")
@@ -154,6 +155,8 @@ def train(name: str, arguments: argparse.Namespace, data: TaskData, start: str |
     }
     settings = merge(settings, SETTINGS[name])
     settings["epochs"] *= arguments.share
+    if arguments.batch:
+        settings["batch"] = arguments.batch
     if arguments.steps:
         settings |= {"steps": arguments.steps, "batch": 8}
     result = finetune(finetune_config(settings), arguments.out / name, quiet=True, data=data)

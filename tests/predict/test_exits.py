@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import json
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from small_models import predictor_of, runtime_of, small_model
 from small_vocabularies import english
 
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.export.onnx_file import export_onnx
 from litebert.model.hub import save_model
+from litebert.predict import torch_runtime
 from litebert.predict.exits import (
     EXITS_FILE,
     Choice,
@@ -32,6 +35,7 @@ from litebert.predict.predictor import Predictor
 from litebert.predict.runtime import Request
 from litebert.predict.torch_runtime import TorchStages
 from litebert.tasks.task import Task, save_task
+from litebert.train.device import Device
 
 DEEP = {"num_hidden_layers": 4, "exits": (1, 2, 3, 4), "labels": ("good", "bad", "so so")}
 TASK = Task("t", "classification", DEEP["labels"], max_length=40)
@@ -227,6 +231,22 @@ def test_texts_leave_and_join_and_no_answer_depends_on_its_neighbours(name, by, 
                 signs = trace_signs(problem, [request], [{key: said[key] for key in expected}])
                 np.testing.assert_allclose(signs.answer[0], trace.exits[chosen[number]].answer[number], atol=2e-5)
     assert runtime.model.depth is None
+
+
+def test_a_lane_on_a_gpu_takes_what_its_memory_allows(monkeypatch):
+    gpu = Device(torch.device("cuda"), "bf16", compile=True, name="a GPU")
+
+    def lane_tokens(gigabytes: float) -> int:
+        found = SimpleNamespace(total_memory=int(gigabytes * 1e9))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: found)
+        return torch_runtime._lane_tokens(3072, gpu)
+
+    sizes = [lane_tokens(gigabytes) for gigabytes in (4, 24, 80, 300)]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (8192, 131_072)
+    assert 8192 < sizes[1] < sizes[2] < 131_072
+    for given, expected in ((0, 8192), (100, 100)):  # on a CPU
+        assert TorchStages(runtime_of("classification", given, **DEEP)).max_tokens == expected
 
 
 def test_less_work_is_done():

@@ -241,7 +241,7 @@ def test_the_runtime_is_what_the_folder_has(tmp_path):
 def test_wrong_models():
     with pytest.raises(CheckpointError, match="no such folder"):
         Predictor("/no/such/folder")
-    for wrong in ({"max_tokens": 0}, {"max_tokens": "3"}, {"threads": -1}, {"threads": "3"}):
+    for wrong in ({"max_tokens": -1}, {"max_tokens": "3"}, {"threads": -1}, {"threads": "3"}):
         with pytest.raises(ConfigError, match=f"{next(iter(wrong))}: must be a whole number >="):
             Predictor("x", **wrong)
 

@@ -81,7 +81,7 @@ def score(
     runtime: str = "auto",
     device: str = "auto",
     worker_threads: int = 1,
-    max_tokens: int = 8192,
+    max_tokens: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
     """Ask a model about every row of the input files, and write the rows with its answers to a folder of Parquet files.
@@ -98,11 +98,11 @@ def score(
     engine: "local", or "ray" for the cluster at RAY_ADDRESS (without one, Ray starts on this machine).
     workers: Processes; 0 for one per core (local), or one per core or GPU of the cluster (ray).
     worker_threads: CPU threads of each worker.
-    max_tokens: Tokens per pass through the model.
+    max_tokens: Tokens per pass through the model, 0 for 8,192, and more on a GPU where texts stop early.
     progress: Called as parts finish.
     """
     check_choice("engine", engine, ENGINES, ConfigError)
-    counts = {"part_rows": (part_rows, 0), "max_chars": (max_chars, 1), "max_tokens": (max_tokens, 1)}
+    counts = {"part_rows": (part_rows, 0), "max_chars": (max_chars, 1), "max_tokens": (max_tokens, 0)}
     counts |= {"workers": (workers, 0), "worker_threads": (worker_threads, 1)}
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

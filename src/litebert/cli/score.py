@@ -48,7 +48,9 @@ def score(
     worker_threads: Annotated[int, typer.Option(min=1, help="CPU threads of each worker.")] = 1,
     runtime: Runtime = "auto",
     device: Device = "auto",
-    pass_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one pass through the model.")] = 8192,
+    pass_tokens: Annotated[
+        int, typer.Option(min=0, help="Tokens of one pass through the model; 0: 8,192, and more on a GPU with exits.")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Ask a model about every row of many files: the rows with its answers become Parquet parts in a folder.

@@ -35,9 +35,13 @@ class TrainingBatches:
         self.shapes: list[Shape] = []
 
     def step(self, step: int, rank: int = 0, world: int = 1) -> list[Batch]:
-        """The micro-batches of a step; with several processes, those of the `rank`-th of `world`."""
+        """The micro-batches of a step; with several processes, those of the `rank`-th of `world`.
+
+        Units of equal length are neighbours: on a CPU they attend together.
+        """
         units = np.array_split(self.order.step(step), world)[rank]
-        micro = [[self.features[i] for unit in units[cut] for i in self.units[unit]] for cut in self._cuts(units)]
+        cuts = [sorted(units[cut].tolist(), key=lambda unit: sum(self.lengths[unit])) for cut in self._cuts(units)]
+        micro = [[self.features[i] for unit in cut for i in self.units[unit]] for cut in cuts]
         return [make_batch(self.task, m, self.layout, self.pad_id, self._shape_of(m)) for m in micro]
 
     def plan(self, num_steps: int) -> None:

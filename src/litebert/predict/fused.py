@@ -10,7 +10,6 @@ Shapes: T tokens of a packed batch, N sequences of it, H hidden, A heads, D = H 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from litebert.model.encoder import (
     FeedForward,
     activation,
     attend_varlen,
+    equal_runs,
     first_tokens,
 )
 from litebert.model.fast.layers import HEAD_WIDTHS
@@ -409,12 +409,12 @@ def _attend_varlen(starts: Tensor, max_length: int) -> Callable[[Tensor], Tensor
 
 def _attend_groups(starts: Tensor) -> Callable[[Tensor], Tensor]:
     """Attention within each sequence; neighbours of equal length run as one batch, without padding."""
-    lengths = [(length, len(list(group))) for length, group in itertools.groupby(starts.diff().tolist())]
-    sizes = [length * count for length, count in lengths]
+    runs = equal_runs(starts)
+    sizes = [length * count for length, count in runs]
 
     def attend(heads: Tensor) -> Tensor:
         contexts = []
-        for part, (length, count) in zip(heads.split(sizes), lengths, strict=True):
+        for part, (length, count) in zip(heads.split(sizes), runs, strict=True):
             if length:
                 query, key, value = part.unflatten(0, (count, length)).permute(2, 0, 3, 1, 4)  # [count, A, length, D]
                 context = F.scaled_dot_product_attention(query, key, value)

@@ -18,7 +18,16 @@ from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, Gate, Ints, problem_of
 from litebert.predict.lanes import BEAMS, PER_TOKEN, read_early
 from litebert.predict.load import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
-from litebert.predict.runtime import HEAD_OUTPUTS, More, Outputs, Request, check_request, fit_segments, plan_padded
+from litebert.predict.runtime import (
+    HEAD_OUTPUTS,
+    PASS_TOKENS,
+    More,
+    Outputs,
+    Request,
+    check_request,
+    fit_segments,
+    plan_padded,
+)
 from litebert.train.device import default_threads, name_cpu
 
 # Measured with benchmarks/onnx_threads.py: beyond some hundred tokens a pass leaves the caches of a core and each token
@@ -34,7 +43,7 @@ Precision = Literal["auto", "fp32", "int8"]
 class OnnxRuntime:
     """The model of an exported folder; `precision` "auto" takes int8 where the folder has it."""
 
-    def __init__(self, folder: Path | str, *, threads: int = 0, max_tokens: int = 8192, precision: Precision = "auto"):
+    def __init__(self, folder: Path | str, *, threads: int = 0, max_tokens: int = 0, precision: Precision = "auto"):
         folder = Path(folder)
         if threads < 0:
             raise ConfigError(f"threads: must be >= 0, got {threads}")
@@ -42,7 +51,7 @@ class OnnxRuntime:
         self.precision = _pick_precision(folder, manifest, precision)
         self.config = load_config(folder)
         self.head = manifest.head
-        self.max_tokens = min(max_tokens, MOST_TOKENS)
+        self.max_tokens = min(max_tokens or PASS_TOKENS, MOST_TOKENS)
         self.threads = threads or default_threads()
         self.name = f"onnx {self.precision}, {name_cpu(self.threads)}"
         self._session = open_session(manifest.verify(folder, ONNX_FILES[self.precision]), self.threads)

@@ -49,11 +49,11 @@ class Predictor(AbilityMethods):
         runtime: str = "auto",  # or torch, onnx (int8 if there), onnx-fp32, onnx-int8
         device: str = "auto",
         threads: int = 0,
-        max_tokens: int = 8192,
+        max_tokens: int = 0,  # per pass; 0: 8,192, and more on a GPU where texts stop early
         depth: Depth | None = None,  # layers to apply, or "auto"; per call: classify(text, depth=6)
         speed_up: float | None = None,  # of "auto": by how much fewer layers; by default as it was calibrated
     ):
-        counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 1), ("threads", threads, 0))
+        counts: tuple[tuple[str, object, int], ...] = (("max_tokens", max_tokens, 0), ("threads", threads, 0))
         for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Outputs = dict[str, NDArray[Any]]
 
+PASS_TOKENS = 8192  # of a pass, unless the user says otherwise
+
 # What each head adds to the encoder's own outputs.
 ENCODER_OUTPUTS = frozenset({"hidden", "first", "mean", "attentions"})
 HEAD_OUTPUTS = {

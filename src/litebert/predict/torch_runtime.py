@@ -24,6 +24,7 @@ from litebert.predict.lanes import lengths_of, read_early
 from litebert.predict.runtime import (
     ENCODER_OUTPUTS,
     HEAD_OUTPUTS,
+    PASS_TOKENS,
     More,
     Outputs,
     Request,
@@ -34,20 +35,23 @@ from litebert.predict.runtime import (
 )
 from litebert.train.device import Device, fetch, send
 
+MOST_LANE_TOKENS = 131_072
+
 
 class TorchRuntime:
     """A model in torch: fp32 on a CPU, bf16 on a GPU that has it. It takes the model over and changes its encoder."""
 
     any_depth = True
 
-    def __init__(self, model: Model, device: Device, max_tokens: int = 8192):
+    def __init__(self, model: Model, device: Device, max_tokens: int = 0):
         self.name = f"torch {device.precision}, {device.name}"
         self.config = model.config
         self.head = model.head
         self.outputs = outputs_of(model)
         self._by_head = HEAD_OUTPUTS[model.head] - {"pooled"}
         self.device = device
-        self.max_tokens = max_tokens
+        self.max_tokens = max_tokens or PASS_TOKENS
+        self.lane_tokens = max_tokens or _lane_tokens(model.config.intermediate_size, device)
         # Parameters themselves in half precision: autocast would convert them anew in every pass.
         dtype = torch.bfloat16 if device.precision == "bf16" else torch.float32
         model = model.eval().requires_grad_(False).to(device.device)
@@ -240,7 +244,7 @@ class TorchStages:
         self._runtime, self._encoder, self._config = runtime, runtime.encoder, runtime.config
         self._device = runtime.device.device
         self.problem = problem_of(runtime.head, runtime.config)
-        self.exits, self.max_tokens = runtime.config.exits, runtime.max_tokens
+        self.exits, self.max_tokens = runtime.config.exits, runtime.lane_tokens
         self.num_lanes = 2 if runtime.device.is_cuda else 1
         self._plan, self._inner = plan_of(runtime.config), runtime.config.inner_group_num
         layers = {self._plan[begin : begin + self._inner] for begin in range(0, len(self._plan), self._inner)}
@@ -317,6 +321,19 @@ def _fuse(encoder: Encoder, device: Device) -> FusedEncoder:
     if device.is_cuda and device.precision == "bf16":
         return GraphedEncoder(encoder, triton=device.compile)  # true if Triton and a C compiler are installed
     return FusedEncoder(encoder)
+
+
+def _lane_tokens(intermediate_size: int, device: Device) -> int:
+    """How many tokens go through the layers together where sequences stop early.
+
+    What the host decides at every exit takes as long for few sequences as for many, so a lane is larger than a pass
+    (benchmarks/depth_curve.py --max-tokens compares sizes). It takes up to a 32nd of the GPU's memory.
+    """
+    if not device.is_cuda:
+        return PASS_TOKENS
+    memory = torch.cuda.get_device_properties(device.device).total_memory
+    bytes_per_token = 6 * intermediate_size * 2  # of one layer's activations, about
+    return min(max(memory // 32 // bytes_per_token, PASS_TOKENS), MOST_LANE_TOKENS)
 
 
 def _wanted(requests: Sequence[Request]) -> frozenset[str]:
