@@ -11,6 +11,8 @@ logs, adapters, tables, in out/depth the packed models of depth_curve.py. A step
 reported and does not end the others; what is complete is not done again when the command is repeated. Corpora may
 still be arriving: the file CORPORA/complete says that all are there.
 
+A run in another language takes its --vocab along; after Korean, unseen text and film reviews (NSMC) are scored.
+
 Adapters and the models for the depth curve are trained side by side, on a GPU that MPS shares where it is installed;
 what depth_curve.py times, it times alone. Its runs without exits are the scores of SST-2, QNLI, STS-B and SQuAD.
 """
@@ -76,7 +78,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path, help="of the run; its minutes are set by --train-until")
     parser.add_argument("--corpora", type=Path, required=True, help="folder of NAME.txt.xz")
-    parser.add_argument("--tasks", type=Path, required=True, help="folder with glue, squad, pairs, blimp")
+    parser.add_argument("--tasks", type=Path, required=True, help="folder with glue, squad, pairs, blimp; or with nsmc")
+    parser.add_argument("--vocab", type=Path, default=DEFAULT_FOLDER, help="a tokenizer's folder")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--train-until", type=float, default=1000)
     parser.add_argument("--until", type=float, default=1650)
@@ -84,7 +87,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="of the depth curve and of the scores")
     parser.add_argument("--smoke", action="store_true", help="a few steps of everything, without waiting")
     given = parser.parse_args()
-    for name in ("config", "corpora", "tasks", "work"):
+    for name in ("config", "corpora", "tasks", "vocab", "work"):
         setattr(given, name, getattr(given, name).resolve())
     for name in ("logs", "out"):
         (given.work / name).mkdir(parents=True, exist_ok=True)
@@ -93,7 +96,11 @@ def main() -> None:
     if not (given.work / "run" / "model" / "config.json").is_file():
         sys.exit(f"no model; see {given.work / 'logs'}")
     convert(given.work)
-    measure(given, clock)
+    measure_unseen(given, clock)
+    if (given.tasks / "nsmc").is_dir():
+        measure_korean(given, clock)
+    else:
+        measure(given, clock)
     print(f"{clock.now()} all done", flush=True)
 
 
@@ -103,7 +110,7 @@ def train(given: argparse.Namespace, clock: Clock) -> None:
         time.sleep(0.5)
     vocab = given.work / "vocab"
     if not vocab.exists():
-        shutil.copytree(DEFAULT_FOLDER, vocab, ignore=shutil.ignore_patterns("adapters", WEIGHTS_FILE, "SHA256SUMS"))
+        shutil.copytree(given.vocab, vocab, ignore=shutil.ignore_patterns("adapters", WEIGHTS_FILE, "SHA256SUMS"))
     corpora = sorted(given.corpora.glob("*.txt*"))
     clock.step("prepare", given.until, HERE / "prepare.py", *corpora, "--tokenizer", vocab, "--out", "data")
     minutes = max(0.1, (given.train_until - RESERVE - clock.now()) / 60)
@@ -129,17 +136,36 @@ def convert(work: Path) -> None:
     keep(work, "run.tar.xz", *(work / "run" / name for name in ("config.yaml", "metrics.jsonl", "run.json")))
 
 
+def measure_unseen(given: argparse.Namespace, clock: Clock) -> None:
+    """Masked LM and order on the text that prepare.py kept aside, at both lengths of training."""
+    unseen = [part for path in sorted((given.work / "data" / "unseen").glob("*.txt")) for part in ("--text", path)]
+    for length in (512, 128) if unseen else ():
+        tokens = ["--max-length", length, "--tokens", 2000 if given.smoke else 200_000, "--json"]
+        clock.step(f"unseen-{length}", given.until, "evaluate", given.work / "model", *unseen, *tokens)
+    keep(given.work, "logs.tar.xz", given.work / "logs")
+
+
+def measure_korean(given: argparse.Namespace, clock: Clock) -> None:
+    """Film reviews, three passes; the last weights are scored."""
+    reviews = given.tasks / "nsmc"
+    files = ["--train", reviews / "ratings_train.txt", "--dev", reviews / "ratings_test.txt"]
+    files += ["--column", "text=document", "--column", "label=label"]
+    settings = ["epochs=3", "batch=64", "optim.lr=1e-4", "log.num_evaluations=1"]
+    settings += ["steps=2", "data.limit=32"] if given.smoke else []
+    options = [part for setting in settings for part in ("--set", setting)]
+    options += ["--seeds", 1 if given.smoke else given.seeds, "--out", "nsmc"]
+    task = ["--task", "classification", "--model", "model"]
+    clock.step("nsmc", given.until, "finetune", *task, *files, *options)
+    keep(given.work, "scores.tar.xz", *sorted((given.work / "nsmc").rglob("scores.json")))
+    keep(given.work, "logs.tar.xz", given.work / "logs")
+
+
 def measure(given: argparse.Namespace, clock: Clock) -> None:
-    """Unseen text; adapters beside the depth curve's models; the curve; scores, minimal pairs."""
+    """Adapters beside the depth curve's models; the curve; scores, minimal pairs."""
     work, model, until = given.work, given.work / "model", given.until
     few = ["--limit", 32, "--steps", 2] if given.smoke else []
     seeds = 1 if given.smoke else given.seeds
     jobs = 1 if given.smoke else 4
-    unseen = [part for path in sorted((work / "data" / "unseen").glob("*.txt")) for part in ("--text", path)]
-    for length in (512, 128) if unseen else ():
-        tokens = ["--max-length", length, "--tokens", 2000 if given.smoke else 200_000, "--json"]
-        clock.step(f"unseen-{length}", until, "evaluate", model, *unseen, *tokens)
-    keep(work, "logs.tar.xz", work / "logs")
     corpus = next(iter(sorted(given.corpora.glob("simplewiki*"))), sorted(given.corpora.glob("*.txt*"))[0])
     depth = [model, given.tasks, "--out", "depth", "--seeds", seeds, "--bring", "out/depth", *few]
     depth += [] if given.smoke else ["--timed-tokens", 300000, "--max-tokens", 32768, 131072]
