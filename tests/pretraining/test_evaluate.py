@@ -106,7 +106,22 @@ def test_a_model_without_a_sentence_head(cli, corpus, tokenizer, tmp_path):
     save_model(tiny_model(MaskedLMModel, tokenizer.vocab_size), tmp_path / "model")
     tokenizer.save(tmp_path / "model")
     result = cli("evaluate", tmp_path / "model", "--store", corpus / "store", "--tokens", 2000)
-    assert "sentence order  no such head" in result.out
+    assert "sentence order  not scored: needs such a head" in result.out
+
+
+@pytest.mark.parametrize("several", [True, False], ids=["one document", "one sentence each"])
+def test_masked_words_are_scored_on_any_text(corpus, tokenizer, tmp_path, several):
+    """One document has no second one to draw from, and a document of one sentence has no order."""
+    save_model(tiny_model(PretrainingModel, tokenizer.vocab_size, positions=256), tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    document = (corpus / "text.txt").read_text().split("\n\n")[0].splitlines()
+    (tmp_path / "text.txt").write_text(("\n" if several else "\n\n").join(document))
+    found = evaluate_model(tmp_path / "model", texts=[tmp_path / "text.txt"], max_length=256)
+    assert found.mlm_accuracy is not None
+    assert found.mlm_count > 0
+    assert (found.sop_accuracy is not None, found.sop_count > 0) == (several, several)
+    if several:
+        assert (found.nsp_accuracy, found.nsp_count) == (None, 0)
 
 
 def test_what_cannot_be_scored(corpus, tokenizer, tmp_path):

@@ -199,12 +199,13 @@ def _explain_thresholds(thresholds: Mapping[str, float]) -> list[str]:
 
 
 def _print_intrinsic(scores: Intrinsic) -> None:
-    for name, accuracy, count in (
-        ("masked LM", scores.mlm_accuracy, scores.mlm_count),
-        ("sentence order", scores.sop_accuracy, scores.sop_count),
-        ("next sentence", scores.nsp_accuracy, scores.nsp_count),
+    for name, accuracy, count, need in (
+        ("masked LM", scores.mlm_accuracy, scores.mlm_count, ""),
+        ("sentence order", scores.sop_accuracy, scores.sop_count, " and a document of several sentences"),
+        ("next sentence", scores.nsp_accuracy, scores.nsp_count, " and several documents"),
     ):
-        print(f"{name:15s} " + ("no such head" if accuracy is None else f"{accuracy:6.1%}  of {count:,}"))
+        missing = f"not scored: needs such a head{need}"
+        print(f"{name:15s} " + (missing if accuracy is None else f"{accuracy:6.1%}  of {count:,}"))
 
 
 def _print_pairs(scores: PairScores) -> None:

@@ -81,7 +81,7 @@ def evaluate_batches(
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """The three accuracies of Table 5; None where the model has no such head."""
+    """The three accuracies of Table 5; None where the model has no such head, or the text nothing to ask it about."""
 
     mlm_accuracy: float | None
     sop_accuracy: float | None
@@ -132,16 +132,24 @@ def evaluate_intrinsic(
 ) -> Intrinsic:
     """Masked LM accuracy, and the sentence head's accuracy on swapped pairs (SOP) and on random ones (NSP).
 
-    The sentence head is used as it is, so a model trained on one objective is scored on both.
+    The sentence head is used as it is, so a model trained on one objective is scored on both. Swapped pairs need a
+    document of two sentences, random ones two documents; masked LM is scored on any text.
     """
     if model.masked_lm is None and model.sentence is None:
         raise ConfigError("this model has no masked LM head and no sentence head; nothing to score")
-    scores = []
-    objectives: tuple[Objective, ...] = ("sop", "nsp")
-    for objective in objectives:
+
+    def scored(objective: Objective) -> Scores:
         batches = pair_batches(stores, tokenizer, recipe, objective)
-        scores.append(evaluate_batches(model, batches, count_batches(batches, num_tokens), device))
-    sop, nsp = scores
+        return evaluate_batches(model, batches, count_batches(batches, num_tokens), device)
+
+    try:
+        sop = scored("sop")
+    except DataError:  # no document has two sentences; if there is nothing at all, "none" says so
+        sop = scored("none")
+    try:
+        nsp = scored("nsp")
+    except DataError:
+        nsp = dataclasses.replace(sop, sentence_accuracy=None, sentence_count=0)
     return Intrinsic(
         sop.mlm_accuracy,
         sop.sentence_accuracy,
