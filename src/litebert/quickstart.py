@@ -50,16 +50,24 @@ RUN: dict[str, Any] = {
     "data": {"row_tokens": 1024, "held_out": 0, "workers": 0},
     # Short sequences learn fastest; a longer sentence is cut and gets no order label.
     "recipe": {"name": "paper", "max_length": 32, "long_sentences": "trim"},
-    "optim": {"name": "adamw", "lr": 2e-3, "beta2": 0.98, "warmup_steps": 100, "bias_correction": True},
+    # Muon learns in half the steps what AdamW does at its best rate, which the other parameters keep here.
+    "optim": {
+        "name": "muon",
+        "lr": 5e-3,
+        "adam_factor": 0.4,
+        "beta2": 0.98,
+        "warmup_steps": 100,
+        "bias_correction": True,
+    },
     "depth": [{"until": 0.4, "value": 1}, {"until": 0.75, "value": 2}, {"until": 1.0, "value": 4}],
-    "steps": 2400,
+    "steps": 1800,
     "batch_tokens": 1024,
     "micro_batch_tokens": 1024,
     "log": {
         "report_every": 20,
-        "evaluate_every": 400,
+        "evaluate_every": 300,
         "evaluate_batches": EVALUATION_BATCHES,
-        "checkpoint_every": 400,
+        "checkpoint_every": 300,
     },
 }
 
