@@ -35,7 +35,7 @@ LENGTH = 96
 GROWING = {"length": [{"until": 0.5, "value": 32}, {"until": 1.0, "value": LENGTH}]}
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "optimizers": {
-        "adamw 2e-3": {"optim": {"name": "adamw", "lr": 2e-3}},
+        "adamw 2e-3": {"optim": {"name": "adamw", "lr": 2e-3, "adam_factor": 1.0}},
         "muon 2e-3": muon(2e-3),
         "muon 5e-3": muon(5e-3),
         "muon 5e-3, lower at greater depth": muon(

@@ -5,8 +5,9 @@
 
 Every side reads the same batches (128 tokens, n-gram masks, sentence order) and is scored on the same held-out rows at
 full depth; the clock counts training alone, after compilation, and stands still during evaluations. The learning rate
-is constant after its warm-up and falls linearly in the last half of `--minutes`, so a side that would need longer than
-that says "not reached". `transformers` is AlbertForPreTraining, compiled, with the best AdamW that
+is constant after its warm-up and falls linearly in the last half of the budget, which depth schedules follow too. So
+every side has a budget of its own, about what it needs (MINUTES; --minutes sets one for all); a side that would need
+longer says "not reached". `transformers` is AlbertForPreTraining, compiled, with the best AdamW that
 docs/results/pretraining.md found, and no depth schedule, since it has none.
 
 Written after every side, so that a run that is cut short has lost nothing: RESULTS/results.json (curves, hardware,
@@ -59,6 +60,8 @@ SIDES: dict[str, dict[str, Any]] = {
     "lamb, growing depth": {"optim": {"name": "lamb", "lr": 2.5e-3}, **GROWING},
     "transformers": ADAMW,
 }
+MINUTES = {"muon, growing depth": 2.0, "muon": 3.0}
+OTHERS = 4.5  # minutes
 SMALL = {
     "model": {"hidden_size": 32, "embedding_size": 16, "num_attention_heads": 2, "intermediate_size": 64},
     "batch_tokens": 4096,
@@ -203,11 +206,12 @@ def point(seconds: float, step: int, tokens: int, found: float) -> dict[str, flo
     return {"minutes": seconds / 60, "step": step, "tokens": tokens, "accuracy": found}
 
 
-def summarize(name: str, curve: list[dict[str, float]], target: float) -> dict[str, Any]:
+def summarize(name: str, budget: float, curve: list[dict[str, float]], target: float) -> dict[str, Any]:
     hit = next((p for p in curve if p["accuracy"] >= target), None)
     best = max((p["accuracy"] for p in curve), default=0.0)
     return {
         "side": name,
+        "budget": budget,
         "minutes": hit["minutes"] if hit else None,
         "tokens": hit["tokens"] if hit else None,
         "best": best,
@@ -216,11 +220,11 @@ def summarize(name: str, curve: list[dict[str, float]], target: float) -> dict[s
 
 
 def table(rows: list[dict[str, Any]], target: float) -> str:
-    lines = [f"| side | minutes to {target:.0%} | tokens | best seen |", "|---|---|---|---|"]
+    lines = [f"| side | minutes to {target:.0%} | of a budget of | tokens | best seen |", "|---|---|---|---|---|"]
     for row in rows:
         minutes = f"{row['minutes']:.2f}" if row["minutes"] is not None else "not reached"
         tokens = f"{row['tokens'] / 1e6:.0f} M" if row["tokens"] is not None else ""
-        lines.append(f"| {row['side']} | {minutes} | {tokens} | {row['best']:.1%} |")
+        lines.append(f"| {row['side']} | {minutes} | {row['budget']:g} | {tokens} | {row['best']:.1%} |")
     return "\n".join(lines) + "\n"
 
 
@@ -271,9 +275,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--target", type=float, default=0.40)
-    parser.add_argument(
-        "--minutes", type=float, default=5.0, help="budget of each side; the rate falls in its last half"
-    )
+    parser.add_argument("--minutes", type=float, help="budget of each side, instead of its own")
     parser.add_argument("--only", nargs="+", choices=list(SIDES), default=list(SIDES))
     parser.add_argument("--model", default="albert-base")
     parser.add_argument("--batch", type=int, default=65_536)
@@ -287,7 +289,6 @@ def main() -> None:
         "optim": {"warmup_steps": 200, "decay_share": 0.5},
         "data": {"stores": options.store, "tokenizer": options.tokenizer, "held_out": 0.01, "workers": 4},
         "steps": 1_000_000,
-        "max_minutes": options.minutes,
         "batch_tokens": options.batch,
         "micro_batch_tokens": min(options.batch, 65_536),
         "log": {"evaluate_every": 100, "evaluate_batches": 32, "checkpoint_every": 0, "checkpoint_minutes": 0},
@@ -296,10 +297,11 @@ def main() -> None:
         common = merge(common, {**SMALL, "optim": {"warmup_steps": 5}})
     rows: list[dict[str, Any]] = []
     for name in options.only:
-        config = run_config(override(merge(common, SIDES[name]), options.set))
+        budget = {"max_minutes": options.minutes or MINUTES.get(name, OTHERS)}
+        config = run_config(override(merge(merge(common, budget), SIDES[name]), options.set))
         print(f"=== {name}", flush=True)
         run = race_transformers if name == "transformers" else race
-        rows.append(summarize(name, run(config, options.target)["curve"], options.target))
+        rows.append(summarize(name, config.max_minutes or 0.0, run(config, options.target)["curve"], options.target))
         device = open_device(config.device)
         facts = {
             "hardware": device.name,
