@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from litebert import machine
-from litebert.machine import share_cores, usable_cores, usable_cpus
+from litebert.machine import announces_bf16, share_cores, usable_cores, usable_cpus
 
 
 def test_usable_cpus_reads_affinity_and_quota(monkeypatch):
@@ -28,6 +28,21 @@ def test_two_cpus_of_one_core_count_once(monkeypatch, tmp_path):
     assert usable_cores() == 3
     monkeypatch.setattr(machine, "usable_cpus", lambda: 2)  # a quota
     assert usable_cores() == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 sse2\n", True),
+        ("flags\t\t: fpu amx_tile amx_bf16\n", True),
+        ("Features\t: fp asimd bf16 i8mm\n", True),
+        ("flags\t\t: fpu avx512f\n", False),
+        ("", False),
+    ],
+)
+def test_which_processors_announce_bf16(monkeypatch, lines, expected):
+    monkeypatch.setattr(machine.Path, "read_text", lambda path, encoding: lines)
+    assert announces_bf16() is expected
 
 
 SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

@@ -43,6 +43,18 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86's two, and Arm's
+
+
+def announces_bf16() -> bool:
+    """Whether Linux says that the processor multiplies in bf16. Some that say so crash: train.device tries it first."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("flags", "Features")):
+                return bool(BF16_FLAGS & set(line.partition(":")[2].split()))
+    return False
+
+
 def share_cores() -> None:
     """Make OpenMP's threads sleep soon when they wait for each other; call this before torch starts OpenMP.
 

@@ -306,6 +306,18 @@ def test_bf16_on_a_cpu_learns_the_same_where_the_cpu_can(toy_model, files, tmp_p
         assert rounded != exact
 
 
+@pytest.mark.parametrize("precision", ["auto", "fp32"])
+@pytest.mark.parametrize("able", [True, False])
+@pytest.mark.parametrize("wide", [1, 512])
+def test_a_wide_model_is_told_of_bf16_on_a_cpu(toy_model, files, tmp_path, monkeypatch, precision, able, wide):
+    monkeypatch.setattr(run_module, "announces_bf16", lambda: able)
+    monkeypatch.setattr(run_module, "WIDE", wide)
+    shown = io.StringIO()
+    config = tiny_config(toy_model, files, steps=1, device={"device": "cpu", "precision": precision})
+    finetune(config, tmp_path, console=Console(file=shown, soft_wrap=True))
+    assert ("device.precision=bf16" in shown.getvalue()) == (able and wide == 1 and precision == "auto")
+
+
 def test_recomputed_layers_change_nothing(toy_model, files, tmp_path):
     for name, recompute in (("kept", False), ("made again", True)):
         device = {"recompute": recompute}

@@ -34,6 +34,7 @@ from litebert.finetuning.data import Data, open_tokenizer, read_data
 from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_model, to_device
 from litebert.finetuning.results import Scores, predict_split, read_scores, score_split, write_predictions, write_scores
+from litebert.machine import announces_bf16
 from litebert.model.adapter import add_adapter, belongs_to, load_adapter, merge_adapter, save_adapter
 from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
@@ -243,6 +244,9 @@ def weigh(loss: Tensor, right: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     return loss * counts[0].double().reciprocal().float(), torch.stack([loss.detach().float(), right.float()])
 
 
+WIDE = 512  # hidden size from which a CPU saves more by bf16 than it spends on rounding
+
+
 class Finetuning(Learner):
     """One task's loss on batches of its examples; the weights that score best on dev are kept."""
 
@@ -258,6 +262,9 @@ class Finetuning(Learner):
             start = dataclasses.replace(config, dropout=self.contrast.dropout)
         seed_everything(config.seed)
         self.model, new = make_model(start, data.task)
+        auto = config.device.precision == "auto" and not device.is_cuda
+        if auto and self.model.config.hidden_size >= WIDE and announces_bf16():
+            self.notes.append(("this CPU multiplies in bf16, which is faster: device.precision=bf16", ""))
         optim = config.optim
         if config.adapter is not None:
             if any(name.startswith("encoder.") for name in new):
