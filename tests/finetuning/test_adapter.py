@@ -139,6 +139,13 @@ def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
     assert found == pytest.approx([expected["neg"], expected["pos"]], abs=1e-5)
 
 
+def test_a_base_named_by_a_relative_path_is_found_from_anywhere(toy_model, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(toy_model.parent)
+    finetune(tiny_config(toy_model.name, files, steps=2, **ADAPTER), tmp_path / "run", quiet=True)
+    monkeypatch.chdir(tmp_path)
+    assert Predictor("run/adapter", device="cpu").classify("the film was great").label in ("neg", "pos")
+
+
 def test_each_application_has_its_own(toy_model, files, tmp_path):
     settings = {"adapter": {"rank": 4, "per_application": True}, "optim": {"lr": 0.02}}
     finetune(tiny_config(toy_model, files, steps=20, **settings), tmp_path / "run", quiet=True)
@@ -170,6 +177,10 @@ def test_mistakes_are_named(cli, toy_model, files, tmp_path):
         merge_folder(tmp_path / "run" / "adapter", tmp_path / "out", base=str(other))
     with pytest.raises(CheckpointError, match="not empty; name another folder"):
         merge_folder(tmp_path / "run" / "adapter", toy_model)
+    settings = tmp_path / "run" / "adapter" / "adapter_config.json"
+    settings.write_text(settings.read_text().replace(str(toy_model), str(tmp_path / "moved")))
+    with pytest.raises(CheckpointError, match=r"its base model is not found: .*moved.* correct base_model_name_or_path"):
+        Predictor(tmp_path / "run" / "adapter")
     (tmp_path / "run" / "adapter" / "task.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no task\.json"):
         Predictor(tmp_path / "run" / "adapter")

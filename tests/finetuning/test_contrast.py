@@ -327,6 +327,18 @@ def test_few_labels_make_a_classifier(toy_model, tmp_path):
         tiny_config(toy_model, files, few=True, head_only=True)
 
 
+def test_an_adapter_of_few_labels_is_the_same_model(toy_model, tmp_path):
+    """Its head reads the mean of all tokens, wherever the adapter is opened."""
+    files = {"train": str(write_rows(tmp_path / "train.jsonl", labelled_rows(16)))}
+    config = tiny_config(toy_model, files, few=True, steps=3, batch=16, adapter={"rank": 2}, optim={"lr": 0.01})
+    finetune(config, tmp_path / "run", quiet=True)
+    opened = [Predictor(tmp_path / "run" / name, device="cpu") for name in ("best", "adapter")]
+    opened.append(Predictor(toy_model, device="cpu").add_adapter("mine", tmp_path / "run" / "adapter"))
+    best, *others = [predictor.classify("the film was great").probabilities for predictor in opened]
+    for other in others:
+        assert other == pytest.approx(best, abs=1e-5)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Scores and triplets in one batch
 

@@ -173,12 +173,40 @@ def test_what_is_not_ours_to_compute_is_refused(tmp_path):
         ({"use_dora": True}, "use_dora is not supported"),
         ({"bias": "all"}, "bias 'all' is not supported"),
         ({"r": None}, "not readable as an adapter's settings"),
+        ({"r": 0}, "rank: must be >= 1, got 0"),
+        ({"r": 4}, "attention.0.query has rank 8, adapter_config.json says 4"),
+        ({"lora_alpha": float("inf")}, "alpha: must be > 0 and < inf"),
+        ({"base_model_name_or_path": 3}, "its base or its pooling is not a name"),
+        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens is not supported"),
     ):
         path.write_text(json.dumps({**data, **change}), encoding="utf-8")
         with pytest.raises(CheckpointError, match=message):
             load_adapter(make("classification"), tmp_path / "adapter")
     with pytest.raises(CheckpointError, match=r"not an adapter folder \(no adapter_config\.json\)"):
         load_adapter(make("classification"), tmp_path)
+    for text in ("[1]", "{", "3"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(CheckpointError, match=r"adapter_config\.json"):
+            load_adapter(make("classification"), tmp_path / "adapter")
+
+
+def test_numbers_that_are_none_are_refused(tmp_path):
+    model = make("classification")
+    add_adapter(model, AdapterConfig())
+    model.classifier.bias.data[0] = torch.nan
+    save_adapter(model, tmp_path / "adapter", base="base")
+    with pytest.raises(CheckpointError, match=r"classifier\.bias holds NaN or infinity"):
+        load_adapter(make("classification"), tmp_path / "adapter")
+
+
+def test_an_adapter_that_changes_its_base_is_refused(tmp_path):
+    """PiSSA takes the adapter's start out of the base's weights: on the base as it is, the answers would be wrong."""
+    save_model(make("encoder"), tmp_path / "base")
+    base = transformers.AutoModel.from_pretrained(tmp_path / "base")
+    config = peft.LoraConfig(r=3, target_modules=["query"], init_lora_weights="pissa")
+    peft.get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match="init_lora_weights 'pissa' is not supported"):
+        load_adapter(make("encoder"), tmp_path / "adapter")
 
 
 def test_an_adapter_of_another_base_is_refused(tmp_path):

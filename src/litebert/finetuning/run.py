@@ -39,7 +39,7 @@ from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
 from litebert.model.hub import save_model
-from litebert.remote import find_folder
+from litebert.remote import DEFAULT, find_folder
 from litebert.tasks.decode import write_submission
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import goodness
@@ -226,6 +226,12 @@ def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> list[str]:
         adapter = dataclasses.replace(adapter, targets=tuple(name for name in adapter.targets if name != "pooler"))
     add_adapter(model, adapter)
     return []
+
+
+def _lasting_name(model: str) -> str:
+    """A model's name for an adapter that refers to it from any folder: a path becomes absolute."""
+    path = Path(model).expanduser()
+    return str(path.absolute()) if model != DEFAULT and path.exists() else model
 
 
 class Inputs(NamedTuple):
@@ -453,7 +459,7 @@ class Finetuning(Learner):
                 write_submission(task, test.split.name, test.split.examples, test.predictions, folder / "predictions")
             if self.config.adapter is not None:
                 with staged_folder(folder / "adapter", keep=lambda name: False) as staging:
-                    save_adapter(self.model, staging, base=self.config.model)
+                    save_adapter(self.model, staging, base=_lasting_name(self.config.model))
                     save_task(task, staging)
                     write_card(staging, self.config, task, self.model, scores, trainer.facts())
                 merge_adapter(self.model)
