@@ -179,7 +179,9 @@ def test_mistakes_are_named(cli, toy_model, files, tmp_path):
         merge_folder(tmp_path / "run" / "adapter", toy_model)
     settings = tmp_path / "run" / "adapter" / "adapter_config.json"
     settings.write_text(settings.read_text().replace(str(toy_model), str(tmp_path / "moved")))
-    with pytest.raises(CheckpointError, match=r"its base model is not found: .*moved.* correct base_model_name_or_path"):
+    with pytest.raises(
+        CheckpointError, match=r"its base model is not found: .*moved.* correct base_model_name_or_path"
+    ):
         Predictor(tmp_path / "run" / "adapter")
     (tmp_path / "run" / "adapter" / "task.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no task\.json"):

@@ -231,14 +231,12 @@ class Service:
         if not Path(folder).is_dir():
             raise Refusal(422, "invalid_input", f"folder: no folder {folder[:200]!r} on the server")
 
-        def load() -> None:
-            adapted = batcher.predictor.add_adapter(name, folder)  # type: ignore[attr-defined]
+        def check(adapted: Predictor) -> None:
             if failed := self._try_out(f"{batcher.name}:{name}", adapted):
-                batcher.predictor.remove_adapter(name)  # type: ignore[attr-defined]
                 raise Refusal(422, "unusable", f"{name}: failed in the warm-up: {', '.join(failed)}")
 
         try:
-            await self._aside(load)
+            await self._aside(lambda: batcher.predictor.add_adapter(name, folder, check))  # type: ignore[attr-defined]
         except LitebertError as error:
             raise Refusal(422, "invalid_input", str(error)) from None
         log_event("adapter_loaded", model=f"{batcher.name}:{name}")
