@@ -112,9 +112,14 @@ def test_an_adapter_goes_on_from_another(toy_model, files, tmp_path):
     }
     assert losses["second"][0] == pytest.approx(losses["first"][-1], abs=0.3)
     assert losses["second"][0] < losses["first"][0]
-    wrong = tiny_config(toy_model, files, **common, adapter={"rank": 4, "start": start})
-    with pytest.raises(ConfigError, match="has rank 2 and alpha 4, the config 4 and 8; they must be equal"):
-        finetune(wrong, tmp_path / "wrong", quiet=True)
+    for change, error, message in (
+        ({"rank": 4}, ConfigError, "has rank 2 and alpha 4, the config 4 and 8; they must be equal"),
+        ({"per_application": True}, ConfigError, "has per_application: false"),
+        ({"start": str(toy_model)}, CheckpointError, "not an adapter folder .*; it is a whole model"),
+    ):
+        wrong = tiny_config(toy_model, files, **common, adapter={"rank": 2, "start": start, **change})
+        with pytest.raises(error, match=message):
+            finetune(wrong, tmp_path / "wrong", quiet=True)
 
 
 def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):

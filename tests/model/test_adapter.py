@@ -162,6 +162,8 @@ def test_what_is_not_ours_to_compute_is_refused(tmp_path):
     model = make("classification")
     add_adapter(model, AdapterConfig())
     save_adapter(model, tmp_path / "adapter", base="base")
+    with pytest.raises(ConfigError, match=r"targets: this model \(span\) has no pooler"):
+        add_adapter(make("span"), AdapterConfig(targets=("pooler",)))
     with pytest.raises(ConfigError, match="already has an adapter"):
         add_adapter(model, AdapterConfig())
     with pytest.raises(CheckpointError, match="the model has one already"):

@@ -265,7 +265,7 @@ def test_adapters_by_application_cannot_share_a_pass(tmp_path):
     add_adapter(model, AdapterConfig(rank=8, per_application=True))
     save_adapter(model, tmp_path / "own", str(base))
     save_task(Task("near", "similarity"), tmp_path / "own")
-    with pytest.raises(CheckpointError, match="own: differs by application of the layer, .* merge it"):
+    with pytest.raises(CheckpointError, match=r"own: differs by application of the layer, .* merge it"):
         Predictor(base, device="cpu", threads=1).add_adapter("own", tmp_path / "own")
     with pytest.raises(ConfigError, match=r"own: an adapter itself; add adapters to its base, .*base"):
         Predictor(tmp_path / "own", device="cpu", threads=1).add_adapter("two", tmp_path / "own")

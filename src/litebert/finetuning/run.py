@@ -214,8 +214,10 @@ def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> list[str]:
     """
     if adapter.start is not None:
         start = find_folder(adapter.start)
-        own = belongs_to(start, model)
         found = load_adapter(model, start, learning=True)
+        own = belongs_to(start, model)
+        if found.per_application != adapter.per_application:
+            raise ConfigError(f"adapter: {adapter.start} has per_application: {str(found.per_application).lower()}")
         if (found.rank, found.scale) != (adapter.rank, adapter.scale):
             raise ConfigError(
                 f"adapter: {adapter.start} has rank {found.rank} and alpha {found.scale * found.rank:g}, the config "
@@ -223,7 +225,10 @@ def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> list[str]:
             )
         return [] if own else [f"{adapter.start} was trained on other weights, so it is only a beginning here"]
     if kind_of(task).compares:
-        adapter = dataclasses.replace(adapter, targets=tuple(name for name in adapter.targets if name != "pooler"))
+        targets = tuple(name for name in adapter.targets if name != "pooler")
+        if not targets:
+            raise ConfigError("adapter: targets: similarity does not read the pooler; name another matrix")
+        adapter = dataclasses.replace(adapter, targets=targets)
     add_adapter(model, adapter)
     return []
 

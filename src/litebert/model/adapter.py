@@ -187,6 +187,8 @@ def add_adapter(model: Model, config: AdapterConfig) -> None:
     """Put a new adapter into a model, in place: the encoder freezes, the adapter and the head learn."""
     if any(isinstance(module, AdaptedLinear) for module in model.modules()):
         raise ConfigError("this model already has an adapter; merge it first (merge_adapter)")
+    if not any(_targets(model, config.targets)):
+        raise ConfigError(f"targets: this model ({model.head}) has no {', '.join(config.targets)}")
     for parameter in model.encoder.parameters():
         parameter.requires_grad_(False)
     rank = config.rank
