@@ -68,8 +68,7 @@ class Predictor(AbilityMethods):
             self._check_depth(depth, any(ABILITIES[name].heads for name in self.abilities))
         self.depth = depth
         if model == DEFAULT:
-            self.shipped = shipped_adapters()
-            self._list_abilities()
+            self._ship(shipped_adapters())
 
     @classmethod
     def of(
@@ -85,8 +84,7 @@ class Predictor(AbilityMethods):
         predictor = cls.__new__(cls)
         predictor._set(runtime, tokenizer, task, name, rule)
         if shipped:
-            predictor.shipped = dict(shipped)
-            predictor._list_abilities()
+            predictor._ship(shipped)
         return predictor
 
     def _set(
@@ -103,6 +101,7 @@ class Predictor(AbilityMethods):
         self.name = name
         self.adapters: dict[str, Predictor] = {}  # by name; see `add_adapter`
         self.packaged = False  # whether it answers with an adapter of the package
+        self._packaged: Mapping[str, Path] = {}  # those that came in `shipped`, whether or not they are still in it
         self.shipped = {}
         self._loading = threading.RLock()
         self.adapter: Adapter | None = None  # the one that this Predictor answers with
@@ -116,6 +115,10 @@ class Predictor(AbilityMethods):
         longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
         self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest)
+
+    def _ship(self, adapters: Mapping[str, Path]) -> None:
+        self._packaged, self.shipped = adapters, dict(adapters)
+        self._list_abilities()
 
     def _list_abilities(self) -> None:
         self._own = abilities_of(self.runtime)  # without those of shipped adapters
@@ -259,6 +262,9 @@ class Predictor(AbilityMethods):
         with self._loading:
             self._check_new(adapter.name)  # again: another thread may have been faster
             self.adapters = {**self.adapters, adapter.name: adapted}  # a new one: other threads may be reading it
+            if adapter.name in self._packaged:  # it takes the place of the package's, which may be gone by now
+                self.shipped = {**self.shipped, adapter.name: self._packaged[adapter.name]}
+                self._list_abilities()
         return adapted
 
     def _check_new(self, name: str) -> None:

@@ -97,6 +97,14 @@ class Service:
                 found[f"{name}:{adapter}"] = (batcher, predictor)
         return found
 
+    def model(self, name: str) -> tuple[Batcher, Predictor]:
+        """One of `models`."""
+        models = self.models()
+        if name not in models:
+            hint = did_you_mean(name, models) or "."
+            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(models)}")
+        return models[name]
+
     async def answer(self, body: Ask, exchange: Exchange, encode: Encode | None = None) -> bytes:
         """The JSON answer to a request."""
         encode = encode or encode_results
@@ -143,10 +151,7 @@ class Service:
             if not able and len(models) > 1:
                 raise Refusal(400, "no_such_ability", f"no loaded model can {ability.replace('_', ' ')}")
             name = (able or list(models))[0]
-        if name not in models:
-            hint = did_you_mean(name, models) or "."
-            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(models)}")
-        return name, *models[name]
+        return name, *self.model(name)
 
     def _inputs(self, body: Ask) -> list[dict[str, Any]]:
         try:
@@ -259,7 +264,8 @@ class Service:
             raise Refusal(403, "key_needed", message)
         name = next(iter(self.batchers)) if model is None else model
         if name not in self.batchers:
-            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}; loaded: {', '.join(self.batchers)}")
+            hint = did_you_mean(name, self.batchers) or "."
+            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(self.batchers)}")
         if not hasattr(self.batchers[name].predictor, "add_adapter"):
             raise Refusal(400, "no_such_ability", f"model {name!r} takes no adapters")
         if isinstance(getattr(self.batchers[name].predictor, "runtime", None), RemoteRuntime):
