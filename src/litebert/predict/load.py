@@ -20,7 +20,7 @@ from litebert.predict.adapters import Adapter, make_adapter
 from litebert.predict.runtime import Runtime, outputs_of
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import CONFIG_FILE, find_folder
-from litebert.tasks.sentence_folder import transformer_folder
+from litebert.tasks.sentence_folder import transformer_folder, write_sentence_files
 from litebert.tasks.task import Task, kind_of, load_task, save_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
@@ -160,6 +160,8 @@ def merge_folder(folder: Path | str, out: Path | str, base: str | None = None) -
     tokenizer = Tokenizer.load(source)
     tokenizer.save(out, max_length=max(task.max_length, tokenizer.max_length or 0))
     save_task(task, out)
+    if kind_of(task).compares:
+        write_sentence_files(out, task, model.config.hidden_size)
     return out
 
 
