@@ -19,7 +19,7 @@ from litebert.model.adapter import (
     merge_adapter,
     save_adapter,
 )
-from litebert.model.config import ModelConfig
+from litebert.model.config import ADAPTER_TARGETS, ModelConfig
 from litebert.model.heads import MODELS
 from litebert.model.hub import load_model, save_model
 
@@ -99,6 +99,42 @@ def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
     for ours, expected in zip(outputs(model), theirs(other), strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
     assert settings == AdapterConfig(3, 5.0, 0.0, ("attention_output", "key", "ffn_input"))
+
+
+def test_pefts_all_linear_opens(tmp_path):
+    """It adapts the projection of the embeddings too."""
+    save_model(make("encoder"), tmp_path / "base")
+    base = transformers.AutoModel.from_pretrained(tmp_path / "base")
+    other = peft.get_peft_model(base, peft.LoraConfig(r=3, target_modules="all-linear")).eval()
+    torch.manual_seed(2)
+    for name, parameter in other.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    other.save_pretrained(tmp_path / "adapter")
+    model = load_model(tmp_path / "base", "encoder").eval()
+    assert set(load_adapter(model, tmp_path / "adapter").targets) == set(ADAPTER_TARGETS)
+    expected = theirs(other)
+    for merged in (False, True):
+        if merged:
+            merge_adapter(model)
+        for ours, theirs_ in zip(outputs(model), expected, strict=True):
+            torch.testing.assert_close(ours, theirs_, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"target_modules": ["word_embeddings"]}, "adapts embeddings, which is not supported"),
+        ({"target_modules": ["query"], "trainable_token_indices": [1]}, "trainable_token_indices is not supported"),
+        ({"target_modules": ["predictions.dense"]}, "adapts masked_lm.dense, which is not supported; merge"),
+    ],
+)
+def test_what_pefts_lora_can_and_ours_cannot_is_named(tmp_path, settings, message):
+    save_model(make("masked-lm"), tmp_path / "base")
+    base = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "base")
+    peft.get_peft_model(base, peft.LoraConfig(r=3, **settings)).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match=message):
+        load_adapter(make("masked-lm"), tmp_path / "adapter")
 
 
 @pytest.mark.parametrize("head", ["classification", "span", "multiple-choice", "answer", "pretraining"])

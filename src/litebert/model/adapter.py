@@ -37,8 +37,8 @@ from torch import Tensor, nn
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
 from litebert.folders import adapter_hint
+from litebert.model.config import ADAPTER_TARGETS, ModelConfig, plan_of, vary
 from litebert.model.config import AdapterConfig as AdapterConfig
-from litebert.model.config import ModelConfig, plan_of, vary
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
@@ -53,6 +53,7 @@ POOLING = "litebert_pooling"  # the same, for a classifier that reads the mean o
 UNSUPPORTED = (
     *("use_dora", "use_rslora", "use_qalora", "use_bdlora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
     *("layer_replication", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
+    *("lora_bias", "trainable_token_indices", "target_parameters"),
 )
 PLAIN_STARTS = ("gaussian", "eva", "orthogonal")  # the others (PiSSA, ...) take something out of the base's weights
 # What PEFT calls the task of a head; it decides nothing here but which class of transformers fits.
@@ -338,6 +339,11 @@ def load_adapter(
             f"{folder}: has no {lost[0]}, so its answers would be random; save the adapter with its head "
             "(modules_to_save in PEFT)"
         )
+    for path in pairs:
+        if _kind(path) not in ADAPTER_TARGETS:
+            raise CheckpointError(f"{folder}: adapts {path}, which is not supported; merge the adapter with PEFT first")
+    if not pairs:
+        raise CheckpointError(f"{folder}: {WEIGHTS_FILE} has no adapter in it")
     scale = settings["lora_alpha"] / settings["r"]
     for path, pair in pairs.items():
         base = model.get_submodule(path)
@@ -453,4 +459,6 @@ def _split(name: str, ours: Mapping[str, str], config: ModelConfig, folder: Path
             for spelling in (path, f"{config.model_type}.{path}", path.removeprefix(f"{config.model_type}.")):
                 if spelling in ours:
                     return ours[spelling], ending.split(".")[1]
+    if ".lora_embedding_" in theirs:
+        raise CheckpointError(f"{folder}: adapts embeddings, which is not supported; merge the adapter with PEFT first")
     raise CheckpointError(f"{folder}: {name} has no place in this model; is it an adapter of another base model?")
