@@ -145,7 +145,7 @@ def _adapter_task(folder: Path) -> Task:
 def _with_head(source: Path, task: Task) -> tuple[Model, list[str]]:
     """The base model with the head of a task, and the names of the head's tensors that the base lacks."""
     kind = kind_of(task)
-    changes = {"labels": task.labels, "problem_type": kind.problem_type}
+    changes: dict[str, Any] = {"labels": task.labels, "problem_type": kind.problem_type}
     model, report = load_model_and_report(source, kind.head(task), new_head=True, **changes)
     return model, [name for name in report.missing if not name.startswith("encoder.")]
 
