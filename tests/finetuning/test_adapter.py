@@ -144,6 +144,16 @@ def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
     assert found == pytest.approx([expected["neg"], expected["pos"]], abs=1e-5)
 
 
+def test_a_study_keeps_the_adapter_of_its_best_run(cli, toy_model, files, tmp_path):
+    options = ("--adapter", 2, "--seeds", 2, "--set", "steps=2", "--device", "cpu", "--out", tmp_path / "study")
+    done = cli("finetune", "--task", "classification", "--train", files["train"], "--model", toy_model, *options)
+    assert f"adapter: {tmp_path / 'study' / 'adapter'}" in done.out, done
+    texts = ["the film was great", "it is poor"]
+    found = [Predictor(tmp_path / "study" / name, device="cpu").classify(texts) for name in ("best", "adapter")]
+    for ours, merged in zip(*found, strict=True):
+        assert ours.probabilities == pytest.approx(merged.probabilities, abs=1e-5)
+
+
 def test_a_base_named_by_a_relative_path_is_found_from_anywhere(toy_model, files, tmp_path, monkeypatch):
     monkeypatch.chdir(toy_model.parent)
     finetune(tiny_config(toy_model.name, files, steps=2, **ADAPTER), tmp_path / "run", quiet=True)
