@@ -154,6 +154,19 @@ def test_a_study_keeps_the_adapter_of_its_best_run(cli, toy_model, files, tmp_pa
         assert ours.probabilities == pytest.approx(merged.probabilities, abs=1e-5)
 
 
+def test_by_name_in_python(toy_model, files, tmp_path):
+    given = {"task": "classification", "train": files["train"], "model": toy_model, "settings": ["steps=2"]}
+    result = finetune(**given, adapter=2, few=True, out=tmp_path / "few", device="cpu", quiet=True)
+    assert (result.folder / "adapter" / "adapter_config.json").is_file()
+    for more, message in (
+        ({"adapter": 0}, "rank: must be >= 1, got 0"),
+        ({"few": True, "head_only": True}, "few: trains the encoder"),
+        ({"pairs": "adjacent"}, "pairs: are for the task similarity"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            finetune(**given, **more, out=tmp_path / "no", device="cpu", quiet=True)
+
+
 def test_a_base_named_by_a_relative_path_is_found_from_anywhere(toy_model, files, tmp_path, monkeypatch):
     monkeypatch.chdir(toy_model.parent)
     finetune(tiny_config(toy_model.name, files, steps=2, **ADAPTER), tmp_path / "run", quiet=True)

@@ -93,6 +93,10 @@ def finetune(
     max_length: int | None = None,
     device: str | None = None,
     seed: int | None = None,
+    adapter: int | None = None,
+    few: bool | None = None,
+    head_only: bool | None = None,
+    pairs: str | None = None,
     settings: Sequence[str] = (),
 ) -> FinetuneResult:
     """Train to the end and keep the weights that score best on dev; call it again to resume.
@@ -105,6 +109,7 @@ def finetune(
     train, dev, test: files, or rows in memory: a list of dictionaries or tuples, a pair (texts, labels), a dictionary
     of columns, a pandas or polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles,
     {"text": "review"}.
+    adapter: train a LoRA adapter of this rank. few, head_only, pairs: as the options of `litebert finetune`.
     data: your own task with its examples instead of files (or data already read, for another seed).
     """
     _check_config(config)
@@ -122,6 +127,10 @@ def finetune(
         "max_length": max_length,
         "device": {"device": device},
         "seed": seed,
+        "adapter": None if adapter is None else {"rank": adapter},
+        "few": few,
+        "head_only": head_only,
+        "similarity": {"pairs": pairs},
     }
     if not isinstance(config, FinetuneConfig) or given(choices) or settings:
         config = config_from(choices, to_dict(config) if isinstance(config, FinetuneConfig) else config, settings)
