@@ -4,8 +4,8 @@
     python examples/semantic_search.py "who plays music?" --texts my-lines.txt --model runs/similarity/best
 
 LanceDB is an embedded vector store: no server, one folder. Install it with `pip install "litebert[search]"`. The
-vectors come from the model's `embed`. A model that was fine-tuned for similarity finds much more than one that was only
-pretrained.
+vectors come from the model's `embed`: of the default model, with its adapter for similarity. A model that was only
+pretrained finds much less.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     lines = LINES
     if options.texts:
+        if not options.texts.is_file():
+            parser.error(f"{options.texts}: no such file")
         lines = [line.strip() for line in options.texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not lines:
+        parser.error(f"{options.texts}: no text in it")
     predictor = Predictor(options.model)
     with tempfile.TemporaryDirectory() as scratch:
         database = lancedb.connect(str(options.store or scratch))

@@ -158,6 +158,7 @@ def fetch_model(name: str, revision: str | None = None, weights: bool = True) ->
     from huggingface_hub import snapshot_download
 
     patterns = [CONFIG_FILE, "*.model", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", "task.json"]
+    patterns += ["modules.json", "sentence_bert_config.json", "*_Pooling/config.json"]  # of sentence-transformers
     if weights:
         patterns += ["model*.safetensors", INDEX_FILE, SUMS_FILE]
     try:

@@ -124,6 +124,11 @@ def test_semantic_search(run, pretrained, tmp_path, monkeypatch):
     (tmp_path / "mine.txt").write_text("one text\n\nanother\n", encoding="utf-8")
     printed = run("semantic_search", "another", "--texts", tmp_path / "mine.txt", "--model", pretrained / "model")
     assert printed.splitlines()[:2] == [lines[0].replace("8 texts", "2 texts"), "1.000  another"]
+    for name, text in (("blank.txt", "\n"), ("missing.txt", None)):
+        if text is not None:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(SystemExit):
+            run("semantic_search", query, "--texts", tmp_path / name)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install \"litebert\[search\]\""):
         run("semantic_search", query)

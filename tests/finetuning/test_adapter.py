@@ -112,9 +112,14 @@ def test_an_adapter_goes_on_from_another(toy_model, files, tmp_path):
     }
     assert losses["second"][0] == pytest.approx(losses["first"][-1], abs=0.3)
     assert losses["second"][0] < losses["first"][0]
-    wrong = tiny_config(toy_model, files, **common, adapter={"rank": 4, "start": start})
-    with pytest.raises(ConfigError, match="has rank 2 and alpha 4, the config 4 and 8; they must be equal"):
-        finetune(wrong, tmp_path / "wrong", quiet=True)
+    for change, error, message in (
+        ({"rank": 4}, ConfigError, "has rank 2 and alpha 4, the config 4 and 8; they must be equal"),
+        ({"per_application": True}, ConfigError, "has per_application: false"),
+        ({"start": str(toy_model)}, CheckpointError, "not an adapter folder .*; it is a whole model"),
+    ):
+        wrong = tiny_config(toy_model, files, **common, adapter={"rank": 2, "start": start, **change})
+        with pytest.raises(error, match=message):
+            finetune(wrong, tmp_path / "wrong", quiet=True)
 
 
 def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
@@ -137,6 +142,36 @@ def test_predictor_peft_and_merge_agree(cli, toy_model, files, tmp_path):
     with torch.no_grad():
         found = opened(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0].tolist()
     assert found == pytest.approx([expected["neg"], expected["pos"]], abs=1e-5)
+
+
+def test_a_study_keeps_the_adapter_of_its_best_run(cli, toy_model, files, tmp_path):
+    options = ("--adapter", 2, "--seeds", 2, "--set", "steps=2", "--device", "cpu", "--out", tmp_path / "study")
+    done = cli("finetune", "--task", "classification", "--train", files["train"], "--model", toy_model, *options)
+    assert f"adapter: {tmp_path / 'study' / 'adapter'}" in done.out, done
+    texts = ["the film was great", "it is poor"]
+    found = [Predictor(tmp_path / "study" / name, device="cpu").classify(texts) for name in ("best", "adapter")]
+    for ours, merged in zip(*found, strict=True):
+        assert ours.probabilities == pytest.approx(merged.probabilities, abs=1e-5)
+
+
+def test_by_name_in_python(toy_model, files, tmp_path):
+    given = {"task": "classification", "train": files["train"], "model": toy_model, "settings": ["steps=2"]}
+    result = finetune(**given, adapter=2, few=True, out=tmp_path / "few", device="cpu", quiet=True)
+    assert (result.folder / "adapter" / "adapter_config.json").is_file()
+    for more, message in (
+        ({"adapter": 0}, "rank: must be >= 1, got 0"),
+        ({"few": True, "head_only": True}, "few: trains the encoder"),
+        ({"pairs": "adjacent"}, "pairs: are for the task similarity"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            finetune(**given, **more, out=tmp_path / "no", device="cpu", quiet=True)
+
+
+def test_a_base_named_by_a_relative_path_is_found_from_anywhere(toy_model, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(toy_model.parent)
+    finetune(tiny_config(toy_model.name, files, steps=2, **ADAPTER), tmp_path / "run", quiet=True)
+    monkeypatch.chdir(tmp_path)
+    assert Predictor("run/adapter", device="cpu").classify("the film was great").label in ("neg", "pos")
 
 
 def test_each_application_has_its_own(toy_model, files, tmp_path):
@@ -170,6 +205,12 @@ def test_mistakes_are_named(cli, toy_model, files, tmp_path):
         merge_folder(tmp_path / "run" / "adapter", tmp_path / "out", base=str(other))
     with pytest.raises(CheckpointError, match="not empty; name another folder"):
         merge_folder(tmp_path / "run" / "adapter", toy_model)
+    settings = tmp_path / "run" / "adapter" / "adapter_config.json"
+    settings.write_text(settings.read_text().replace(str(toy_model), str(tmp_path / "moved")))
+    with pytest.raises(
+        CheckpointError, match=r"its base model is not found: .*moved.* correct base_model_name_or_path"
+    ):
+        Predictor(tmp_path / "run" / "adapter")
     (tmp_path / "run" / "adapter" / "task.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no task\.json"):
         Predictor(tmp_path / "run" / "adapter")

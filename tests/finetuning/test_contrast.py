@@ -294,6 +294,13 @@ def test_mistakes_are_named(cli, toy_model, tmp_path):
         finetune(similarity_config(toy_model, tmp_path / "files", texts, texts), tmp_path / "run", quiet=True)
     named = [{"sentence1": "a", "sentence2": "b", "label": "near"}] * 3
     refused(r"train\.jsonl:1: column 'label': expected a number, got 'near'", named, DataError)
+    same = [{**row, "score": 3} for row in scored_rows(4)]
+    refused(r"train\.jsonl: every score is 3; pairs of different scores", same, DataError)
+    adapter = {"rank": 2, "targets": ["pooler"]}
+    with pytest.raises(ConfigError, match="adapter: targets: similarity does not read the pooler"):
+        finetune(
+            similarity_config(toy_model, tmp_path / "files", pair_rows(4), adapter=adapter), tmp_path / "no", quiet=True
+        )
     file = write_rows(tmp_path / "pairs.jsonl", pair_rows(4))
     shown = cli(
         "finetune", "--task", "similarity", "--model", toy_model, "--train", file, "--set", "similarity.loss=cosine",
@@ -301,6 +308,30 @@ def test_mistakes_are_named(cli, toy_model, tmp_path):
     )  # fmt: skip
     assert shown.code == 2
     assert "learns from scores" in shown.err
+
+
+def test_pairs_are_made_from_plain_text_alone(toy_model, tmp_path):
+    """Where they could only be ignored, or made of a table's lines, that is an error."""
+    made = {"similarity": {"pairs": "adjacent"}}
+    table = tmp_path / "pairs.csv"
+    table.write_text("question,passage\nwho wrote this long letter?,anna did it\nwhere is it?,in the old house\n")
+    labelled = make_files(tmp_path / "labelled", "classification")
+    for config, error, message in (
+        (tiny_config(toy_model, {"train": str(table)}, "similarity", **made), DataError, r"pairs\.csv: a table"),
+        (tiny_config(toy_model, labelled, **made), ConfigError, "pairs: are for the task similarity, not class"),
+        (tiny_config(toy_model, {"folder": str(tmp_path)}, "similarity", **made), ConfigError, "name it as the train"),
+    ):
+        with pytest.raises(error, match=message):
+            finetune(config, tmp_path / "run", quiet=True)
+        assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="pairs: are made from a text file"):
+        finetune(
+            task="similarity",
+            train=pair_rows(4),
+            model=toy_model,
+            out=tmp_path / "run",
+            settings=["similarity.pairs=titles"],
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -325,6 +356,18 @@ def test_few_labels_make_a_classifier(toy_model, tmp_path):
         finetune(tiny_config(toy_model, numbers, "regression", few=True), tmp_path / "no", quiet=True)
     with pytest.raises(ConfigError, match="few: trains the encoder and fits a new head"):
         tiny_config(toy_model, files, few=True, head_only=True)
+
+
+def test_an_adapter_of_few_labels_is_the_same_model(toy_model, tmp_path):
+    """Its head reads the mean of all tokens, wherever the adapter is opened."""
+    files = {"train": str(write_rows(tmp_path / "train.jsonl", labelled_rows(16)))}
+    config = tiny_config(toy_model, files, few=True, steps=3, batch=16, adapter={"rank": 2}, optim={"lr": 0.01})
+    finetune(config, tmp_path / "run", quiet=True)
+    opened = [Predictor(tmp_path / "run" / name, device="cpu") for name in ("best", "adapter")]
+    opened.append(Predictor(toy_model, device="cpu").add_adapter("mine", tmp_path / "run" / "adapter"))
+    best, *others = [predictor.classify("the film was great").probabilities for predictor in opened]
+    for other in others:
+        assert other == pytest.approx(best, abs=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from litebert.model.adapter import (
     merge_adapter,
     save_adapter,
 )
-from litebert.model.config import ModelConfig
+from litebert.model.config import ADAPTER_TARGETS, ModelConfig
 from litebert.model.heads import MODELS
 from litebert.model.hub import load_model, save_model
 
@@ -101,6 +101,42 @@ def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
     assert settings == AdapterConfig(3, 5.0, 0.0, ("attention_output", "key", "ffn_input"))
 
 
+def test_pefts_all_linear_opens(tmp_path):
+    """It adapts the projection of the embeddings too."""
+    save_model(make("encoder"), tmp_path / "base")
+    base = transformers.AutoModel.from_pretrained(tmp_path / "base")
+    other = peft.get_peft_model(base, peft.LoraConfig(r=3, target_modules="all-linear")).eval()
+    torch.manual_seed(2)
+    for name, parameter in other.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    other.save_pretrained(tmp_path / "adapter")
+    model = load_model(tmp_path / "base", "encoder").eval()
+    assert set(load_adapter(model, tmp_path / "adapter").targets) == set(ADAPTER_TARGETS)
+    expected = theirs(other)
+    for merged in (False, True):
+        if merged:
+            merge_adapter(model)
+        for ours, theirs_ in zip(outputs(model), expected, strict=True):
+            torch.testing.assert_close(ours, theirs_, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"target_modules": ["word_embeddings"]}, "adapts embeddings, which is not supported"),
+        ({"target_modules": ["query"], "trainable_token_indices": [1]}, "trainable_token_indices is not supported"),
+        ({"target_modules": ["predictions.dense"]}, "adapts masked_lm.dense, which is not supported; merge"),
+    ],
+)
+def test_what_pefts_lora_can_and_ours_cannot_is_named(tmp_path, settings, message):
+    save_model(make("masked-lm"), tmp_path / "base")
+    base = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "base")
+    peft.get_peft_model(base, peft.LoraConfig(r=3, **settings)).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match=message):
+        load_adapter(make("masked-lm"), tmp_path / "adapter")
+
+
 @pytest.mark.parametrize("head", ["classification", "span", "multiple-choice", "answer", "pretraining"])
 def test_a_merged_model_is_plain_and_says_the_same(tmp_path, head):
     model = make(head)
@@ -162,6 +198,8 @@ def test_what_is_not_ours_to_compute_is_refused(tmp_path):
     model = make("classification")
     add_adapter(model, AdapterConfig())
     save_adapter(model, tmp_path / "adapter", base="base")
+    with pytest.raises(ConfigError, match=r"targets: this model \(span\) has no pooler"):
+        add_adapter(make("span"), AdapterConfig(targets=("pooler",)))
     with pytest.raises(ConfigError, match="already has an adapter"):
         add_adapter(model, AdapterConfig())
     with pytest.raises(CheckpointError, match="the model has one already"):
@@ -173,12 +211,40 @@ def test_what_is_not_ours_to_compute_is_refused(tmp_path):
         ({"use_dora": True}, "use_dora is not supported"),
         ({"bias": "all"}, "bias 'all' is not supported"),
         ({"r": None}, "not readable as an adapter's settings"),
+        ({"r": 0}, "rank: must be >= 1, got 0"),
+        ({"r": 4}, "attention.0.query has rank 8, adapter_config.json says 4"),
+        ({"lora_alpha": float("inf")}, "alpha: must be > 0 and < inf"),
+        ({"base_model_name_or_path": 3}, "its base or its pooling is not a name"),
+        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens is not supported"),
     ):
         path.write_text(json.dumps({**data, **change}), encoding="utf-8")
         with pytest.raises(CheckpointError, match=message):
             load_adapter(make("classification"), tmp_path / "adapter")
     with pytest.raises(CheckpointError, match=r"not an adapter folder \(no adapter_config\.json\)"):
         load_adapter(make("classification"), tmp_path)
+    for text in ("[1]", "{", "3"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(CheckpointError, match=r"adapter_config\.json"):
+            load_adapter(make("classification"), tmp_path / "adapter")
+
+
+def test_numbers_that_are_none_are_refused(tmp_path):
+    model = make("classification")
+    add_adapter(model, AdapterConfig())
+    model.classifier.bias.data[0] = torch.nan
+    save_adapter(model, tmp_path / "adapter", base="base")
+    with pytest.raises(CheckpointError, match=r"classifier\.bias holds NaN or infinity"):
+        load_adapter(make("classification"), tmp_path / "adapter")
+
+
+def test_an_adapter_that_changes_its_base_is_refused(tmp_path):
+    """PiSSA takes the adapter's start out of the base's weights: on the base as it is, the answers would be wrong."""
+    save_model(make("encoder"), tmp_path / "base")
+    base = transformers.AutoModel.from_pretrained(tmp_path / "base")
+    config = peft.LoraConfig(r=3, target_modules=["query"], init_lora_weights="pissa")
+    peft.get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match="init_lora_weights 'pissa' is not supported"):
+        load_adapter(make("encoder"), tmp_path / "adapter")
 
 
 def test_an_adapter_of_another_base_is_refused(tmp_path):

@@ -15,7 +15,10 @@ from small_adapters import TASKS, make_adapter_folder, make_base
 
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.export.onnx_file import export_onnx
+from litebert.model.adapter import AdapterConfig, add_adapter, save_adapter
+from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
+from litebert.tasks.task import Task, save_task
 
 CONTEXT = "anna lives in oslo. her brother ben lives in rome and goes to the market every day with his old dog."
 ARGUMENTS = {
@@ -184,7 +187,7 @@ def test_mistakes_are_told(tmp_path):
     folder = make_adapter_folder(tmp_path / "one", base, TASKS["sentiment"])
     predictor = Predictor(base, device="cpu", threads=1)
     predictor.add_adapter("one", folder)
-    for name in ("one", "", "a:b"):
+    for name in ("one", "", "a:b", 3):
         with pytest.raises(ConfigError, match="must be a new name without ':'; loaded: one"):
             predictor.add_adapter(name, folder)
     with pytest.raises(ConfigError, match=r"no adapter 'on'; did you mean 'one'\?; loaded: one"):
@@ -206,13 +209,21 @@ def test_mistakes_are_told(tmp_path):
         predictor.add_adapter("two", bare)
     settings = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": str(tmp_path / "x")}))
-    with pytest.raises(CheckpointError, match=r"its base model .*x is not found, .* correct base_model_name_or_path"):
+    with pytest.raises(
+        CheckpointError, match=r"its base model is not found: .*x: no such folder.* correct base_model_name"
+    ):
         predictor.add_adapter("two", folder)
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     pooler = torch.ones_like(load_file(base / "model.safetensors")["albert.pooler.weight"])
     save_file({**weights, "base_model.model.albert.pooler.weight": pooler}, folder / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match=r"two: replaces encoder.pooler.* of its base, so it cannot share a pass"):
         predictor.add_adapter("two", folder)
+    (folder / "adapter_model.safetensors").unlink()
+    save_file({n: t for n, t in weights.items() if "classifier" not in n}, folder / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match=r"has no classifier\.weight, so its answers would be random"):
+        predictor.add_adapter("two", folder)
+    with pytest.raises(ConfigError, match=r"base:one: an adapter itself; add adapters to the Predictor of its base"):
+        predictor.adapters["one"].add_adapter("two", folder)
     assert list(predictor.adapters) == ["one"]
     export_onnx(base, tmp_path / "onnx")
     with pytest.raises(ConfigError, match="adapters run in torch, and this model in onnx"):
@@ -224,3 +235,37 @@ def test_a_copy_of_the_base_will_do(tmp_path):
     folder = make_adapter_folder(tmp_path / "one", base, TASKS["sentiment"])
     found = Predictor(copy, device="cpu", threads=1).add_adapter("one", folder).classify("a warm day")
     check_close(found, Predictor(folder, device="cpu", threads=1).classify("a warm day"), "copy")
+
+
+def test_a_check_comes_before_it_is_found(tmp_path):
+    base = make_base(tmp_path / "base")
+    folder = make_adapter_folder(tmp_path / "one", base, TASKS["sentiment"])
+    predictor = Predictor(base, device="cpu", threads=1)
+
+    def check(adapted):
+        assert adapted.classify("a warm day").label in ("bad", "good")
+        assert not predictor.adapters
+        raise ConfigError("not this one")
+
+    with pytest.raises(ConfigError, match="not this one"):
+        predictor.add_adapter("one", folder, check)
+    assert not predictor.adapters
+
+    def meanwhile(adapted):
+        predictor.add_adapter("one", folder)
+
+    with pytest.raises(ConfigError, match="must be a new name"):
+        predictor.add_adapter("one", folder, meanwhile)
+    assert list(predictor.adapters) == ["one"]
+
+
+def test_adapters_by_application_cannot_share_a_pass(tmp_path):
+    base = make_base(tmp_path / "base")
+    model = load_model(base, "encoder")
+    add_adapter(model, AdapterConfig(rank=8, per_application=True))
+    save_adapter(model, tmp_path / "own", str(base))
+    save_task(Task("near", "similarity"), tmp_path / "own")
+    with pytest.raises(CheckpointError, match=r"own: differs by application of the layer, .* merge it"):
+        Predictor(base, device="cpu", threads=1).add_adapter("own", tmp_path / "own")
+    with pytest.raises(ConfigError, match=r"own: an adapter itself; add adapters to its base, .*base"):
+        Predictor(tmp_path / "own", device="cpu", threads=1).add_adapter("two", tmp_path / "own")

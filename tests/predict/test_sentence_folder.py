@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
 import pytest
 import transformers
+from small_adapters import make_adapter_folder, make_base
 from small_models import small_model
 from small_vocabularies import english
 
 from litebert.errors import CheckpointError, InputError
 from litebert.model.hub import load_model, save_model
+from litebert.predict.load import merge_folder
 from litebert.predict.predictor import Predictor
 from litebert.tasks.sentence_folder import write_sentence_files
 from litebert.tasks.task import Task, load_task, save_task
@@ -92,6 +95,35 @@ def test_old_folders_with_the_model_inside(base, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "0_Transformer")
     expected = hidden(**tokenizer(TEXTS[0], return_tensors="pt")).last_hidden_state[0, 0].detach().numpy()
     np.testing.assert_allclose(predictor.embed(TEXTS[0]), expected, atol=1e-5)
+
+
+def test_a_merged_adapter_opens_there(tmp_path):
+    base = make_base(tmp_path / "base")
+    task = Task("near", "similarity", max_length=32, pooling="first")
+    adapter = make_adapter_folder(tmp_path / "adapter", base, task)
+    merged = merge_folder(adapter, tmp_path / "merged")
+    expected = Predictor(adapter, device="cpu").embed(TEXTS)
+    np.testing.assert_allclose(theirs(merged).encode(TEXTS), expected, atol=1e-5)
+
+
+def test_theirs_come_whole_from_the_hub(base, tmp_path, monkeypatch):
+    """Without modules.json and the file of the pooling, [CLS] would be read as the mean."""
+    folder = Path(shutil.copytree(base, tmp_path / "model"))
+    write_sentence_files(folder, Task("s", "similarity", max_length=20, pooling="first"), 16)
+
+    def download(name, revision, allow_patterns):
+        for path in folder.rglob("*.*"):
+            if any(fnmatch(str(path.relative_to(folder)), pattern) for pattern in allow_patterns):
+                there = tmp_path / "cache" / path.relative_to(folder)
+                there.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, there)
+        return str(tmp_path / "cache")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.setattr("litebert.remote.check_hub", lambda name, revision=None: None)
+    predictor = Predictor("somebody/sentences", device="cpu")
+    assert (predictor.task.pooling, predictor.task.max_length) == ("first", 20)
+    np.testing.assert_allclose(predictor.embed(TEXTS), Predictor(folder, device="cpu").embed(TEXTS), atol=1e-6)
 
 
 def test_what_we_do_not_compute_is_refused(base, tmp_path):

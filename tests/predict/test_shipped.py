@@ -139,6 +139,8 @@ def test_an_adapter_of_the_same_name_takes_its_place(default):
     assert "classify" not in own.abilities
     with pytest.raises(InputError, match="has no classify"):
         own.classify(TEXT)
+    own.add_adapter("sentiment", "default:sentiment")
+    assert set(own.classify(TEXT).probabilities) == {"negative", "positive"}, "its place is taken again"
 
 
 def test_threads_load_it_once():

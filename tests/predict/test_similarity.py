@@ -93,3 +93,6 @@ def test_on_the_command_line(cli, tmp_path):
     done = cli("predict", "similarity", "a warm day", "a warm day")
     assert "100.0%" in done.out
     assert "a warm day" in cli("predict", "search", "a warm day", "the train", "a warm day").out
+    (tmp_path / "blank.txt").write_text("\n \n", encoding="utf-8")
+    wrong = cli("predict", "search", "a warm day", "--file", tmp_path / "blank.txt")
+    wrong.assert_refused(f"{tmp_path / 'blank.txt'}: no text in it")

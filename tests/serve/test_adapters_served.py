@@ -66,12 +66,14 @@ def test_adapters_come_and_go(folders):
         for change, message in (
             ({}, "must be a new name"),
             ({"name": "a:b"}, "must be a new name without ':'"),
+            ({"name": ""}, "name: must have at least 1 character"),
             ({"name": "x", "folder": "nowhere"}, "no folder 'nowhere' on the server"),
             ({"name": "x", "folder": str(folders["base"])}, "it is a whole model"),
         ):
             wrong = client.post("/adapters/load", json=new | change)
             assert (wrong.status_code, message in wrong.json()["error"]["message"]) == (422, True), wrong.text
-        assert client.post("/adapters/load", json=new | {"model": "x"}).status_code == 404
+        wrong = client.post("/adapters/load", json=new | {"model": "tny"})
+        assert (wrong.status_code, "did you mean 'tiny'" in wrong.text) == (404, True)
         assert client.post("/adapters/unload", json={"name": "mood"}).json() == {"status": "tiny:mood"}
         assert client.post("/adapters/unload", json={"name": "mood"}).status_code == 404
         assert client.post("/classify", json={"text": "a", "model": "tiny:mood"}).status_code == 404

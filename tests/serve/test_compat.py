@@ -60,6 +60,9 @@ def test_langchain_embeds_documents_and_queries(tiny_server, tiny_predictors):
 
 def test_the_models_that_embed(client, tiny_predictors):
     assert [model.id for model in client.models.list()] == list(tiny_predictors)
+    assert client.models.retrieve("pretraining").id == "pretraining"
+    with pytest.raises(openai.NotFoundError, match="no model 'pretrainin'; did you mean 'pretraining'"):
+        client.models.retrieve("pretrainin")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,9 @@ def test_the_models_that_embed(client, tiny_predictors):
         ({"input": [[1, 2, 3]]}, openai.BadRequestError, "input: send text, not token ids"),
         ({"input": [1, 2, 3]}, openai.BadRequestError, "input: send text, not token ids"),
         ({"input": []}, openai.BadRequestError, "the list of inputs is empty"),
-        ({"input": ["a", " "]}, openai.BadRequestError, "input 1: text: is empty"),
+        ({"input": " "}, openai.BadRequestError, "input: is empty"),
+        ({"input": ["a", " "]}, openai.BadRequestError, "input[1]: is empty"),
+        ({"input": ["a", "b"], "dimensions": 33}, openai.BadRequestError, "dimensions: must be <= 32, the length"),
         (
             {"dimensions": 33},
             openai.BadRequestError,
@@ -127,3 +132,5 @@ def test_similarity_in_both_forms(tiny_server, tiny_predictors):
     assert wrong == "b: missing"
     wrong = tiny_server.post("/similarity", json={"inputs": {"source_sentence": "good"}}).json()["error"]["message"]
     assert wrong == "inputs.sentences: missing"
+    theirs["inputs"]["sentences"] = ["good", ""]
+    assert tiny_server.post("/similarity", json=theirs).json()["error"]["message"] == "inputs.sentences[1]: is empty"

@@ -40,6 +40,9 @@ TRIPLETS = [{"anchor": "a", "positive": "b", "negative": "c"}]
         (TRIPLETS, "triplets", ("a", "b", "c"), "accuracy"),
         ([{"query": "q", "positive": "p"}], "pairs", ("q", "p"), "recall_at_10"),
         ([{"premise": "a", "entailment": "b", "contradiction": "c"}], "triplets", ("a", "b", "c"), "accuracy"),
+        ([{"query": "q", "document": "d"}], "pairs", ("q", "d"), "recall_at_10"),
+        ([{"title": "t", "text": "p"}], "pairs", ("t", "p"), "recall_at_10"),
+        ([{"premise": "a", "hypothesis": "b", "score": 1}], "scored", ("a", "b"), "spearman"),
     ],
 )
 def test_columns_say_what_a_file_holds(tmp_path, rows, form, texts, metric):
@@ -61,6 +64,28 @@ def test_each_file_has_its_own_form(tmp_path):
     assert named.train[0].texts == ("an aircraft", "a plane")
     with pytest.raises(DataError, match="no column 'nope'"):
         read_task("similarity", train=dev, columns={"text": "nope"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "form", "texts"),
+    [
+        ([("a", "b"), ("c", "d")], "pairs", ("a", "b")),
+        ((["a", "c"], ["b", "d"]), "pairs", ("a", "b")),
+        ([("a", "b", 4), ("c", "d", 0.5)], "scored", ("a", "b")),
+        ([("a", "b", "x"), ("c", "d", "2")], "triplets", ("a", "b", "x")),
+        (["a", "c"], "sentences", ("a",)),
+    ],
+)
+def test_rows_without_names_go_by_their_order(rows, form, texts):
+    [first, *_] = read_task("similarity", train=rows).train
+    assert (first.form, first.texts) == (form, texts)
+
+
+def test_a_column_that_is_not_read_is_told(tmp_path):
+    rows = write(tmp_path / "train.jsonl", [{"text": "a", "source": "b"}])
+    assert "not read: 'source'; to learn from pairs" in read_task("similarity", train=rows).notes[-1]
+    with pytest.raises(DataError, match="cannot tell which column is the text"):
+        read_task("similarity", train=[("a", 3), ("b", 4)])
 
 
 def test_a_dev_file_that_stands_in_the_training_file(tmp_path):

@@ -131,6 +131,8 @@ def finetune(
 
     page = write_report([out])
     print(f"model:  {result.model}")
+    if result.adapter is not None:
+        print(f"adapter: {result.adapter}")
     print(f"report: {page}")
     if result.predictions is not None:
         print(f"predictions: {result.predictions}")

@@ -201,6 +201,9 @@ def make_contrast(config: FinetuneConfig, data: Data, model: ModelConfig, world:
     if loss == "cosent" or (loss == "ranking" and first.form != "triplets"):
         why = "in-batch negatives are the other examples" if loss == "ranking" else "cosent compares pairs of pairs"
         _at_least_two(config, data, why)
+    if first.form == "scored" and len({getattr(example, "score", None) for example in data.train.examples}) == 1:
+        where = first.where.rpartition(":")[0]
+        raise DataError(f"{where}: every score is {first.score:g}; pairs of different scores are what is learned from")
     low, high = data.task.scale or (0.0, 1.0)
 
     def compare(vectors: Tensor, texts: Tensor, scores: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from litebert.tasks.tables import format_of
 from litebert.tasks.task import Example, Task, TaskData, kind_of
 from litebert.text.readers import Document, read_documents
 from litebert.text.sentences import split_sentences
-from litebert.text.sources import find_sources
+from litebert.text.sources import ending_of, find_sources
 from litebert.text.tokenizer import Tokenizer
 
 MOST_UNKNOWN = 0.05  # of the tokens of the training texts, before a warning
@@ -133,11 +133,15 @@ def read_data(
 ) -> Data:
     """Read the files of a config, or take examples; the task gets the lengths that the config and the model allow."""
     source = config.data
+    how = config.similarity.pairs
+    if how != "none" and (examples is not None or source.train is None):
+        raise ConfigError("pairs: are made from a text file; name it as the training file (train)")
+    if how != "none" and not is_comparison(config.task):
+        raise ConfigError(f"pairs: are for the task similarity, not {config.task}")
     if examples is not None:
         return Data(settle_task(examples.task, config, model), examples, tokenizer, source.limit)
     train: Any = source.train
     if is_comparison(config.task) and train is not None:
-        how = config.similarity.pairs
         if how == "none" and is_plain_text(train):
             how = "sentences"
         if how != "none":
@@ -195,6 +199,8 @@ def make_pairs(source: Path | str, how: str, most: int, seed: int = 0) -> dict[s
     make_pairs("wiki.txt.xz", "titles", 1000)     -> {"text": ["Town hall", ...], "pair": ["The hall was built", ...]}
     make_pairs("wiki.txt.xz", "sentences", 1000)  -> {"text": ["It was built in 1902.", ...]}     for SimCSE
     """
+    if ending_of(str(source)) in (".csv", ".tsv"):
+        raise DataError(f"{source}: a table, whose columns hold pairs already; leave out pairs, or give plain text")
     kept: list[tuple[int, tuple[str, ...]]] = []
     random = np.random.default_rng(seed)
     number = -1

@@ -40,7 +40,7 @@ from litebert.model.config import AdapterConfig, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
 from litebert.model.hub import save_model
-from litebert.remote import find_folder
+from litebert.remote import DEFAULT, find_folder
 from litebert.tasks.decode import write_submission
 from litebert.tasks.kinds import KINDS
 from litebert.tasks.metrics import goodness
@@ -94,6 +94,10 @@ def finetune(
     max_length: int | None = None,
     device: str | None = None,
     seed: int | None = None,
+    adapter: int | None = None,
+    few: bool | None = None,
+    head_only: bool | None = None,
+    pairs: str | None = None,
     settings: Sequence[str] = (),
 ) -> FinetuneResult:
     """Train to the end and keep the weights that score best on dev; call it again to resume.
@@ -106,6 +110,7 @@ def finetune(
     train, dev, test: files, or rows in memory: a list of dictionaries or tuples, a pair (texts, labels), a dictionary
     of columns, a pandas or polars DataFrame, an Arrow table, a split of `datasets`; `columns` names their roles,
     {"text": "review"}.
+    adapter: train a LoRA adapter of this rank. few, head_only, pairs: as the options of `litebert finetune`.
     data: your own task with its examples instead of files (or data already read, for another seed).
     """
     _check_config(config)
@@ -123,6 +128,10 @@ def finetune(
         "max_length": max_length,
         "device": {"device": device},
         "seed": seed,
+        "adapter": None if adapter is None else {"rank": adapter},
+        "few": few,
+        "head_only": head_only,
+        "similarity": {"pairs": pairs},
     }
     if not isinstance(config, FinetuneConfig) or given(choices) or settings:
         config = config_from(choices, to_dict(config) if isinstance(config, FinetuneConfig) else config, settings)
@@ -215,8 +224,10 @@ def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> list[str]:
     """
     if adapter.start is not None:
         start = find_folder(adapter.start)
-        own = belongs_to(start, model)
         found = load_adapter(model, start, learning=True)
+        own = belongs_to(start, model)
+        if found.per_application != adapter.per_application:
+            raise ConfigError(f"adapter: {adapter.start} has per_application: {str(found.per_application).lower()}")
         if (found.rank, found.scale) != (adapter.rank, adapter.scale):
             raise ConfigError(
                 f"adapter: {adapter.start} has rank {found.rank} and alpha {found.scale * found.rank:g}, the config "
@@ -224,9 +235,18 @@ def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> list[str]:
             )
         return [] if own else [f"{adapter.start} was trained on other weights, so it is only a beginning here"]
     if kind_of(task).compares:
-        adapter = dataclasses.replace(adapter, targets=tuple(name for name in adapter.targets if name != "pooler"))
+        targets = tuple(name for name in adapter.targets if name != "pooler")
+        if not targets:
+            raise ConfigError("adapter: targets: similarity does not read the pooler; name another matrix")
+        adapter = dataclasses.replace(adapter, targets=targets)
     add_adapter(model, adapter)
     return []
+
+
+def _lasting_name(model: str) -> str:
+    """A model's name for an adapter that refers to it from any folder: a path becomes absolute."""
+    path = Path(model).expanduser()
+    return str(path.absolute()) if model != DEFAULT and path.exists() else model
 
 
 class Inputs(NamedTuple):
@@ -460,7 +480,7 @@ class Finetuning(Learner):
                 write_submission(task, test.split.name, test.split.examples, test.predictions, folder / "predictions")
             if self.config.adapter is not None:
                 with staged_folder(folder / "adapter", keep=lambda name: False) as staging:
-                    save_adapter(self.model, staging, base=self.config.model)
+                    save_adapter(self.model, staging, base=_lasting_name(self.config.model))
                     save_task(task, staging)
                     write_card(staging, self.config, task, self.model, scores, trainer.facts())
                 merge_adapter(self.model)

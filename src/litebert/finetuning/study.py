@@ -3,6 +3,7 @@
 STUDY/
   lr-1e-05-seed-0/ ...   one run folder each          summary.json   all runs, and median and spread per setting
   best/                  the model that scored best   report.html    the same as a page
+  adapter/               its adapter, if it was trained as one
 """
 
 from __future__ import annotations
@@ -159,7 +160,9 @@ def run_study(
         raise TrainingStoppedError(f"{out}: all {len(members)} runs diverged; lower the learning rate")
     if is_main:
         sweep(out)
-        _copy_best(study)
+        for name in ("best", "adapter"):
+            if (study.folder / study.kept.name / name).is_dir():
+                _copy_best(study, name)
     return study
 
 
@@ -189,9 +192,9 @@ def write_summary(study: Study) -> None:
     write_atomic(study.folder / SUMMARY_FILE, json.dumps(data, indent=1))
 
 
-def _copy_best(study: Study) -> None:
-    with staged_folder(study.folder / "best", keep=lambda name: False) as staging:
-        best = study.folder / study.kept.name / "best"
+def _copy_best(study: Study, name: str) -> None:
+    with staged_folder(study.folder / name, keep=lambda name: False) as staging:
+        best = study.folder / study.kept.name / name
         for file in sorted(path for path in best.rglob("*") if path.is_file()):
             place = staging / file.relative_to(best)
             place.parent.mkdir(exist_ok=True)
@@ -233,6 +236,12 @@ class StudyOutcome:
     model: Path | None = None
     predictions: Path | None = None
     signal: int | None = None
+
+    @property
+    def adapter(self) -> Path | None:
+        """The adapter beside the model, if one was trained."""
+        folder = None if self.model is None else self.model.parent / "adapter"
+        return folder if folder is not None and folder.is_dir() else None
 
 
 def run_and_print(

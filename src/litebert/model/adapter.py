@@ -24,7 +24,7 @@ import hashlib
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,25 @@ from torch import Tensor, nn
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
 from litebert.folders import adapter_hint
+from litebert.model.config import ADAPTER_TARGETS, ModelConfig, plan_of, vary
 from litebert.model.config import AdapterConfig as AdapterConfig
-from litebert.model.config import ModelConfig, plan_of, vary
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
+from litebert.parse import read_object
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 BASE = "litebert_base"  # in the header of the weights: the fingerprint of the model that they belong to
 OWN = "litebert_per_application"  # in adapter_config.json: each application of a shared layer has its own adapter
+POOLING = "litebert_pooling"  # the same, for a classifier that reads the mean of all tokens
+# Settings of PEFT's that change the outputs in ways that are not ours to compute.
+UNSUPPORTED = (
+    *("use_dora", "use_rslora", "use_qalora", "use_bdlora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
+    *("layer_replication", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
+    *("lora_bias", "trainable_token_indices", "target_parameters"),
+)
+PLAIN_STARTS = ("gaussian", "eva", "orthogonal")  # the others (PiSSA, ...) take something out of the base's weights
 # What PEFT calls the task of a head; it decides nothing here but which class of transformers fits.
 TASK_TYPES = {
     "classification": "SEQ_CLS",
@@ -179,6 +188,8 @@ def add_adapter(model: Model, config: AdapterConfig) -> None:
     """Put a new adapter into a model, in place: the encoder freezes, the adapter and the head learn."""
     if any(isinstance(module, AdaptedLinear) for module in model.modules()):
         raise ConfigError("this model already has an adapter; merge it first (merge_adapter)")
+    if not any(_targets(model, config.targets)):
+        raise ConfigError(f"targets: this model ({model.head}) has no {', '.join(config.targets)}")
     for parameter in model.encoder.parameters():
         parameter.requires_grad_(False)
     rank = config.rank
@@ -278,6 +289,8 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
     }
     if first.own:
         data[OWN] = True  # PEFT opens it on a model whose layers are not shared, as `litebert adapter merge` writes one
+    if model.config.pooling != "first":
+        data[POOLING] = model.config.pooling
     with staged_folder(folder) as staging:
         plain = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
         save_file(plain, staging / WEIGHTS_FILE, metadata={"format": "pt", BASE: base_fingerprint(model)})
@@ -286,11 +299,14 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
     return Path(folder)
 
 
-def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> AdapterConfig:
+def load_adapter(
+    model: Model, folder: Path | str, learning: bool = False, untrained: Collection[str] = ()
+) -> AdapterConfig:
     """Load an adapter folder, ours or PEFT's, into its base model in place, with the adapter's head.
 
     `learning` prepares the model for further training, as `add_adapter` does. Training may also start from an adapter
-    of other weights of the same shape; for use, that is an error.
+    of other weights of the same shape; for use, that is an error. `untrained` are tensors of the head that the base
+    lacks, so that the adapter must have them.
     """
     folder = Path(folder)
     settings = read_adapter_config(folder)
@@ -305,15 +321,29 @@ def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> Ad
         )
     if settings["own"]:
         unroll(model)
+    if not learning:  # a run reads texts as its own config says
+        model.config = model.encoder.config = vary(model.config, pooling=settings["pooling"])
     ours = {theirs: path for path, theirs in _hub_modules(model).items()}
     pairs: dict[str, dict[str, Tensor]] = {}
     heads: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         path, key = _split(name, ours, model.config, folder)
+        if not tensor.isfinite().all():
+            raise CheckpointError(f"{folder}: {name} holds NaN or infinity; train it again at a lower learning rate")
         if key in ("lora_A", "lora_B"):
             pairs.setdefault(path, {})[key] = tensor
         else:
             heads[f"{path}.{key}"] = tensor
+    if lost := [name for name in untrained if name not in heads]:
+        raise CheckpointError(
+            f"{folder}: has no {lost[0]}, so its answers would be random; save the adapter with its head "
+            "(modules_to_save in PEFT)"
+        )
+    for path in pairs:
+        if _kind(path) not in ADAPTER_TARGETS:
+            raise CheckpointError(f"{folder}: adapts {path}, which is not supported; merge the adapter with PEFT first")
+    if not pairs:
+        raise CheckpointError(f"{folder}: {WEIGHTS_FILE} has no adapter in it")
     scale = settings["lora_alpha"] / settings["r"]
     for path, pair in pairs.items():
         base = model.get_submodule(path)
@@ -325,6 +355,8 @@ def load_adapter(model: Model, folder: Path | str, learning: bool = False) -> Ad
                 f"{folder}: an adapter for another base model: {path} is {base.out_features} x {base.in_features} "
                 f"here, {b.shape[0]} x {a.shape[1]} in the adapter"
             )
+        if a.shape[0] != settings["r"]:
+            raise CheckpointError(f"{folder}: {path} has rank {a.shape[0]}, {CONFIG_FILE} says {settings['r']}")
         adapted = AdaptedLinear(base, a.shape[0], scale, settings["lora_dropout"], settings["own"])
         adapted.lora_a.data.copy_(a)
         adapted.lora_b.data.copy_(b)
@@ -366,24 +398,31 @@ def belongs_to(folder: Path, model: Model) -> bool:
 def read_adapter_config(folder: Path) -> dict[str, Any]:
     """The settings of an adapter folder that determine its outputs; unsupported ones are refused."""
     path = folder / CONFIG_FILE
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        settings = {"r": int(data["r"]), "lora_alpha": float(data["lora_alpha"])}
-        settings["lora_dropout"] = float(data.get("lora_dropout") or 0.0)
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder}: not an adapter folder (no {CONFIG_FILE}){adapter_hint(folder)}") from None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not readable as an adapter's settings: {error}") from None
+    if not path.is_file():
+        raise CheckpointError(f"{folder}: not an adapter folder (no {CONFIG_FILE}){adapter_hint(folder)}")
+    data = read_object(path, CheckpointError)
     if data.get("peft_type") != "LORA":
         raise CheckpointError(f"{path}: peft_type {data.get('peft_type')!r} is not supported; use LORA")
-    for key in ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "fan_in_fan_out", "layer_replication"):
-        if data.get(key):
-            raise CheckpointError(f"{path}: {key} is not supported; merge the adapter with PEFT first")
+    start = data.get("init_lora_weights")
+    unsupported = [key for key in UNSUPPORTED if data.get(key)]
+    if isinstance(start, str) and start not in PLAIN_STARTS:
+        unsupported.append(f"init_lora_weights {start!r}")
     if data.get("bias", "none") != "none":
-        raise CheckpointError(f"{path}: bias {data['bias']!r} is not supported; merge the adapter with PEFT first")
-    settings["base"] = data.get("base_model_name_or_path")
-    settings["own"] = bool(data.get(OWN))
-    return settings
+        unsupported.append(f"bias {data['bias']!r}")
+    if unsupported:
+        raise CheckpointError(f"{path}: {unsupported[0]} is not supported; merge the adapter with PEFT first")
+    try:
+        rank, alpha, dropout = int(data["r"]), float(data["lora_alpha"]), float(data.get("lora_dropout") or 0.0)
+        AdapterConfig(rank, alpha, dropout)
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise CheckpointError(f"{path}: not readable as an adapter's settings: {error}") from None
+    base, pooling = data.get("base_model_name_or_path"), data.get(POOLING, "first")
+    if not isinstance(base, str | None) or pooling not in ("first", "mean"):
+        raise CheckpointError(f"{path}: not readable as an adapter's settings: its base or its pooling is not a name")
+    named = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout}
+    return {**named, "base": base, "own": bool(data.get(OWN)), "pooling": pooling}
 
 
 def _targets(model: Model, targets: tuple[str, ...]) -> Iterator[tuple[str, nn.Linear]]:
@@ -420,4 +459,6 @@ def _split(name: str, ours: Mapping[str, str], config: ModelConfig, folder: Path
             for spelling in (path, f"{config.model_type}.{path}", path.removeprefix(f"{config.model_type}.")):
                 if spelling in ours:
                     return ours[spelling], ending.split(".")[1]
+    if ".lora_embedding_" in theirs:
+        raise CheckpointError(f"{folder}: adapts embeddings, which is not supported; merge the adapter with PEFT first")
     raise CheckpointError(f"{folder}: {name} has no place in this model; is it an adapter of another base model?")

@@ -428,7 +428,7 @@ def _ordered_labels(id2label: Mapping[Any, Any], where: str) -> tuple[str, ...]:
 
 
 # The matrices of the encoder that may have an adapter.
-ADAPTER_TARGETS = ("query", "key", "value", "attention_output", "ffn_input", "ffn_output", "pooler")
+ADAPTER_TARGETS = ("query", "key", "value", "attention_output", "ffn_input", "ffn_output", "pooler", "projection")
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,8 @@ def make_adapter(
     `before` is the encoder's state without it, `like` a tensor with the type and the device of the base.
     """
     found = {path: module for path, module in model.encoder.named_modules() if isinstance(module, AdaptedLinear)}
+    if any(module.own for module in found.values()):
+        raise CheckpointError(f"{name}: differs by application of the layer, so it cannot share a pass; merge it")
     for path, tensor in model.encoder.state_dict().items():
         if ".lora_" not in path and not torch.equal(tensor, before[path]):
             raise CheckpointError(f"{name}: replaces encoder.{path} of its base, so it cannot share a pass; merge it")

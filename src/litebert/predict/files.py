@@ -72,6 +72,8 @@ def read_rows(ability: Ability, given: Sequence[dict[str, Any]], source: Source)
         raise InputError(f"{' and '.join(missing)}: missing; give {', '.join(required)}, in this order")
     if missing:
         text = _read_whole(source)
+        if not text.strip() and source.file is not None:
+            raise InputError(f"{source.file}: no text in it")
         if not text.strip():
             raise InputError(f"{missing[0]}: missing; give {', '.join(required)}, in this order")
         several = ability.parameters[missing[0]].kind == "texts"

@@ -14,13 +14,13 @@ from litebert.folders import beside
 from litebert.model.adapter import CONFIG_FILE as ADAPTER_FILE
 from litebert.model.adapter import load_adapter, merge_adapter, read_adapter_config, trained_on
 from litebert.model.heads import MODELS, Model
-from litebert.model.hub import load_model, save_model
+from litebert.model.hub import load_model, load_model_and_report, save_model
 from litebert.parse import read_object
 from litebert.predict.adapters import Adapter, make_adapter
 from litebert.predict.runtime import Runtime, outputs_of
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import CONFIG_FILE, find_folder
-from litebert.tasks.sentence_folder import transformer_folder
+from litebert.tasks.sentence_folder import transformer_folder, write_sentence_files
 from litebert.tasks.task import Task, kind_of, load_task, save_task
 from litebert.text.tokenizer import Tokenizer
 from litebert.train.device import DeviceConfig, open_device
@@ -86,9 +86,9 @@ def load_adapted(folder: Path, base: str | None = None) -> tuple[Model, Task, Pa
     named = base or read_adapter_config(folder)["base"]
     if not named:
         raise CheckpointError(f"{folder}: does not name its base model; give one as `base`")
-    source = find_folder(named)
-    model = _with_head(source, task)
-    load_adapter(model, folder)
+    source = find_folder(named) if base else _find_base(folder, named)
+    model, untrained = _with_head(source, task)
+    load_adapter(model, folder, untrained=untrained)
     merge_adapter(model)
     return model.eval(), task, source
 
@@ -97,14 +97,16 @@ def open_adapter(folder: Path | str, name: str, runtime: Runtime, base: str) -> 
     """An adapter folder for shared passes of a runtime that runs its base model, given by name or folder."""
     if not isinstance(runtime, TorchRuntime):
         raise ConfigError(f"adapters run in torch, and this model in {runtime.name}; choose the runtime torch")
-    folder, source = Path(folder), find_folder(base)
+    folder, source = find_folder(folder), find_folder(base)
+    if is_adapter(source):
+        raise ConfigError(f"{base}: an adapter itself; add adapters to its base, {read_adapter_config(source)['base']}")
     task = _adapter_task(folder)
     _check_base(folder, base, source)
-    model = _with_head(source, task)
+    model, untrained = _with_head(source, task)
     if model.encoder.pooler is not None and runtime.encoder.plain.pooler is None:
         raise CheckpointError(f"{folder}: its head needs a pooler, and {base} has none; merge the adapter")
     before = {path: tensor.clone() for path, tensor in model.encoder.state_dict().items()}
-    load_adapter(model, folder)
+    load_adapter(model, folder, untrained=untrained)
     outputs = outputs_of(model) - {"attentions"}  # only the plain encoder gives them, without adapters
     return make_adapter(name, model, task, before, runtime.encoder.embeddings.word.weight, outputs)
 
@@ -114,15 +116,20 @@ def _check_base(folder: Path, base: str, source: Path) -> None:
     named = read_adapter_config(folder)["base"]
     if not named or named == base or trained_on(folder):
         return
-    try:
-        same = find_folder(named)
-    except LitebertError:
-        raise CheckpointError(
-            f"{folder}: its base model {named} is not found, so it cannot be compared with {base}; correct "
-            f"base_model_name_or_path in {ADAPTER_FILE}"
-        ) from None
+    same = _find_base(folder, named)
     if same.resolve() != source.resolve() and source_checksums(same) != source_checksums(source):
         raise CheckpointError(f"{folder}: an adapter of another base model: {named}, not {base}")
+
+
+def _find_base(folder: Path, named: str) -> Path:
+    """The folder of the base model that an adapter names."""
+    try:
+        return find_folder(named)
+    except LitebertError as error:
+        raise CheckpointError(
+            f"{folder}: its base model is not found: {error}. If it has moved, correct base_model_name_or_path in "
+            f"{ADAPTER_FILE}"
+        ) from None
 
 
 def _adapter_task(folder: Path) -> Task:
@@ -135,11 +142,12 @@ def _adapter_task(folder: Path) -> Task:
     return task
 
 
-def _with_head(source: Path, task: Task) -> Model:
-    """The base model with a new head for a task."""
+def _with_head(source: Path, task: Task) -> tuple[Model, list[str]]:
+    """The base model with the head of a task, and the names of the head's tensors that the base lacks."""
     kind = kind_of(task)
-    changes = {"labels": task.labels, "problem_type": kind.problem_type}
-    return load_model(source, kind.head(task), new_head=True, **changes)
+    changes: dict[str, Any] = {"labels": task.labels, "problem_type": kind.problem_type}
+    model, report = load_model_and_report(source, kind.head(task), new_head=True, **changes)
+    return model, [name for name in report.missing if not name.startswith("encoder.")]
 
 
 def merge_folder(folder: Path | str, out: Path | str, base: str | None = None) -> Path:
@@ -152,6 +160,8 @@ def merge_folder(folder: Path | str, out: Path | str, base: str | None = None) -
     tokenizer = Tokenizer.load(source)
     tokenizer.save(out, max_length=max(task.max_length, tokenizer.max_length or 0))
     save_task(task, out)
+    if kind_of(task).compares:
+        write_sentence_files(out, task, model.config.hidden_size)
     return out
 
 

@@ -68,8 +68,7 @@ class Predictor(AbilityMethods):
             self._check_depth(depth, any(ABILITIES[name].heads for name in self.abilities))
         self.depth = depth
         if model == DEFAULT:
-            self.shipped = shipped_adapters()
-            self._list_abilities()
+            self._ship(shipped_adapters())
 
     @classmethod
     def of(
@@ -85,8 +84,7 @@ class Predictor(AbilityMethods):
         predictor = cls.__new__(cls)
         predictor._set(runtime, tokenizer, task, name, rule)
         if shipped:
-            predictor.shipped = dict(shipped)
-            predictor._list_abilities()
+            predictor._ship(shipped)
         return predictor
 
     def _set(
@@ -103,8 +101,9 @@ class Predictor(AbilityMethods):
         self.name = name
         self.adapters: dict[str, Predictor] = {}  # by name; see `add_adapter`
         self.packaged = False  # whether it answers with an adapter of the package
+        self._packaged: Mapping[str, Path] = {}  # those that came in `shipped`, whether or not they are still in it
         self.shipped = {}
-        self._loading = threading.Lock()
+        self._loading = threading.RLock()
         self.adapter: Adapter | None = None  # the one that this Predictor answers with
         self.runtime = runtime
         self.tokenizer = tokenizer
@@ -116,6 +115,10 @@ class Predictor(AbilityMethods):
         longest = min(config.max_position_embeddings, tokenizer.max_length or config.max_position_embeddings)
         self._inputs = Inputs(tokenizer, longest)
         self._task_inputs = Inputs(tokenizer, min(longest, self.task.max_length) if self.task else longest)
+
+    def _ship(self, adapters: Mapping[str, Path]) -> None:
+        self._packaged, self.shipped = adapters, dict(adapters)
+        self._list_abilities()
 
     def _list_abilities(self) -> None:
         self._own = abilities_of(self.runtime)  # without those of shipped adapters
@@ -239,23 +242,37 @@ class Predictor(AbilityMethods):
     # -----------------------------------------------------------------------------------------------------------------
     # Adapters that share passes with this model
 
-    def add_adapter(self, name: str, folder: Path | str) -> Predictor:
+    def add_adapter(self, name: str, folder: Path | str, check: Callable[[Predictor], None] | None = None) -> Predictor:
         """Load an adapter of this model: a Predictor with the adapter's abilities, which is also in `adapters`.
 
         Jobs of the model and of all its adapters may run together, in any Predictor of them; they share passes.
+        `check` is called with the new Predictor before anyone else can find it; if it raises, nothing is added.
         """
-        if not name or ":" in name or name in self.adapters:
-            raise ConfigError(f"adapter {name!r}: must be a new name without ':'; loaded: {', '.join(self.adapters)}")
+        self._check_new(name)
         from litebert.predict.load import open_adapter
 
-        return self.attach(open_adapter(folder, name, self.runtime, self.name))
+        return self.attach(open_adapter(folder, name, self.runtime, self.name), check)
 
-    def attach(self, adapter: Adapter) -> Predictor:
+    def attach(self, adapter: Adapter, check: Callable[[Predictor], None] | None = None) -> Predictor:
         """As `add_adapter`, for one that is open already."""
         adapted = Predictor.of(AdaptedRuntime(self.runtime, adapter), self.tokenizer, adapter.task)
         adapted.name, adapted.adapter = f"{self.name}:{adapter.name}", adapter
-        self.adapters = {**self.adapters, adapter.name: adapted}  # a new one: other threads may be reading it
+        if check is not None:
+            check(adapted)
+        with self._loading:
+            self._check_new(adapter.name)  # again: another thread may have been faster
+            self.adapters = {**self.adapters, adapter.name: adapted}  # a new one: other threads may be reading it
+            if adapter.name in self._packaged:  # it takes the place of the package's, which may be gone by now
+                self.shipped = {**self.shipped, adapter.name: self._packaged[adapter.name]}
+                self._list_abilities()
         return adapted
+
+    def _check_new(self, name: str) -> None:
+        if self.adapter is not None:
+            raise ConfigError(f"{self.name}: an adapter itself; add adapters to the Predictor of its base")
+        if not isinstance(name, str) or not name or ":" in name or name in self.adapters:
+            loaded = ", ".join(self.adapters) or "none"
+            raise ConfigError(f"adapter {name!r}: must be a new name without ':'; loaded: {loaded}")
 
     def load_shipped(self, name: str) -> Predictor:
         """The package's adapter of this name, loaded on first use, or the one that was added under its name."""
@@ -267,12 +284,13 @@ class Predictor(AbilityMethods):
 
     def remove_adapter(self, name: str) -> None:
         """Unload an adapter; jobs that it has made can still run."""
-        if name not in self.adapters:
-            loaded = ", ".join(self.adapters) or "none"
-            raise ConfigError(f"no adapter {name!r}{did_you_mean(name, self.adapters)}; loaded: {loaded}")
-        self.adapters = {each: predictor for each, predictor in self.adapters.items() if each != name}
-        self.shipped = {each: folder for each, folder in self.shipped.items() if each != name}
-        self._list_abilities()
+        with self._loading:
+            if name not in self.adapters:
+                loaded = ", ".join(self.adapters) or "none"
+                raise ConfigError(f"no adapter {name!r}{did_you_mean(name, self.adapters)}; loaded: {loaded}")
+            self.adapters = {each: predictor for each, predictor in self.adapters.items() if each != name}
+            self.shipped = {each: folder for each, folder in self.shipped.items() if each != name}
+            self._list_abilities()
 
     # -----------------------------------------------------------------------------------------------------------------
     # One method per ability of the table, made below; `methods.pyi` has their types.

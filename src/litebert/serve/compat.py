@@ -8,8 +8,8 @@ and POST /similarity (the ability of that name takes `a` and `b`; a body with `i
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ class Compatible(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore")
     ability: ClassVar[Ability]
+    fields: ClassVar[Mapping[str, str]] = {}  # how our messages name a field (a pattern) -> how the client knows it
     model: Annotated[Text | None, Field(description="One of GET /models; by default the first with the ability.")] = (
         None
     )
@@ -54,9 +55,11 @@ class Embeddings(Compatible):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "default", "input": ["a cat sleeps."]}]})
     ability = ABILITIES["embed"]
+    fields = {r"(input \d+: )?size": "dimensions", r"input (\d+): text": r"input[\2]", "text": "input"}
     input: Annotated[Texts | list[int] | list[list[int]], Field(description="A text or a list of texts.")]
     encoding_format: Annotated[
-        Literal["float", "base64"], Field(description="Vectors as lists of numbers, or as float32 bytes in base64.")
+        Literal["float", "base64"] | None,
+        Field(description="Vectors as lists of numbers, or as float32 bytes in base64."),
     ] = "float"
     dimensions: Annotated[
         int | None,
@@ -171,6 +174,7 @@ class Compare(Compatible):
         }
     )
     ability = ABILITIES["search"]
+    fields = {"texts": "inputs.sentences", "query": "inputs.source_sentence"}
     sentences: Annotated[Sentences, Field(alias="inputs")]
 
     def inputs(self) -> list[dict[str, Any]]:
@@ -194,6 +198,11 @@ AnySimilarity = Annotated[
 ]
 
 
+def _entry(name: str) -> dict[str, Any]:
+    """A model as OpenAI lists it."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "litebert"}
+
+
 def compat_routes(responses: dict[int | str, dict[str, object]]) -> APIRouter:
     """The endpoints; they come before those of the abilities."""
     router = APIRouter(tags=["compatible"], responses=responses)
@@ -201,18 +210,18 @@ def compat_routes(responses: dict[int | str, dict[str, object]]) -> APIRouter:
 
     async def answer(request: HttpRequest, body: Any) -> Response:
         service: Service = request.app.state.service
-        content = await service.answer(body, request.scope["litebert"], getattr(body, "encode", None))
+        try:
+            content = await service.answer(body, request.scope["litebert"], getattr(body, "encode", None))
+        except Refusal as refusal:
+            for ours, theirs in getattr(body, "fields", {}).items():
+                refusal.message = re.sub(rf"^({ours})(?=[:\[])", theirs, refusal.message)
+            raise
         return Response(content, media_type="application/json")
 
     @router.post("/v1/embeddings", response_model=EmbeddingList)
     async def embeddings(request: HttpRequest, body: Embeddings) -> Response:
         """Vectors of texts, in the form of OpenAI's API: point its client at this server's /v1."""
-        try:
-            return await answer(request, body)
-        except Refusal as refusal:
-            if refusal.message.startswith("size: "):  # what the client knows as another name
-                refusal.message = "dimensions" + refusal.message.removeprefix("size")
-            raise
+        return await answer(request, body)
 
     @router.post("/rerank", response_model=list[Ranked])
     async def rerank(request: HttpRequest, body: Rerank) -> Response:
@@ -228,7 +237,15 @@ def compat_routes(responses: dict[int | str, dict[str, object]]) -> APIRouter:
         """The loaded models that embed texts, in the form of OpenAI's API."""
         service: Service = request.app.state.service
         able = [name for name, (_, each) in service.models().items() if "embed" in each.abilities]
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "litebert"} for name in able]
-        return Response(json.dumps({"object": "list", "data": data}), media_type="application/json")
+        return Response(
+            dump({"object": "list", "data": [_entry(name) for name in able]}), media_type="application/json"
+        )
+
+    @router.get("/v1/models/{name:path}")
+    async def openai_model(request: HttpRequest, name: str) -> Response:
+        """One loaded model, in the form of OpenAI's API."""
+        service: Service = request.app.state.service
+        service.model(name)
+        return Response(dump(_entry(name)), media_type="application/json")
 
     return router

@@ -215,7 +215,11 @@ class NewAdapter(BaseModel):
         extra="forbid",
         json_schema_extra={"examples": [{"name": "sentiment", "folder": "runs/sst2/adapter"}]},
     )
-    name: Annotated[Text, Field(description="What requests call it: `MODEL:NAME`.", min_length=1, max_length=80)]
+    name: Annotated[
+        str,
+        Field(description="What requests call it: `MODEL:NAME`.", min_length=1, max_length=80),
+        AfterValidator(check_text),
+    ]
     folder: Annotated[Text, Field(description="The adapter's folder on the server.")]
     model: Annotated[Text | None, Field(description="Its base model; by default the first one.")] = None
 
@@ -314,6 +318,8 @@ WORDS = {  # by pydantic's type of the error
     "bool_type": "must be true or false",
     "greater_than_equal": "must be >= {ge}",
     "less_than_equal": "must be <= {le}",
+    "string_too_short": "must have at least {min_length} character(s)",
+    "string_too_long": "must have at most {max_length} character(s)",
     "too_short": "must be a list of at least {min_length}",
     "too_long": "must be a list of at most {max_length}",
     "literal_error": "must be {expected}",

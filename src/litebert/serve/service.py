@@ -97,6 +97,14 @@ class Service:
                 found[f"{name}:{adapter}"] = (batcher, predictor)
         return found
 
+    def model(self, name: str) -> tuple[Batcher, Predictor]:
+        """One of `models`."""
+        models = self.models()
+        if name not in models:
+            hint = did_you_mean(name, models) or "."
+            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(models)}")
+        return models[name]
+
     async def answer(self, body: Ask, exchange: Exchange, encode: Encode | None = None) -> bytes:
         """The JSON answer to a request."""
         encode = encode or encode_results
@@ -143,10 +151,7 @@ class Service:
             if not able and len(models) > 1:
                 raise Refusal(400, "no_such_ability", f"no loaded model can {ability.replace('_', ' ')}")
             name = (able or list(models))[0]
-        if name not in models:
-            hint = did_you_mean(name, models) or "."
-            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(models)}")
-        return name, *models[name]
+        return name, *self.model(name)
 
     def _inputs(self, body: Ask) -> list[dict[str, Any]]:
         try:
@@ -231,14 +236,12 @@ class Service:
         if not Path(folder).is_dir():
             raise Refusal(422, "invalid_input", f"folder: no folder {folder[:200]!r} on the server")
 
-        def load() -> None:
-            adapted = batcher.predictor.add_adapter(name, folder)  # type: ignore[attr-defined]
+        def check(adapted: Predictor) -> None:
             if failed := self._try_out(f"{batcher.name}:{name}", adapted):
-                batcher.predictor.remove_adapter(name)  # type: ignore[attr-defined]
                 raise Refusal(422, "unusable", f"{name}: failed in the warm-up: {', '.join(failed)}")
 
         try:
-            await self._aside(load)
+            await self._aside(lambda: batcher.predictor.add_adapter(name, folder, check))  # type: ignore[attr-defined]
         except LitebertError as error:
             raise Refusal(422, "invalid_input", str(error)) from None
         log_event("adapter_loaded", model=f"{batcher.name}:{name}")
@@ -261,7 +264,8 @@ class Service:
             raise Refusal(403, "key_needed", message)
         name = next(iter(self.batchers)) if model is None else model
         if name not in self.batchers:
-            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}; loaded: {', '.join(self.batchers)}")
+            hint = did_you_mean(name, self.batchers) or "."
+            raise Refusal(404, "unknown_model", f"no model {name[:80]!r}{hint} Loaded: {', '.join(self.batchers)}")
         if not hasattr(self.batchers[name].predictor, "add_adapter"):
             raise Refusal(400, "no_such_ability", f"model {name!r} takes no adapters")
         if isinstance(getattr(self.batchers[name].predictor, "runtime", None), RemoteRuntime):

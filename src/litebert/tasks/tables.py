@@ -81,9 +81,9 @@ def read_table(path: Path | str, encoding: str = "utf-8", header: bool = True) -
 def table_of(name: str, rows: Any) -> Table:
     """Rows in memory as a table, called `name` in messages.
 
-    A list of dictionaries or of tuples, a dictionary of columns, a pair of them (texts, labels), a pandas or polars
-    DataFrame, an Arrow table, a split of `datasets`. Without names, as in a list of tuples, columns are called "1", "2"
-    and so on.
+    A list of dictionaries, of tuples or of texts, a dictionary of columns, a pair of them (texts, labels), a pandas or
+    polars DataFrame, an Arrow table, a split of `datasets`. Without names, as in a list of tuples, columns are called
+    "1", "2" and so on.
     """
     if hasattr(rows, "to_arrow"):  # polars
         rows = rows.to_arrow()
@@ -104,6 +104,8 @@ def table_of(name: str, rows: Any) -> Table:
     elif isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
         if not rows:
             raise DataError(f"{name}: no rows")
+        if all(isinstance(row, str) for row in rows):
+            rows = [(row,) for row in rows]
         if isinstance(rows[0], list | tuple):
             return _from_rows(name, [list(row) for row in rows], list(range(1, len(rows) + 1)), header=False)
         return _from_objects(name, enumerate(rows, start=1))

@@ -60,6 +60,7 @@ METRICS: dict[Form, tuple[str, ...]] = {
 _SCORES = "score similarity relatedness rating label value 점수 유사도 分数 分數 相似度"
 _ANCHORS, _POSITIVES = "anchor query premise title", "positive pos near answer paragraph passage entailment"
 _NEGATIVES = "negative neg hardnegative far contradiction"
+_UNNAMED = ("1", "2", "3")  # the columns of rows without names
 _BLOCK = 1 << 24  # similarities held at a time
 
 
@@ -98,13 +99,21 @@ class Similarity(Kind[SimilarityExample]):
     # -- the user's files ----------------------------------------------------------------------------------------------
 
     def guess_columns(self, table: Table, found: Columns, named: Mapping[str, str]) -> None:
-        """Find texts by name; a column that is left over is the only text."""
+        """Find texts by name, or by their order if they have none; a column that is left over is the only text."""
         plain = {plain_name(column): column for column in reversed(table.columns)}
-        if "text" not in found or "pair" not in found:
-            free = free_columns(table, found)
-            for a, b in TEXT_PAIRS:
-                if "text" not in found and "pair" not in found and plain.get(a) in free and plain.get(b) in free:
-                    found["text"], found["pair"] = (plain[a],), (plain[b],)
+
+        def may_be(role: str, name: str) -> bool:  # also where one name of the two was enough to find it
+            return plain.get(name) in (free_columns(table, found) if role not in found else found[role])
+
+        for a, b in (*TEXT_PAIRS, *(("title", each) for each in TEXTS)):
+            if a != b and may_be("text", a) and may_be("pair", b):
+                found.setdefault("text", (plain[a],))
+                found.setdefault("pair", (plain[b],))
+                break
+        if not found and table.columns == _UNNAMED[: len(table.columns)]:
+            roles = ["text", "pair", "score" if _are_numbers(table, table.columns[-1]) else "negative"]
+            if len(table.columns) != 2 or roles[-1] == "negative":  # a text and a number are not two texts
+                found.update({role: (column,) for role, column in zip(roles, table.columns, strict=False)})
         if "text" not in found:
             rest = free_columns(table, found)
             column = first_column(table, TEXTS, found) or (rest[0] if len(rest) == 1 else None)
@@ -136,8 +145,11 @@ class Similarity(Kind[SimilarityExample]):
             splits[split] = reader.read(table)
             used = used or {role: ",".join(names) for role, names in roles.items()}
             shown = ", ".join(f"{role} = {','.join(names)!r}" for role, names in roles.items())
+            unread = ", ".join(map(repr, free_columns(table, roles))) if form == "sentences" else ""
             notes.append(
-                f"{table.path}: {form}: {shown}" + ("" if named.keys() >= roles.keys() - {"id"} else " (guessed)")
+                f"{table.path}: {form}: {shown}"
+                + ("" if named.keys() >= roles.keys() - {"id"} else " (guessed)")
+                + (f"; not read: {unread}; to learn from pairs, set columns to name them: pair=NAME" if unread else "")
             )
         notes += shared_notes(tables, splits)
         train = splits.pop("train", [])
@@ -262,6 +274,13 @@ def _form_of(roles: Columns, unscored: bool) -> Form:
     if "negative" in roles:
         return "triplets"
     return "scored" if "score" in roles or unscored else "pairs"
+
+
+def _are_numbers(table: Table, column: str) -> bool:
+    try:
+        return all(number_cell(value, "", column) is not None for value in table.values(column))
+    except DataError:
+        return False
 
 
 def _columns(table: Table) -> str:
