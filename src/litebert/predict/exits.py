@@ -92,6 +92,9 @@ class ExitRule:
         return {"by": self.by, "threshold": self.threshold, "patience": self.patience, "least": self.least}
 
 
+NEVER = ExitRule("patience", patience=1 << 30)  # no text stops before the last exit
+
+
 @dataclass(frozen=True)
 class Depths:
     """How deep a model can answer, for people to choose from."""

@@ -68,17 +68,18 @@ class Stages(Protocol):
 
 
 def read_early(
-    stages: Stages, rule: ExitRule, requests: Sequence[Request], more: More | None = None
+    stages: Stages, rule: ExitRule, requests: Sequence[Request], more: More | None = None, every_exit: bool = False
 ) -> Iterator[tuple[int, Outputs]]:
-    """The number and the outputs of each request as it is done; those that `more` adds are counted on."""
+    """The number and the outputs of each request as it is done; those that `more` adds are counted on.
+
+    `every_exit`: also what the exits before say, each as it comes.
+    """
     waiting, count = deque(_units(0, requests)), len(requests)
-    known = dict(enumerate(requests))
-    lanes = [_Lane(stages, rule) for _ in range(stages.num_lanes)]
+    known = dict(enumerate(requests))  # those that wait
+    lanes = [_Lane(stages, rule, every_exit) for _ in range(stages.num_lanes)]
     while True:
         for lane in lanes:
-            for number, output in lane.settle():
-                yield number, output
-                del known[number]
+            yield from lane.settle()
             joining: list[int] = []
             room = stages.max_tokens - lane.tokens
             if stages.joins or not lane.tokens:
@@ -90,7 +91,7 @@ def read_early(
                     unit = waiting.popleft()
                     joining += unit.numbers
                     room -= unit.tokens
-            lane.advance(joining, [known[number] for number in joining])
+            lane.advance(joining, [known.pop(number) for number in joining])
         if not waiting and not any(lane.tokens for lane in lanes):
             return
 
@@ -129,8 +130,8 @@ def rows_of(places: Ints, lengths: Ints) -> Ints:
 class _Lane:
     """Sequences on their way through the layers; what is decided about them is arrays, for there may be thousands."""
 
-    def __init__(self, stages: Stages, rule: ExitRule):
-        self.stages, self.rule = stages, rule
+    def __init__(self, stages: Stages, rule: ExitRule, every_exit: bool):
+        self.stages, self.rule, self.every_exit = stages, rule, every_exit
         self.by_token = PER_TOKEN | ({"logits"} if stages.problem == "tags" else set())
         self.requests: list[Request] = []
         self.numbers = np.zeros(0, np.int64)  # [n] of the requests
@@ -152,7 +153,7 @@ class _Lane:
             named, product = answered.fetch()
             stop = self._decide(depth, places, named, product)
             done[places] = stop
-            rows = np.flatnonzero(stop)
+            rows = np.arange(len(stop)) if self.every_exit else np.flatnonzero(stop)
             ends = np.concatenate([[0], np.cumsum(self.lengths[places])]).tolist()
             for row, place, number in zip(
                 rows.tolist(), places[rows].tolist(), self.numbers[places[rows]].tolist(), strict=True

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from litebert.errors import CheckpointError, ConfigError, InputError, check_choice
 from litebert.extras import require
 from litebert.model.config import load_config
-from litebert.predict.exits import ExitRule, Gate, Ints, problem_of
+from litebert.predict.exits import NEVER, Gate, Ints, problem_of
 from litebert.predict.lanes import BEAMS, PER_TOKEN, read_early
 from litebert.predict.load import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
 from litebert.predict.runtime import (
@@ -34,8 +34,6 @@ from litebert.train.device import default_threads, name_cpu
 # takes longer; below, what a pass costs by itself counts for about as much as this many tokens.
 MOST_TOKENS = 512
 PASS_COST = 12
-
-NEVER = ExitRule("patience", patience=1 << 30)  # of those that stop at one depth
 
 Precision = Literal["auto", "fp32", "int8"]
 

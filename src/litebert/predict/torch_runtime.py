@@ -17,7 +17,7 @@ from litebert.model.config import check_exit, plan_of
 from litebert.model.encoder import Encoder, EncoderOutput, first_tokens
 from litebert.model.heads import Exit, Model, named_outputs
 from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
-from litebert.predict.exits import Gate, Ints, problem_of
+from litebert.predict.exits import NEVER, Gate, Ints, problem_of
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
 from litebert.predict.lanes import read_early
@@ -118,6 +118,18 @@ class TorchRuntime:
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
             yield from read_early(stages, rule, requests, more)
+
+    @torch.inference_mode()
+    def run_exits(self, requests: Sequence[Request]) -> list[list[Outputs]]:
+        """The wanted outputs of each request at every exit, from one pass through the layers: [D][N]."""
+        check_requests(self.config, requests)
+        exits = self.config.exits
+        results: list[list[Outputs]] = [[{} for _ in requests] for _ in exits]
+        here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
+        with self._lock, here:
+            for number, output in read_early(TorchStages(self), NEVER, requests, every_exit=True):
+                results[exits.index(int(output.pop("depth")))][number] = output
+        return results
 
     def _set_depth(self, depth: int | None) -> None:
         if depth != self.model.depth:
@@ -286,6 +298,8 @@ class TorchStages:
         at = Exit(depth, EncoderOutput(states, pooled))
         output = runtime.model(places, at=at, max_length=int(lengths.max()), **packed, **more)
         named = named_outputs(runtime.head, output)
+        states_of = {"hidden": states, "first": first, "pooled": pooled}
+        named |= {name: state for name in _wanted(requests) if (state := states_of.get(name)) is not None}
         if gate is not None:
             if self._device not in gate.on_device:
                 gate.on_device[self._device] = torch.from_numpy(gate.state).to(self._device)
