@@ -277,6 +277,14 @@ def test_the_command(classifier, cli):
         assert message in refused.err
 
 
+def test_numbers_have_no_confidence(tmp_path):
+    files = make_files(tmp_path / "files", "regression")
+    deep = make_model(tmp_path / "model", num_hidden_layers=2)
+    model = finetune(tiny_config(deep, files, "regression", steps=1, exits=[1, 2]), tmp_path / "run", quiet=True).model
+    with pytest.raises(ConfigError, match="numbers have no confidence; choose patience"):
+        calibrate(model, files["dev"], max_loss=1, rule="confidence", device="cpu", threads=1)
+
+
 def test_a_model_without_exits(toy_model, tmp_path):
     files = make_files(tmp_path / "files", "classification")
     model = finetune(tiny_config(toy_model, files, steps=1), tmp_path / "run", quiet=True).model

@@ -82,7 +82,7 @@ class Calibration:
         if self.loss.low is None or self.loss.high is None:
             return 100.0
         # What never happened here may happen to this many (the rule of three).
-        unseen = 0.0 if self.metric in ERRORS else 100 * 3 / self.examples
+        unseen = 0.0 if self.metric in ERRORS else min(100 * 3 / self.examples, 100.0)
         return max(unseen, math.sqrt(2) * (self.loss.high - self.loss.low) / 2) + self.luck
 
     @property
@@ -123,6 +123,8 @@ def calibrate(
     if len(opened.config.exits) < 2:
         some = suggest_exits(opened.config.num_hidden_layers)
         raise ConfigError(f"{model}: has no exits; fine-tune it with some, such as exits: {some}")
+    if rule == "confidence" and problem_of(opened.head, opened.config) == "number":
+        raise ConfigError("rule: numbers have no confidence; choose patience, gate or any")
     splits = [split for split in Data(own, found, tokenizer).dev if split.is_labelled]
     if not splits:
         raise ConfigError(f"{data}: no labels to calibrate on")
