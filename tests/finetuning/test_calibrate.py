@@ -246,8 +246,15 @@ def test_the_speed_is_chosen_later(classifier):
     assert fast.rule.as_dict() == max(allowed, key=lambda trial: trial.score).rule.as_dict()
     with pytest.raises(ConfigError, match="at most 3"):
         Predictor(model, speed_up=4, device="cpu", threads=1)
-    with pytest.raises(ConfigError, match="must be >= 1"):
-        Predictor(model, speed_up=0.5, device="cpu", threads=1)
+    for wrong, message in (
+        ({"speed_up": 0.5}, "must be >= 1"),
+        ({"speed_up": "2"}, "speed_up: must be a number, got '2'"),
+        ({"speed_up": 2, "depth": 1}, "speed_up: chooses the depth of each text; leave out depth=1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Predictor(model, device="cpu", threads=1, **wrong)
+    with pytest.raises(ConfigError, match="max_loss: must be a number, got '1'"):
+        calibrate(model, dev, max_loss="1", device="cpu", threads=1)
 
 
 def test_the_command(classifier, cli):

@@ -27,7 +27,18 @@ from litebert.errors import ConfigError, check_choice
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
 from litebert.model.config import suggest_exits
-from litebert.predict.exits import SIGNS, Choice, ExitRule, Gate, Ints, Trace, problem_of, save_rule, simulate
+from litebert.predict.exits import (
+    SIGNS,
+    Choice,
+    ExitRule,
+    Gate,
+    Ints,
+    Trace,
+    check_limit,
+    problem_of,
+    save_rule,
+    simulate,
+)
 from litebert.predict.lanes import group_numbers, trace_signs
 from litebert.predict.runtime import Outputs
 from litebert.predict.torch_runtime import TorchRuntime
@@ -149,10 +160,10 @@ def check_limits(max_loss: float | None, speed_up: float | None, rule: str, spel
     if (max_loss is None) == (speed_up is None):
         each, other = spell("max_loss"), spell("speed_up")
         raise ConfigError(f"give either {each} (points of 100, such as 0.3) or {other} (times, such as 2)")
-    if max_loss is not None and not max_loss >= 0:
-        raise ConfigError(f"{spell('max_loss')}: must be >= 0, got {max_loss:g}")
-    if speed_up is not None and not speed_up >= 1:
-        raise ConfigError(f"{spell('speed_up')}: must be >= 1, got {speed_up:g}")
+    if max_loss is not None:
+        check_limit(spell("max_loss"), max_loss, 0)
+    if speed_up is not None:
+        check_limit(spell("speed_up"), speed_up, 1)
     check_choice(spell("rule"), rule, RULES)
 
 
