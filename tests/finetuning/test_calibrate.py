@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +18,12 @@ from litebert.finetuning.calibrate import (
     cautious_scores,
     choose,
     loss_of,
+    luck_of,
     read_exits,
     train_gate,
 )
 from litebert.finetuning.data import Data
-from litebert.finetuning.evaluate import open_member, read_labelled
+from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
 from litebert.finetuning.run import finetune
 from litebert.model.hub import load_model, save_model
 from litebert.predict.exits import Choice, ExitRule, Signs, Trace, load_rule, simulate
@@ -83,7 +86,7 @@ def test_the_promise_holds_for_what_the_predictor_says(trained, promise):
     if "max_loss" in promise:
         least = found.full_score - promise["max_loss"] / 100 - 1e-9
         assert found.chosen.score >= least
-        expected = zip(found.trials, cautious_scores(found.trials), strict=True)
+        expected = zip(found.trials, cautious_scores(found.trials, [t.score for t in found.trials]), strict=True)
         assert found.chosen.mean_depth == min(trial.mean_depth for trial, score in expected if score >= least)
     else:
         assert found.speed_up >= 1.2
@@ -169,7 +172,51 @@ def test_a_rule_is_not_expected_to_do_better_than_a_more_cautious_one():
     rules = [ExitRule("confidence", threshold) for threshold in (0.5, 0.7, 0.9)]
     trials = [Choice(rule, score, depth) for rule, score, depth in zip(rules, (0.8, 0.92, 0.9), (3, 6, 9), strict=True)]
     other = Choice(ExitRule("patience", 0.0, 1), 0.95, 4)
-    assert cautious_scores([*trials, other]) == [0.8, 0.9, 0.9, 0.95]
+    trials.append(other)
+    assert cautious_scores(trials, [trial.score for trial in trials]) == [0.8, 0.9, 0.9, 0.95]
+
+
+@pytest.mark.parametrize(("rules", "lucky"), [(1, False), (100, True)])
+def test_luck_is_what_the_best_of_many_rules_loses_on_other_examples(rules, lucky):
+    """Rules that are all as good as full depth: whatever the best one gains here is luck."""
+    draw = np.random.default_rng(0)
+    found, gained = [], []
+    for _ in range(20):
+        right = draw.random((rules + 1, 400)) < 0.9  # of full depth, then of the rules
+        outputs = SimpleNamespace(
+            split=SimpleNamespace(examples=range(400)),
+            scores_of=lambda chosen, samples: (np.stack(chosen) @ samples.T / samples.sum(1)).tolist(),
+        )
+        scores = right.mean(1)
+        found.append(luck_of(outputs, list(right.astype(float)), lambda scores: 1 + int(np.argmax(scores[1:]))))
+        gained.append(100 * (scores[1:].max() - scores[0]))
+    assert np.mean(found) == pytest.approx(np.mean(gained), rel=0.4) if lucky else np.mean(found) < 0.5
+
+
+def test_a_rule_that_never_stops_early_has_no_margin(classifier):
+    found = choose(outputs_of(*classifier), None, 1.0, "patience")
+    never = replace(found, chosen=found.trials[0])
+    assert never.chosen.mean_depth == 3
+    assert (never.margin, found.luck >= 0) == (0.0, True)
+
+
+def test_every_exit_answers_in_one_pass_through_the_layers(trained):
+    """The reference: a run at each depth."""
+    model, dev = trained
+    found = read_labelled(None, model, dev, None, "utf-8")
+    opened, task, tokenizer = open_member(model, found.task, None)
+    runtime = TorchRuntime(opened, open_device(DeviceConfig(device="cpu", threads=1)))
+    requests = as_requests(runtime, task, Data(task, found, tokenizer).dev[0])
+    tokens = []
+    attention = runtime.encoder._attention
+    runtime.encoder._attention = lambda hidden, *rest: (tokens.append(len(hidden)), attention(hidden, *rest))[1]
+    together = runtime.run_exits(requests)
+    assert sum(tokens) == 3 * sum(map(len, requests))
+    for depth, outputs in zip((1, 2, 3), together, strict=True):
+        for found, expected in zip(outputs, runtime.run([replace(r, depth=depth) for r in requests]), strict=True):
+            assert found.keys() == expected.keys()
+            for name in expected.keys() - {"start_index", "end_index"}:
+                np.testing.assert_allclose(found[name], expected[name], atol=1e-4)
 
 
 def test_a_gate_learns_when_full_depth_agrees():
@@ -199,8 +246,15 @@ def test_the_speed_is_chosen_later(classifier):
     assert fast.rule.as_dict() == max(allowed, key=lambda trial: trial.score).rule.as_dict()
     with pytest.raises(ConfigError, match="at most 3"):
         Predictor(model, speed_up=4, device="cpu", threads=1)
-    with pytest.raises(ConfigError, match="must be >= 1"):
-        Predictor(model, speed_up=0.5, device="cpu", threads=1)
+    for wrong, message in (
+        ({"speed_up": 0.5}, "must be >= 1"),
+        ({"speed_up": "2"}, "speed_up: must be a number, got '2'"),
+        ({"speed_up": 2, "depth": 1}, "speed_up: chooses the depth of each text; leave out depth=1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Predictor(model, device="cpu", threads=1, **wrong)
+    with pytest.raises(ConfigError, match="max_loss: must be a number, got '1'"):
+        calibrate(model, dev, max_loss="1", device="cpu", threads=1)
 
 
 def test_the_command(classifier, cli):
@@ -228,6 +282,14 @@ def test_the_command(classifier, cli):
         refused = cli(*arguments, *more)
         assert refused.code == 2, (more, refused)
         assert message in refused.err
+
+
+def test_numbers_have_no_confidence(tmp_path):
+    files = make_files(tmp_path / "files", "regression")
+    deep = make_model(tmp_path / "model", num_hidden_layers=2)
+    model = finetune(tiny_config(deep, files, "regression", steps=1, exits=[1, 2]), tmp_path / "run", quiet=True).model
+    with pytest.raises(ConfigError, match="numbers have no confidence; choose patience"):
+        calibrate(model, files["dev"], max_loss=1, rule="confidence", device="cpu", threads=1)
 
 
 def test_a_model_without_exits(toy_model, tmp_path):

@@ -16,7 +16,7 @@ from small_vocabularies import english
 from litebert.errors import CheckpointError, ConfigError, InputError
 from litebert.export.onnx_file import export_onnx
 from litebert.model.hub import save_model
-from litebert.predict import torch_runtime
+from litebert.predict import fused, torch_runtime
 from litebert.predict.exits import (
     EXITS_FILE,
     Choice,
@@ -266,6 +266,28 @@ def test_less_work_is_done():
     assert seen == [sum(n for n, d in zip(lengths, depths, strict=True) if d >= depth) for depth in DEEP["exits"]]
 
 
+@pytest.mark.parametrize("name", ["classes", "classes, two layers each", "classes, own layers", "choice", "tags"])
+def test_an_exit_completes_the_state_of_cls_alone_where_its_head_reads_no_other(name, monkeypatch):
+    """What the FFNs see: before the last one of an exit, only texts that went on are there whole."""
+    runtime, ask = reading(name)
+    seen = []
+    widen = fused.Product.__call__
+
+    def count(self, x, *mix):
+        seen.extend([len(x)] if self.key.endswith("input") else [])
+        return widen(self, x, *mix)
+
+    monkeypatch.setattr(fused.Product, "__call__", count)
+    outputs = runtime.run(ask(ExitRule("patience", 0.0, 1)))
+    lengths, depths = np.array([len(request) for request in ask(None)]), np.array([int(o["depth"]) for o in outputs])
+    expected = 0
+    for depth in DEEP["exits"]:
+        here, on = depths >= depth, depths > depth
+        whole = runtime.config.inner_group_num if name == "tags" else runtime.config.inner_group_num - 1
+        expected += whole * lengths[here].sum() + (0 if name == "tags" else here.sum() + lengths[on].sum())
+    assert sum(seen) == expected
+
+
 def test_waiting_texts_fill_the_places_of_those_that_left():
     """With room for 64 tokens, every pass but the last ones is as full as the next text allows."""
     runtime = runtime_of("classification", 64, **DEEP)
@@ -392,6 +414,8 @@ def test_an_exported_model_stops_where_torch_does(name, tmp_path):
     runtime = runtime_of(head, **{**DEEP, **changes})
     onnx = OnnxRuntime(tmp_path / "onnx", threads=1, precision="fp32")
     assert onnx.any_depth
+    by_first = head in ("classification", "multiple-choice") and name != "classes, mean"
+    assert (tmp_path / "onnx" / "model.finish.onnx").exists() == by_first
     ask = functools.partial(requests_of, 24, want=want, grouped=head == "multiple-choice")
     for when in ({"depth": 1, "rule": None}, {"depth": 3, "rule": None}, {"rule": ExitRule("patience", 0.5, 1)}):
         for mine, other in zip(onnx.run(ask(**when)), runtime.run(ask(**when)), strict=True):

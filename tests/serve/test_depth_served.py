@@ -74,11 +74,11 @@ def test_requests_join_those_on_their_way_and_are_answered_as_alone(folders, mon
         runs.append(arguments[0])
         return run_open(*arguments)
 
-    def held(self, states, lengths, begin, end):
+    def held(self, states, lengths, *layers):
         begun.set()
         assert go.wait(60)
         mixed.append(len(lengths))
-        return apply(self, states, lengths, begin, end)
+        return apply(self, states, lengths, *layers)
 
     with running({"tiny": predictor}, batch_wait_ms=0, batch_tokens=200) as client:
         wait_until(lambda: client.get("/ready").status_code == 200)

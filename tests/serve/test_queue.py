@@ -149,6 +149,25 @@ def test_a_request_that_nobody_waits_for_is_dropped():
     assert [part.ticket for part in queue.take(10)] == [waits]
 
 
+def test_a_long_sequence_gets_room_in_a_pass_that_short_ones_keep_joining():
+    """It is the oldest request: once it has earned its tokens, none joins before it."""
+    long, budget, running, steps = ticket([50]), 64, [], 0
+    queue = queue_of(ticket([8]), long)
+    while steps < 100:
+        steps += 1
+        for _ in range(10):
+            queue.add(ticket([8]))
+        room = budget - sum(part.tokens for part in running)
+        parts = queue.take(room, at_least_one=not running)
+        if any(part.ticket is long for part in parts):
+            break
+        running += parts
+        done, running = running[:3], running[3:]  # these stop early
+        run(done)
+        queue.settle(done)
+    assert 5 < steps < 40
+
+
 SEQUENCES = st.lists(st.integers(1, 20), max_size=5)
 NUMBERS = st.sampled_from([1, 40, 200])
 

@@ -67,6 +67,8 @@ def calibrate(
         f"{found.metric} {100 * chosen.score:.2f} (full depth {100 * found.full_score:.2f}) on {found.examples:,} "
         f"examples, {chosen.mean_depth:.2f} of {found.full_depth} layers on average ({found.speed_up:.2f}x fewer)"
     )
-    print(f"on as many other examples, expect the loss within {found.margin:.2f} points of this (19 of 20 cases)")
+    if early:
+        most = max(found.loss.value + found.margin, 0.0)
+        print(f"loss {found.loss.value:.2f} points here; on as many other examples at most {most:.2f} (19 of 20 cases)")
     if found.examples < FEW_EXAMPLES:
         print(f"{found.examples} examples are few: use {FEW_EXAMPLES} or more", file=sys.stderr)

@@ -162,30 +162,33 @@ def _print_scores(scored: list[Scored]) -> None:
     from litebert.tasks.metrics import show_interval, show_value
 
     timed = any(one.depth is not None for one in scored)
-    columns = ("model", "split", *(("depth", "ms each") * timed), "metric", "score", "95 % interval", "examples")
-    table = make_table(*columns, left=columns.index("score"), unbroken=columns[2:])
+    # At depths there is one model: its name above the table leaves room for the columns.
+    first = ("split", "depth", "ms each") if timed else ("model", "split")
+    columns = (*first, "metric", "score", "95 % interval", "examples")
+    table = make_table(*columns, left=columns.index("score"), unbroken=columns if timed else columns[2:])
     for place, one in enumerate(scored):
         model = one.name if place == 0 or one.name != scored[place - 1].name else ""
         for e in one.evaluations:
-            split, count = e.split.name, f"{len(e.predictions):,}"
-            more = ["", ""] if timed else []
+            count = f"{len(e.predictions):,}"
+            cells = [model, e.split.name]
             if one.seconds is not None:
                 total = sum(len(each.predictions) for each in one.evaluations)
                 layers = f"auto {one.mean_depth:.2f}" if one.depth == "auto" else str(one.depth)
-                more = [layers, f"{1000 * one.seconds / total:.2f}"]
+                cells = [e.split.name, layers, f"{1000 * one.seconds / total:.2f}"]
             if not e.scores:
-                table.add_row(model, split, *more, "no labels", "", "", count)
+                table.add_row(*cells, "no labels", "", "", count)
             for name, metric in e.scores.items():
-                shown = (show_value(metric.value, name), show_interval(metric, name))
-                table.add_row(model, split, *more, name, *shown, count)
-                model = split = count = ""  # shown once
-                more = [""] * len(more)
+                table.add_row(*cells, name, show_value(metric.value, name), show_interval(metric, name), count)
+                cells, count, model = [""] * len(cells), "", ""  # shown once
     console = Console(highlight=False, soft_wrap=True)
+    if timed:
+        console.print(scored[0].name)
     console.print(table)
     for one in scored:
         for e in one.evaluations:
             for line in _explain_thresholds(e.thresholds):
-                console.print(f"{one.name}, {e.split.name}: {line}")
+                where = f"{one.name}, {e.split.name}" if one.depth is None else f"{e.split.name}, depth {one.depth}"
+                console.print(f"{where}: {line}")
 
 
 def _explain_thresholds(thresholds: Mapping[str, float]) -> list[str]:

@@ -114,18 +114,23 @@ def _begin(graph: Graph, encoder: Encoder) -> str:
     return graph.linear(hidden, "encoder.projection", encoder.projection.weight, encoder.projection.bias)
 
 
-def _apply(graph: Graph, encoder: Encoder, plan: Sequence[Application], hidden: str) -> tuple[list[str], list[str]]:
-    """Attention maps of some applications, and the states before and after each of them."""
+def _apply(
+    graph: Graph, encoder: Encoder, plan: Sequence[Application], hidden: str, unfinished: bool = False
+) -> tuple[list[str], list[str]]:
+    """Attention maps of some applications, and the states before and after each of them.
+
+    `unfinished`: the last one is without its FFN.
+    """
     # As in attend_padded: -10000 is added to the logits of padding, so that nothing becomes NaN.
     padding = graph.op("Sub", graph.number(1.0), graph.cast_float("attention_mask"))
     bias = graph.op("Unsqueeze", graph.op("Mul", padding, graph.number(-10000.0)), graph.integers(1, 2))  # [B, 1, 1, S]
     maps, states = [], [hidden]
-    for step in plan:
-        attention, ffn = encoder.attention[step.attention], encoder.ffn[step.ffn]
+    for number, step in enumerate(plan, 1):
+        attention = encoder.attention[step.attention]
         assert isinstance(attention, Attention)
-        assert isinstance(ffn, FeedForward)
         hidden, probabilities = _attention(graph, f"encoder.attention.{step.attention}", attention, hidden, bias)
-        hidden = _feed_forward(graph, f"encoder.ffn.{step.ffn}", ffn, encoder.config.hidden_act, hidden)
+        if not (unfinished and number == len(plan)):
+            hidden = _feed_forward(graph, encoder, step, hidden)
         maps.append(probabilities)
         states.append(hidden)
     return maps, states
@@ -158,18 +163,24 @@ def layers_apart(model: Model) -> int | None:
 def build_stages(model: Model, form: Form = "fp32", statistics: Statistics | None = None) -> dict[str, Any]:
     """The ONNX models of each part: ids -> states, states -> states some layers on, states -> what each exit says.
 
-    The outputs of exit 3 end in `_3`; heads that are the same at every depth have their plain names.
+    The outputs of exit 3 end in `_3`; heads that are the same at every depth have their plain names. Where the head
+    reads [CLS] alone, the last FFN of the layers is a part of its own: an exit needs it for that state only.
     """
     width, count = model.config.hidden_size, layers_apart(model)
+    by_first = model.head in ("classification", "multiple-choice") and model.config.pooling == "first"
     assert count is not None
-    begin, layers, heads = (Graph(form, statistics) for _ in range(3))
+    begin, layers, finish, heads = (Graph(form, statistics) for _ in STAGES)
     for name in ("input_ids", "segment_ids"):
         begin.input(name, "batch", "sequence")
     begin.output("states", _begin(begin, model.encoder), "batch", "sequence", width)
     layers.input("before", "batch", "sequence", width, index=False)
     layers.input("attention_mask", "batch", "sequence")
     plan = model.encoder.plan[: count * model.config.inner_group_num]
-    layers.output("states", _apply(layers, model.encoder, plan, "before")[1][-1], "batch", "sequence", width)
+    _, states = _apply(layers, model.encoder, plan, "before", unfinished=by_first)
+    layers.output("states", states[-1], "batch", "sequence", width)
+    if by_first:
+        finish.input("before", "batch", "sequence", width, index=False)
+        finish.output("states", _feed_forward(finish, model.encoder, plan[-1], "before"), "batch", "sequence", width)
     heads.input("states", "batch", "sequence", width, index=False)
     if model.config.pooling == "mean" or model.head == "answer":
         heads.input("attention_mask", "batch", "sequence")
@@ -184,7 +195,8 @@ def build_stages(model: Model, form: Form = "fp32", statistics: Statistics | Non
             _exit(heads, model, depth, summary)
     return {
         name: graph.model(f"{model.config.model_type}-{model.head}-{name}")
-        for name, graph in zip(STAGES, (begin, layers, heads), strict=True)
+        for name, graph in zip(STAGES, (begin, layers, finish, heads), strict=True)
+        if name != "finish" or by_first
     }
 
 
@@ -284,8 +296,11 @@ def _attention(graph: Graph, name: str, block: Attention, hidden: str, bias: str
     return graph.norm(graph.op("Add", hidden, output), f"{name}.norm", block.norm), probabilities
 
 
-def _feed_forward(graph: Graph, name: str, block: FeedForward, hidden_act: str, hidden: str) -> str:
-    inner = graph.activation(graph.linear(hidden, f"{name}.input", block.input.weight, block.input.bias), hidden_act)
+def _feed_forward(graph: Graph, encoder: Encoder, step: Application, hidden: str) -> str:
+    name, block = f"encoder.ffn.{step.ffn}", encoder.ffn[step.ffn]
+    assert isinstance(block, FeedForward)
+    inner = graph.linear(hidden, f"{name}.input", block.input.weight, block.input.bias)
+    inner = graph.activation(inner, encoder.config.hidden_act)
     output = graph.linear(inner, f"{name}.output", block.output.weight, block.output.bias)
     return graph.norm(graph.op("Add", hidden, output), f"{name}.norm", block.norm)
 

@@ -3,10 +3,11 @@
 calibrate("RUN/best", data="dev.csv", max_loss=0.3)     at most 0.3 points below full depth, as fast as that allows
 calibrate("RUN/best", data="dev.csv", speed_up=2)       half the layers on average, as good as that allows
 
-Every example is read once at every exit; all rules are then tried on these outputs. Gates are evaluated by
-cross-validation, since a gate knows the examples that it was trained on.
+Every example is read once, and answered at every exit; all rules are then tried on these answers. Gates are evaluated
+by cross-validation, since a gate knows the examples that it was trained on. The rule that is chosen was also lucky with
+these examples: how much is estimated on halves of them, and added to the margin.
 
-Shapes: D exits, E examples, N sequences of them, H hidden, R rules.
+Shapes: D exits, E examples, N sequences of them, H hidden, R rules, S samples of the examples.
 """
 
 from __future__ import annotations
@@ -26,23 +27,35 @@ from litebert.errors import ConfigError, check_choice
 from litebert.finetuning.data import Data, Split
 from litebert.finetuning.evaluate import as_requests, open_member, read_labelled
 from litebert.model.config import suggest_exits
-from litebert.predict.exits import SIGNS, Choice, ExitRule, Gate, Ints, Trace, problem_of, save_rule, simulate
+from litebert.predict.exits import (
+    SIGNS,
+    Choice,
+    ExitRule,
+    Gate,
+    Ints,
+    Trace,
+    check_limit,
+    problem_of,
+    save_rule,
+    simulate,
+)
 from litebert.predict.lanes import group_numbers, trace_signs
 from litebert.predict.runtime import Outputs
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.remote import find_folder
 from litebert.tasks.decode import Prediction
-from litebert.tasks.metrics import Metric, goodness, score_difference
+from litebert.tasks.metrics import ERRORS, Metric, goodness, score_difference
 from litebert.tasks.task import Example, Task, kind_of
 from litebert.train.device import DeviceConfig, open_device
 
 # Probabilities from which on an answer may stand; 0: all stop at one depth.
-CONFIDENCES = (0.0, *np.arange(0.5, 0.95, 0.05).round(2).tolist(), 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995)
+CONFIDENCES = (0.0, *(1 - np.geomspace(0.5, 0.0002, 32)).round(5).tolist())
 # Largest change between two exits, in standard deviations of the scores.
 CHANGES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 NEAR = 0.25  # numbers that differ by less, in standard deviations, are the same to a gate
-GATE_STEPS = 24  # thresholds of a gate
+GATE_STEPS = 48  # thresholds of a gate
 FOLDS = 5
+SPLITS = 10  # into halves, to see how much luck there is in a choice
 ROUNDING = 1e-9  # of sums in another order
 FEW_EXAMPLES = 300  # with fewer, one that never happened here may still happen to one in a hundred
 COMPONENTS = 64  # directions of the state that a gate looks at: few, since it learns from hundreds of examples
@@ -62,6 +75,7 @@ class Calibration:
     examples: int
     trials: Sequence[Choice]
     loss: Metric  # points (of 100) below full depth, with its 95 % interval
+    luck: float = 0.0  # points by which the loss is probably larger elsewhere, as the rule was chosen on these examples
 
     @property
     def speed_up(self) -> float:
@@ -70,11 +84,17 @@ class Calibration:
 
     @property
     def margin(self) -> float:
-        """How far, in points, the loss on the same number of other examples is from this one, in 19 of 20 cases."""
-        unseen = 100 * 3 / self.examples  # what never happened here may happen to this many (the rule of three)
+        """By how many points the loss on the same number of other examples is larger than this one, at most.
+
+        In 19 of 20 cases: it covers chance in both samples of examples, and luck in the choice.
+        """
+        if self.chosen.mean_depth == self.full_depth:  # the same answers
+            return 0.0
         if self.loss.low is None or self.loss.high is None:
             return 100.0
-        return max(unseen, math.sqrt(2) * (self.loss.high - self.loss.low) / 2)  # both losses are measured
+        # What never happened here may happen to this many (the rule of three).
+        unseen = 0.0 if self.metric in ERRORS else min(100 * 3 / self.examples, 100.0)
+        return max(unseen, math.sqrt(2) * (self.loss.high - self.loss.low) / 2) + self.luck
 
     @property
     def curve(self) -> list[Choice]:
@@ -114,6 +134,8 @@ def calibrate(
     if len(opened.config.exits) < 2:
         some = suggest_exits(opened.config.num_hidden_layers)
         raise ConfigError(f"{model}: has no exits; fine-tune it with some, such as exits: {some}")
+    if rule == "confidence" and problem_of(opened.head, opened.config) == "number":
+        raise ConfigError("rule: numbers have no confidence; choose patience, gate or any")
     splits = [split for split in Data(own, found, tokenizer).dev if split.is_labelled]
     if not splits:
         raise ConfigError(f"{data}: no labels to calibrate on")
@@ -138,10 +160,10 @@ def check_limits(max_loss: float | None, speed_up: float | None, rule: str, spel
     if (max_loss is None) == (speed_up is None):
         each, other = spell("max_loss"), spell("speed_up")
         raise ConfigError(f"give either {each} (points of 100, such as 0.3) or {other} (times, such as 2)")
-    if max_loss is not None and not max_loss >= 0:
-        raise ConfigError(f"{spell('max_loss')}: must be >= 0, got {max_loss:g}")
-    if speed_up is not None and not speed_up >= 1:
-        raise ConfigError(f"{spell('speed_up')}: must be >= 1, got {speed_up:g}")
+    if max_loss is not None:
+        check_limit(spell("max_loss"), max_loss, 0)
+    if speed_up is not None:
+        check_limit(spell("speed_up"), speed_up, 1)
     check_choice(spell("rule"), rule, RULES)
 
 
@@ -222,7 +244,11 @@ class ExitOutputs:
         return np.full((len(self.outputs), len(self.split.examples)), -1)
 
     def scores(self, chosen: Sequence[Ints]) -> list[float]:
-        """The first metric, better if higher, for each of R choices of exits.
+        """The first metric, better if higher, for each of R choices of exits."""
+        return [score for (score,) in self.scores_of(chosen, np.ones((1, len(self.split.examples))))]
+
+    def scores_of(self, chosen: Sequence[Ints], samples: NDArray[np.float64]) -> list[list[float]]:
+        """The same for S samples, by how often each counts an example [S, E]: [R][S].
 
         One table holds all distinct answers, and each choice counts some of them, so a metric is computed once.
         """
@@ -235,9 +261,9 @@ class ExitOutputs:
         measure = kind_of(self.task).measures(self.task, examples, [said.value for _, said in table])[name]
         found = []
         for row in columns:  # as one by one, to the last digit
-            weights = np.zeros((1, len(used)))
-            weights[0, row] = 1
-            found.append(goodness(name, float(measure(weights)[0])))
+            weights = np.zeros((len(samples), len(used)))
+            weights[:, row] = samples
+            found.append([goodness(name, float(value)) for value in measure(weights)])
         return found
 
     def mean_depth(self, chosen: Ints) -> float:
@@ -251,12 +277,9 @@ def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> ExitOutputs:
     exits, problem = runtime.config.exits, problem_of(runtime.head, runtime.config)
     state = "pooled" if "pooled" in runtime.outputs else "first"
     requests = as_requests(runtime, task, split, (state,))
-    outputs, signs, states = [], [], []
-    for depth in exits:
-        found = runtime.run([dataclasses.replace(request, depth=depth) for request in requests])
-        states.append(np.stack([output.pop(state) for output in found]))
-        outputs.append(found)
-        signs.append(trace_signs(problem, requests, found))
+    outputs = runtime.run_exits(requests)
+    states = [np.stack([output.pop(state) for output in found]) for found in outputs]
+    signs = [trace_signs(problem, requests, found) for found in outputs]
     numbers = group_numbers(requests) if problem == "choice" else None
     trace = Trace(problem, exits, signs, np.stack(states[:-1]), numbers)
     return ExitOutputs(task, split, outputs, trace, np.arange(len(split.examples)))
@@ -268,26 +291,54 @@ def read_exits(runtime: TorchRuntime, task: Task, split: Split) -> ExitOutputs:
 
 def choose(found: ExitOutputs, max_loss: float | None, speed_up: float | None, by: By = "any") -> Calibration:
     """The best rule: the fewest layers within a loss, or the best score within a number of layers."""
-    depths = found.trace.depths
+    depth = found.trace.depths[-1]
     kinds = ("never", *(RULES[1:] if by == "any" else (by,)))
-    tried = [trial for kind in kinds for trial in trials_of(found, kind)]
-    trials = [trial for trial, _ in tried]
-    expected, full_score = cautious_scores(trials), trials[0].score
-    if max_loss is not None:
-        least = full_score - max_loss / 100 - ROUNDING
-        fit = [trial for trial, score in zip(trials, expected, strict=True) if score >= least]
-        best = min(fit, key=lambda trial: (trial.mean_depth, -trial.score))
-    else:
+    trials, chosen = zip(*(trial for kind in kinds for trial in trials_of(found, kind)), strict=True)
+    if speed_up is not None and not any(trial.mean_depth <= depth / speed_up for trial in trials):
+        least = min(trial.mean_depth for trial in trials)
+        raise ConfigError(f"speed_up: {speed_up:g} is more than these exits allow; at most {depth / least:.2f} here")
+
+    def best_by(scores: Sequence[float]) -> int:
+        """The place of the best rule, if all scored so; the first is full depth."""
+        if max_loss is not None:
+            least = scores[0] - max_loss / 100 - ROUNDING
+            fit = [place for place, score in enumerate(cautious_scores(trials, scores)) if score >= least]
+            return min(fit, key=lambda place: (trials[place].mean_depth, -scores[place]))
         assert speed_up is not None
-        fit = [trial for trial in trials if trial.mean_depth <= depths[-1] / speed_up]
-        if not fit:
-            least = min(trial.mean_depth for trial in trials)
-            raise ConfigError(
-                f"speed_up: {speed_up:g} is more than these exits allow; at most {depths[-1] / least:.2f} here"
-            )
-        best = max(fit, key=lambda trial: (trial.score, -trial.mean_depth))
-    loss = loss_of(found, next(chosen for trial, chosen in tried if trial is best))
-    return Calibration(found.task.metrics[0], best, full_score, depths[-1], len(found.split.examples), trials, loss)
+        fit = [place for place, trial in enumerate(trials) if trial.mean_depth <= depth / speed_up]
+        return max(fit, key=lambda place: (scores[place], -trials[place].mean_depth))
+
+    best = best_by([trial.score for trial in trials])
+    return Calibration(
+        found.task.metrics[0],
+        trials[best],
+        trials[0].score,
+        depth,
+        len(found.split.examples),
+        trials,
+        loss_of(found, chosen[best]),
+        luck_of(found, chosen, best_by),
+    )
+
+
+def luck_of(found: ExitOutputs, chosen: Sequence[Ints], best_by: Callable[[Sequence[float]], int]) -> float:
+    """By how many points the loss of the best of R choices of exits is larger on examples it was not chosen on.
+
+    Choices on halves lose more on the other halves; what luck does for twice as many examples is less by a root of 2.
+    """
+    count = len(found.split.examples)
+    if count < 2:
+        return 0.0
+    draw = np.random.default_rng(0)
+    first = np.array([draw.permutation(count) < count // 2 for _ in range(SPLITS)])
+    halves = np.concatenate([first, ~first])  # [S, E], then the other halves
+    scores = np.array(found.scores_of(chosen, halves.astype(np.float64)))  # [R, S]
+    gaps = []
+    for own, other in zip(scores.T, np.roll(scores.T, SPLITS, axis=0), strict=True):
+        best = best_by(own.tolist())
+        gaps.append((other[0] - other[best]) - (own[0] - own[best]))
+    gap = float(np.mean([each for each in gaps if math.isfinite(each)] or [0.0]))
+    return 100 * max(gap, 0.0) / math.sqrt(2)
 
 
 def trials_of(found: ExitOutputs, kind: str) -> list[tuple[Choice, Ints]]:
@@ -302,8 +353,8 @@ def trials_of(found: ExitOutputs, kind: str) -> list[tuple[Choice, Ints]]:
     return found.tried[kind]
 
 
-def cautious_scores(trials: Sequence[Choice]) -> list[float]:
-    """The score to expect of each trial: at most that of every stricter rule of its kind.
+def cautious_scores(trials: Sequence[Choice], scores: Sequence[float]) -> list[float]:
+    """The score to expect of each trial that scored so: at most that of every stricter rule of its kind.
 
     A rule that does better than a stricter one was lucky with these examples.
     """
@@ -311,11 +362,11 @@ def cautious_scores(trials: Sequence[Choice]) -> list[float]:
     for number, (rule, _, _) in enumerate(trials):
         kind = (rule.by, rule.least, rule.threshold if rule.by == "patience" else 0.0)
         families.setdefault(kind, []).append(number)
-    expected = [trial.score for trial in trials]
+    expected = list(scores)
     for numbers in families.values():
         worst = math.inf
         for number in sorted(numbers, key=lambda number: -trials[number].mean_depth):
-            worst = min(worst, trials[number].score)
+            worst = min(worst, scores[number])
             expected[number] = worst
     return expected
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from litebert.config import build
-from litebert.errors import CheckpointError, ConfigError
+from litebert.errors import CheckpointError, ConfigError, quote_value
 from litebert.files import write_atomic
 from litebert.model.config import EXIT_HEADS, ModelConfig
 from litebert.parse import read_object
@@ -90,6 +91,9 @@ class ExitRule:
     def as_dict(self) -> dict[str, Any]:
         """As plain data, without the weights of its gate."""
         return {"by": self.by, "threshold": self.threshold, "patience": self.patience, "least": self.least}
+
+
+NEVER = ExitRule("patience", patience=1 << 30)  # no text stops before the last exit
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,14 @@ def stops(
         _, place = np.unique(groups, return_inverse=True)
         probability = (np.bincount(place, probability) / np.bincount(place))[place]
     return np.asarray(probability >= rule.threshold)
+
+
+def check_limit(name: str, value: Any, least: int) -> None:
+    """Refuse what is no number, or below the least one that makes sense."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ConfigError(f"{name}: must be a number, got {quote_value(value)}")
+    if not float(value) >= least:
+        raise ConfigError(f"{name}: must be >= {least}, got {float(value):g}")
 
 
 def check_rule(rule: ExitRule, problem: Problem) -> None:

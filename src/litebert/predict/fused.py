@@ -274,14 +274,30 @@ class FusedEncoder(nn.Module):
         hidden = self.embed(ids, segments, positions)
         return self._run_blocks(self.plain.plan, hidden, self._attention(hidden, starts, max_length), rows)
 
-    def apply_layers(self, hidden: Tensor, starts: Tensor, max_length: int, plan: Sequence[Application]) -> Tensor:
-        """The states of a packed batch after some more applications: [T, H] -> [T, H]."""
-        return self._run_blocks(plan, hidden, self._attention(hidden, starts, max_length))
+    def apply_layers(
+        self, hidden: Tensor, starts: Tensor, max_length: int, plan: Sequence[Application], unfinished: bool = False
+    ) -> Tensor:
+        """The states of a packed batch after some more applications: [T, H] -> [T, H].
+
+        `unfinished`: the last FFN is left to `finish`, which may be given fewer rows.
+        """
+        return self._run_blocks(plan, hidden, self._attention(hidden, starts, max_length), unfinished=unfinished)
+
+    def finish(self, hidden: Tensor, last: Application) -> Tensor:
+        """What `apply_layers` left out of its last application, for any rows of its result."""
+        ffn = self._ffns[last.ffn]
+        widened = ffn.widen(hidden, self.mix)
+        return self._sum(ffn.narrow, ffn.narrow.bias, ffn.norm, widened, hidden, self.config.layer_norm_eps, self.mix)
 
     def _run_blocks(
-        self, plan: Sequence[Application], hidden: Tensor, attend: Attend, rows: Tensor | None = None
+        self,
+        plan: Sequence[Application],
+        hidden: Tensor,
+        attend: Attend,
+        rows: Tensor | None = None,
+        unfinished: bool = False,
     ) -> Tensor:
-        """Some applications of the blocks: [T, H] -> [T, H], or of some rows in the last one."""
+        """Some applications of the blocks: [T, H] -> [T, H], or of some rows in the last one, or without its FFN."""
         eps, mix = self.config.layer_norm_eps, self.mix
         for number, step in enumerate(plan, 1):
             block = self._blocks[step.attention]
@@ -290,6 +306,8 @@ class FusedEncoder(nn.Module):
                 context, hidden = context[rows], hidden[rows]
                 mix = None if mix is None else mix.of_rows(rows)
             hidden = self._sum(block.merge, bias, block.norm, context, hidden, eps, mix)
+            if unfinished and number == len(plan):
+                break
             ffn = self._ffns[step.ffn]
             hidden = self._sum(ffn.narrow, ffn.narrow.bias, ffn.norm, ffn.widen(hidden, mix), hidden, eps, mix)
         return hidden

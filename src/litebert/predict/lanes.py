@@ -4,8 +4,9 @@
 
 Every application of a shared layer has the same weights, so a sequence that begins may run beside one that is nearly
 through. Only attention sees more than one token, and only those of the same sequence, so no answer depends on its
-neighbours. A lane holds as many tokens as a pass; on a GPU two lanes take turns, so that the device works on one while
-the host decides about the other, and never waits for it.
+neighbours. Where a head reads [CLS] alone, an exit completes only that state: the last FFN, two thirds of a layer, is
+run for the other tokens of a sequence once it goes on. A lane holds as many tokens as a pass; on a GPU two lanes take
+turns, so that the device works on one while the host decides about the other, and never waits for it.
 
 Stages are what a runtime does with states: embed, apply layers, answer at a depth (TorchStages, OnnxStages).
 """
@@ -44,31 +45,41 @@ class Stages(Protocol):
     joins: bool  # whether all layers are the same, so that depths can be mixed
     max_tokens: int  # of a lane
     num_lanes: int
+    by_first: frozenset[str]  # outputs that are read from [CLS] alone
 
     def embed(self, requests: Sequence[Request]) -> Any: ...
     def select(self, states: Sequence[Any], rows: Ints | None) -> Any:
         """Some rows [t] of several states taken together; None: all."""
         ...
 
-    def apply(self, states: Any, lengths: Ints, begin: int, end: int) -> Any:
-        """The states after the layers `begin` to `end`, the first being 0."""
+    def apply(self, states: Any, lengths: Ints, begin: int, end: int, unfinished: bool) -> Any:
+        """The states after the layers `begin` to `end`, the first being 0; `unfinished`: all but the last FFN."""
         ...
 
-    def answer(self, states: Any, requests: Sequence[Request], depth: int, gate: Gate | None) -> Answered: ...
+    def finish(self, states: Any, depth: int) -> Any:
+        """Unfinished states, or some rows of them, after the last FFN of the layers up to `depth`."""
+        ...
+
+    def answer(
+        self, states: Any, lengths: Ints, requests: Sequence[Request], depth: int, gate: Gate | None
+    ) -> Answered:
+        """What the exit says of requests by their states, of which each has `lengths` rows."""
+        ...
 
 
 def read_early(
-    stages: Stages, rule: ExitRule, requests: Sequence[Request], more: More | None = None
+    stages: Stages, rule: ExitRule, requests: Sequence[Request], more: More | None = None, every_exit: bool = False
 ) -> Iterator[tuple[int, Outputs]]:
-    """The number and the outputs of each request as it is done; those that `more` adds are counted on."""
+    """The number and the outputs of each request as it is done; those that `more` adds are counted on.
+
+    `every_exit`: also what the exits before say, each as it comes.
+    """
     waiting, count = deque(_units(0, requests)), len(requests)
-    known = dict(enumerate(requests))
-    lanes = [_Lane(stages, rule) for _ in range(stages.num_lanes)]
+    known = dict(enumerate(requests))  # those that wait
+    lanes = [_Lane(stages, rule, every_exit) for _ in range(stages.num_lanes)]
     while True:
         for lane in lanes:
-            for number, output in lane.settle():
-                yield number, output
-                del known[number]
+            yield from lane.settle()
             joining: list[int] = []
             room = stages.max_tokens - lane.tokens
             if stages.joins or not lane.tokens:
@@ -80,7 +91,7 @@ def read_early(
                     unit = waiting.popleft()
                     joining += unit.numbers
                     room -= unit.tokens
-            lane.advance(joining, [known[number] for number in joining])
+            lane.advance(joining, [known.pop(number) for number in joining])
         if not waiting and not any(lane.tokens for lane in lanes):
             return
 
@@ -119,8 +130,8 @@ def rows_of(places: Ints, lengths: Ints) -> Ints:
 class _Lane:
     """Sequences on their way through the layers; what is decided about them is arrays, for there may be thousands."""
 
-    def __init__(self, stages: Stages, rule: ExitRule):
-        self.stages, self.rule = stages, rule
+    def __init__(self, stages: Stages, rule: ExitRule, every_exit: bool):
+        self.stages, self.rule, self.every_exit = stages, rule, every_exit
         self.by_token = PER_TOKEN | ({"logits"} if stages.problem == "tags" else set())
         self.requests: list[Request] = []
         self.numbers = np.zeros(0, np.int64)  # [n] of the requests
@@ -129,6 +140,8 @@ class _Lane:
         self.agreed = np.zeros(0, np.int64)  # [n]
         self.answers: NDArray[np.float64] | None = None  # [n, K] at the exit before; None: there was none yet
         self.states: Any = None  # [t, H]
+        self.by_first = False  # whether all that is wanted is read from [CLS]
+        self.unfinished = False  # whether the last FFN has not been applied to `states` yet
         self.asked: list[tuple[int, Ints, Answered]] = []  # depth, places, what is being answered there
         self.tokens = 0
 
@@ -140,7 +153,7 @@ class _Lane:
             named, product = answered.fetch()
             stop = self._decide(depth, places, named, product)
             done[places] = stop
-            rows = np.flatnonzero(stop)
+            rows = np.arange(len(stop)) if self.every_exit else np.flatnonzero(stop)
             ends = np.concatenate([[0], np.cumsum(self.lengths[places])]).tolist()
             for row, place, number in zip(
                 rows.tolist(), places[rows].tolist(), self.numbers[places[rows]].tolist(), strict=True
@@ -199,7 +212,11 @@ class _Lane:
 
     def advance(self, numbers: Sequence[int], joining: Sequence[Request]) -> None:
         """Let sequences join, apply layers up to the next exit, and run the heads there, without waiting."""
+        if self.unfinished and self.requests:
+            self.states = self.stages.finish(self.states, int(self.depths[0]))
         if joining:
+            by_first = all(request.want <= self.stages.by_first for request in joining)
+            self.by_first = by_first and (self.by_first or not self.requests)
             states = self.stages.embed(joining)
             self.states = states if self.states is None else self.stages.select([self.states, states], None)
             begun = np.zeros(len(joining), np.int64)
@@ -219,16 +236,21 @@ class _Lane:
         following = exits[np.searchsorted(exits, self.depths, side="right")]
         step = int((following - self.depths).min())
         begin = int(self.depths[0])  # where depths differ, all layers are the same
-        self.states = self.stages.apply(self.states, self.lengths, begin, begin + step)
+        self.unfinished = self.by_first
+        self.states = self.stages.apply(self.states, self.lengths, begin, begin + step, self.unfinished)
         self.depths += step
         for depth in np.intersect1d(self.depths, exits).tolist():
             places = np.flatnonzero(self.depths == depth)
-            states, requests = self.states, self.requests
+            states, lengths, requests = self.states, self.lengths[places], self.requests
             if len(places) < len(requests):
-                states = self.stages.select([states], rows_of(places, self.lengths))
                 requests = [requests[place] for place in places.tolist()]
+            if self.by_first:
+                first = (np.cumsum(self.lengths) - self.lengths)[places]
+                states, lengths = self.stages.finish(self.stages.select([states], first), depth), np.ones_like(lengths)
+            elif len(places) < len(self.requests):
+                states = self.stages.select([states], rows_of(places, self.lengths))
             gate = self.rule.gate if depth < exits[-1] else None
-            answered = self.stages.answer(states, requests, depth, gate)
+            answered = self.stages.answer(states, lengths, requests, depth, gate)
             self.asked.append((depth, places, answered))
 
 

@@ -174,8 +174,9 @@ FORMAT = "litebert export"
 VERSION = 1
 # The file of each kind and precision; a folder may hold several.
 ONNX_FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
-# A model with exits in parts: up to the first layer, some layers, and the heads of all exits.
-STAGES = ("begin", "layers", "heads")
+# A model with exits in parts: up to the first layer, some layers, the last FFN of these (where the head reads [CLS]
+# alone), and the heads of all exits.
+STAGES = ("begin", "layers", "finish", "heads")
 TORCH_FILE = "model.pt2"
 
 

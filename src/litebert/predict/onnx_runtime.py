@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from litebert.errors import CheckpointError, ConfigError, InputError, check_choice
 from litebert.extras import require
 from litebert.model.config import load_config
-from litebert.predict.exits import ExitRule, Gate, Ints, problem_of
+from litebert.predict.exits import NEVER, Gate, Ints, problem_of
 from litebert.predict.lanes import BEAMS, PER_TOKEN, read_early
 from litebert.predict.load import ONNX_FILES, STAGES, Manifest, read_manifest, stage_file
 from litebert.predict.runtime import (
@@ -34,8 +34,6 @@ from litebert.train.device import default_threads, name_cpu
 # takes longer; below, what a pass costs by itself counts for about as much as this many tokens.
 MOST_TOKENS = 512
 PASS_COST = 12
-
-NEVER = ExitRule("patience", patience=1 << 30)  # of those that stop at one depth
 
 Precision = Literal["auto", "fp32", "int8"]
 
@@ -60,11 +58,13 @@ class OnnxRuntime:
         self.outputs = given | {"first", "mean"}
         self._lock = threading.Lock()
         parts = {stage: stage_file(stage, self.precision) for stage in STAGES}
-        there = all(name in manifest.files for name in parts.values())
+        there = all(name in manifest.files for stage, name in parts.items() if stage != "finish")
         self.any_depth = there  # a graph has one depth, parts reach all exits
         self.depths = self.config.exits if there else ()
         self._parts = {
-            stage: open_session(manifest.verify(folder, name), self.threads) for stage, name in parts.items() if there
+            stage: open_session(manifest.verify(folder, name), self.threads)
+            for stage, name in parts.items()
+            if there and name in manifest.files
         }
 
     def run(self, requests: Sequence[Request]) -> list[Outputs]:
@@ -172,6 +172,7 @@ class OnnxStages:
         self._layers = math.gcd(*runtime.depths)  # that a run of the graph applies
         self._head_inputs = {entry.name for entry in self._parts["heads"].get_inputs()}
         self._head_outputs = {entry.name for entry in self._parts["heads"].get_outputs()}
+        self.by_first = frozenset({"logits", "pooled", "first"} if "finish" in self._parts else ())
 
     def embed(self, requests: Sequence[Request]) -> NDArray[np.float32]:
         """[t, H] before the first layer."""
@@ -190,20 +191,32 @@ class OnnxStages:
         whole = states[0] if len(states) == 1 else np.concatenate(states)
         return whole if rows is None else whole[rows]
 
-    def apply(self, states: NDArray[Any], lengths: Ints, begin: int, end: int) -> NDArray[Any]:
-        """The states after some layers."""
+    def apply(self, states: NDArray[Any], lengths: Ints, begin: int, end: int, unfinished: bool) -> NDArray[Any]:
+        """The states after some layers, or before the last FFN of these."""
+        runs = (end - begin) // self._layers
 
-        def layers(before: NDArray[np.float32], mask: Ints) -> NDArray[np.float32]:
-            for _ in range((end - begin) // self._layers):
-                (before,) = self._parts["layers"].run(["states"], {"before": before, "attention_mask": mask})
-            return before
+        def layers(states: NDArray[np.float32], mask: Ints) -> NDArray[np.float32]:
+            for number in range(1, runs + 1):
+                (states,) = self._parts["layers"].run(["states"], {"before": states, "attention_mask": mask})
+                if "finish" in self._parts and not (unfinished and number == runs):
+                    (states,) = self._parts["finish"].run(["states"], {"before": states})
+            return states
 
         return self._padded(lengths, layers, states)
+
+    def finish(self, states: NDArray[Any], depth: int) -> NDArray[Any]:
+        """The states after the last FFN before a depth; it sees each token alone, so nothing is padded."""
+        (done,) = self._parts["finish"].run(["states"], {"before": states[None]})
+        return np.asarray(done[0])
 
     def _padded(
         self, lengths: Ints, run: Callable[..., NDArray[np.float32]], *packed: NDArray[Any]
     ) -> NDArray[np.float32]:
         """Run packed arrays [t, ...] as padded batches of like lengths [B, S, ...], with their mask."""
+        if lengths.min() == lengths.max() and (len(lengths) == 1 or int(lengths.sum()) <= self._runtime.max_tokens):
+            shape = (len(lengths), int(lengths[0]))
+            padded = [array.reshape(*shape, *array.shape[1:]) for array in packed]
+            return run(*padded, np.ones(shape, np.int64)).reshape(int(lengths.sum()), -1)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         result = np.empty((int(starts[-1]), self._runtime.config.hidden_size), np.float32)
         for batch in plan_padded(lengths.tolist(), self._runtime.max_tokens, PASS_COST):
@@ -222,9 +235,10 @@ class OnnxStages:
             result[rows] = run(*padded, mask)[real]
         return result
 
-    def answer(self, states: NDArray[Any], requests: Sequence[Request], depth: int, gate: Gate | None) -> Said:
+    def answer(
+        self, states: NDArray[Any], lengths: Ints, requests: Sequence[Request], depth: int, gate: Gate | None
+    ) -> Said:
         """What the head of an exit makes of the states."""
-        lengths = np.array([len(request) for request in requests])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         wanted = set().union(*(request.want for request in requests))
         named: dict[str, NDArray[Any]] = {"first": states[starts[:-1]], "hidden": states}

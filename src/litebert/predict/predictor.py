@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from litebert.errors import ConfigError, InputError, did_you_mean
+from litebert.errors import ConfigError, InputError, did_you_mean, quote_value
 from litebert.model.config import EXIT_HEADS, check_depth, check_exit, suggest_exits
 from litebert.predict.abilities import ABILITIES, SHIPPED, abilities_of, infer_task, refuse, shipped_for
 from litebert.predict.ability import Ability, Depth, Parameter, Result
-from litebert.predict.exits import ExitRule, load_rule
+from litebert.predict.exits import ExitRule, check_limit, load_rule
 from litebert.predict.job import Ids, Inputs, Job, Join, Parts, run_jobs, run_open, run_pass
 from litebert.predict.runtime import AdaptedRuntime, OpenRuntime, Runtime
 from litebert.remote import DEFAULT, find_folder, shipped_adapters
@@ -57,11 +57,13 @@ class Predictor(AbilityMethods):
         for name, value, least in counts:
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: must be a whole number >= {least}, not {value!r}")
+        if speed_up is not None:
+            check_limit("speed_up", speed_up, 1)
+            if depth not in (None, "auto"):
+                raise ConfigError(f"speed_up: chooses the depth of each text; leave out depth={quote_value(depth)}")
         from litebert.predict.load import load_parts  # torch: a worker whose model is elsewhere starts without it
 
         parts = load_parts(model, runtime, device, threads, max_tokens)
-        if speed_up is not None and not speed_up >= 1:
-            raise ConfigError(f"speed_up: must be >= 1, got {speed_up:g}")
         self._set(*parts, str(model), load_rule(transformer_folder(find_folder(model)), speed_up))
         depth = "auto" if depth is None and speed_up is not None else depth
         if depth is not None:

@@ -17,10 +17,10 @@ from litebert.model.config import check_exit, plan_of
 from litebert.model.encoder import Encoder, EncoderOutput, first_tokens
 from litebert.model.heads import Exit, Model, named_outputs
 from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
-from litebert.predict.exits import Gate, Ints, problem_of
+from litebert.predict.exits import NEVER, Gate, Ints, problem_of
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
-from litebert.predict.lanes import lengths_of, read_early
+from litebert.predict.lanes import read_early
 from litebert.predict.runtime import (
     ENCODER_OUTPUTS,
     HEAD_OUTPUTS,
@@ -118,6 +118,18 @@ class TorchRuntime:
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
             yield from read_early(stages, rule, requests, more)
+
+    @torch.inference_mode()
+    def run_exits(self, requests: Sequence[Request]) -> list[list[Outputs]]:
+        """The wanted outputs of each request at every exit, from one pass through the layers: [D][N]."""
+        check_requests(self.config, requests)
+        exits = self.config.exits
+        results: list[list[Outputs]] = [[{} for _ in requests] for _ in exits]
+        here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
+        with self._lock, here:
+            for number, output in read_early(TorchStages(self), NEVER, requests, every_exit=True):
+                results[exits.index(int(output.pop("depth")))][number] = output
+        return results
 
     def _set_depth(self, depth: int | None) -> None:
         if depth != self.model.depth:
@@ -249,6 +261,7 @@ class TorchStages:
         self._plan, self._inner = plan_of(runtime.config), runtime.config.inner_group_num
         layers = {self._plan[begin : begin + self._inner] for begin in range(0, len(self._plan), self._inner)}
         self.joins = len(layers) == 1
+        self.by_first = runtime._few_rows - {"masked_lm"}
 
     def embed(self, requests: Sequence[Request]) -> Tensor:
         """[t, H] before the first layer."""
@@ -262,14 +275,20 @@ class TorchStages:
         whole = states[0] if len(states) == 1 else torch.cat(list(states))
         return whole if rows is None else whole.index_select(0, send(rows, self._device))
 
-    def apply(self, states: Tensor, lengths: Ints, begin: int, end: int) -> Tensor:
-        """The states after some layers."""
+    def apply(self, states: Tensor, lengths: Ints, begin: int, end: int, unfinished: bool) -> Tensor:
+        """The states after some layers, or before the last FFN of these."""
         plan = self._plan[begin * self._inner : end * self._inner]
-        return self._encoder.apply_layers(states, self._starts(lengths), int(lengths.max()), plan)
+        return self._encoder.apply_layers(states, self._starts(lengths), int(lengths.max()), plan, unfinished)
 
-    def answer(self, states: Tensor, requests: Sequence[Request], depth: int, gate: Gate | None) -> Fetched:
+    def finish(self, states: Tensor, depth: int) -> Tensor:
+        """The states after the last FFN before a depth."""
+        return self._encoder.finish(states, self._plan[depth * self._inner - 1])
+
+    def answer(
+        self, states: Tensor, lengths: Ints, requests: Sequence[Request], depth: int, gate: Gate | None
+    ) -> Fetched:
         """What the head of an exit makes of the states, on its way to the host."""
-        runtime, lengths = self._runtime, lengths_of(requests)
+        runtime = self._runtime
         starts = np.concatenate([[0], np.cumsum(lengths)])
         places = send(np.arange(len(states)) - np.repeat(starts[:-1], lengths), self._device)
         packed: dict[str, Any] = {"starts": self._starts(lengths), "position_ids": places}
@@ -279,6 +298,8 @@ class TorchStages:
         at = Exit(depth, EncoderOutput(states, pooled))
         output = runtime.model(places, at=at, max_length=int(lengths.max()), **packed, **more)
         named = named_outputs(runtime.head, output)
+        states_of = {"hidden": states, "first": first, "pooled": pooled}
+        named |= {name: state for name in _wanted(requests) if (state := states_of.get(name)) is not None}
         if gate is not None:
             if self._device not in gate.on_device:
                 gate.on_device[self._device] = torch.from_numpy(gate.state).to(self._device)

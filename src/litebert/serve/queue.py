@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -52,6 +52,11 @@ class Ticket:
     def __post_init__(self) -> None:
         self.unfinished = list(self.jobs)
         self.left = self.tokens = sum(job.tokens for job in self.jobs)
+
+    def waiting(self, running: Collection[int]) -> Iterator[Job]:
+        """The unfinished jobs that are in no pass, the one partly run first."""
+        ordered = sorted(self.unfinished, key=lambda each: each is not self.split)
+        return (job for job in ordered if id(job) not in running)
 
 
 @dataclass(eq=False)
@@ -106,7 +111,12 @@ class Queue:
         return all(getattr(job, "rule", None) is not None for job in waiting)
 
     def take(self, budget: int, at_least_one: bool = True) -> list[Part]:
-        """Select the next pass: as many sequences as fit into `budget` tokens (one in any case if `at_least_one`)."""
+        """Select the next pass: as many sequences as fit into `budget` tokens (one in any case if `at_least_one`).
+
+        Otherwise these join a pass that is running, and none does while the oldest request waits for room there.
+        """
+        if not at_least_one and self._oldest_needs_room(budget):
+            return []
         held = sum(each.split.numbers for each in self._tickets if each.split)
         selection = _Selection(budget, held, self._running, at_least_one)
         if self._tickets:
@@ -123,6 +133,17 @@ class Queue:
             part.ticket.left = max(part.ticket.left - part.tokens, 0)
         self._share(parts)
         return parts
+
+    def _oldest_needs_room(self, room: int) -> bool:
+        """Whether the oldest request has earned its next sequence, but that is longer than the room.
+
+        Without this, short ones would fill each place that becomes free, and it would never be long enough.
+        """
+        if not self._tickets:
+            return False
+        oldest = self._tickets[0]
+        following = next((job.lengths[0] for job in oldest.waiting(self._running) if job.lengths), 0)
+        return room < following <= oldest.credit
 
     def _share(self, parts: Sequence[Part]) -> None:
         """The oldest request earns credit for every token of the pass, and pays for its own."""
@@ -162,9 +183,7 @@ class _Selection:
 
     def add(self, ticket: Ticket, most: float = math.inf) -> None:
         """Add what fits of a request, at most `most` tokens, its jobs in order."""
-        for job in sorted(ticket.unfinished, key=lambda each: each is not ticket.split):
-            if id(job) in self._running:
-                continue
+        for job in ticket.waiting(self._running):
             part = self.parts.get(id(job)) or Part(ticket, job)
             count, tokens, lengths = part.count, 0, job.lengths
             while count < len(lengths) and tokens + lengths[count] <= most:
