@@ -46,12 +46,12 @@ tags: [albert, masked-language-modeling, sop]
 pipeline_tag: fill-mask
 ---
 
-# The default model: an English ALBERT-base after half an hour of training
+# The default model: an English ALBERT-base after {minutes:.0f} minutes of training
 
 Trained from random weights by litebert on one {hardware}: {minutes:.1f} minutes, {tokens:,.0f} million tokens,
-masked LM with n-grams and sentence order. It lets every command work offline, and shows that the recipe learns. It is
-**not** the released albert-base-v2, which was trained for ten million steps and is better at everything;
-`--model albert/albert-base-v2` uses that one.
+masked LM with n-grams and sentence order{detection}.
+It lets every command work offline, and shows that the recipe learns. It is **not** the released albert-base-v2, which
+was trained for ten million steps and is better at everything; `--model albert/albert-base-v2` uses that one.
 
 Text: English Wikipedia and Simple English Wikipedia (CC BY-SA), Project Gutenberg books (public domain in the US).
 Vocabulary: 30,000 SentencePiece pieces, lower case, trained by us on the same text.
@@ -132,6 +132,7 @@ def card(
     """The model card."""
     return CARD.format(
         hardware=runs[-1]["hardware"],
+        detection=", in part with replaced-token detection" if any(detects(run) for run in runs) else "",
         minutes=sum(run["last"]["seconds"] for run in runs) / 60,
         tokens=sum(run["last"]["tokens"] for run in runs) / 1e6,
         runs="\n".join(run_row(number, run) for number, run in enumerate(runs, start=1)),
@@ -144,6 +145,11 @@ def card(
         filled="\n".join(f"| {text} | {wanted} | {said} |" for text, wanted, said in filled),
         notes="".join(f"- {note}\n" for note in notes),
     )
+
+
+def detects(run: dict[str, Any]) -> bool:
+    """Whether a run learned to find replaced tokens; configs of early runs do not know of it."""
+    return bool((run["config"].get("detection") or {}).get("share"))
 
 
 def run_row(number: int, run: dict[str, Any]) -> str:

@@ -127,6 +127,7 @@ def card(name: str, task: Task, scores: Scores, trained: list[dict[str, Any]], b
     settings, hardware = read_adapter_config(folder), last["facts"]["hardware"]
     once = last["config"]["log"]["evaluate_every"] == 0
     chosen = "the weights of the last step; dev was scored once" if once else f"chosen on dev by {scores.metric}"
+    earlier = " It went on from the adapter of this model's earlier weights."
     lines = [
         "---",
         "library_name: litebert",
@@ -158,7 +159,7 @@ def card(name: str, task: Task, scores: Scores, trained: list[dict[str, Any]], b
         "## Training",
         "",
         f"On {hardware['name']} ({hardware['precision']}), litebert {last['facts']['litebert']}, torch "
-        f"{last['facts']['torch']}; {chosen}.",
+        f"{last['facts']['torch']}; {chosen}.{earlier if trained[0]['config']['adapter'].get('start') else ''}",
         "",
         "| stage | examples | steps | batch | peak rate |",
         "|---|---|---|---|---|",
