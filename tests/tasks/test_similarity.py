@@ -86,6 +86,8 @@ def test_a_column_that_is_not_read_is_told(tmp_path):
     assert "not read: 'source'; to learn from pairs" in read_task("similarity", train=rows).notes[-1]
     with pytest.raises(DataError, match="cannot tell which column is the text"):
         read_task("similarity", train=[("a", 3), ("b", 4)])
+    told = "train: 1 of 2 examples lack one of their texts; the first is train:2"
+    assert told in read_task("similarity", train=[("a", "b"), ("c", None)]).notes
 
 
 def test_a_dev_file_that_stands_in_the_training_file(tmp_path):

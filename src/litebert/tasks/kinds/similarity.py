@@ -74,6 +74,13 @@ class SimilarityReader(Reader[SimilarityExample]):
         score = number_cell(cells["score"][0], where, self.roles["score"][0]) if "score" in cells else None
         return SimilarityExample(id, texts, score, where, self.form)
 
+    def notes_on(self, table: Table, examples: Sequence[SimilarityExample]) -> list[str]:
+        """How many examples lack one of their texts, and where."""
+        lacking = [e.where for e in examples if len({not text.strip() for text in e.texts}) == 2]
+        if not lacking:
+            return []
+        return [f"{len(lacking):,} of {len(examples):,} examples lack one of their texts; the first is {lacking[0]}"]
+
 
 class Similarity(Kind[SimilarityExample]):
     """The encoder alone; the vector of a text is the mean of its tokens, or the state of [CLS]."""
