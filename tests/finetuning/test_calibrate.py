@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -183,12 +182,10 @@ def test_luck_is_what_the_best_of_many_rules_loses_on_other_examples(rules, luck
     found, gained = [], []
     for _ in range(20):
         right = draw.random((rules + 1, 400)) < 0.9  # of full depth, then of the rules
-        outputs = SimpleNamespace(
-            split=SimpleNamespace(examples=range(400)),
-            scores_of=lambda chosen, samples: (np.stack(chosen) @ samples.T / samples.sum(1)).tolist(),
-        )
+        halves = np.array([draw.permutation(400) < 200 for _ in range(10)])
+        by_half = right.astype(float) @ np.concatenate([halves, ~halves]).T / 200
+        found.append(luck_of(by_half, lambda scores: 1 + int(np.argmax(scores[1:]))))
         scores = right.mean(1)
-        found.append(luck_of(outputs, list(right.astype(float)), lambda scores: 1 + int(np.argmax(scores[1:]))))
         gained.append(100 * (scores[1:].max() - scores[0]))
     assert np.mean(found) == pytest.approx(np.mean(gained), rel=0.4) if lucky else np.mean(found) < 0.5
 
@@ -282,6 +279,14 @@ def test_the_command(classifier, cli):
         refused = cli(*arguments, *more)
         assert refused.code == 2, (more, refused)
         assert message in refused.err
+
+
+def test_one_example_is_enough_to_say_that_it_is_too_few(classifier, tmp_path):
+    file = tmp_path / "one.csv"
+    file.write_text("text,label\na good film,pos\n")
+    found = calibrate(classifier[0], file, max_loss=1, device="cpu", threads=1)
+    assert found.luck == 0
+    assert found.margin in (0, 100)
 
 
 def test_numbers_have_no_confidence(tmp_path):

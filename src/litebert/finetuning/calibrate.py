@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,7 @@ class Calibration:
 
     @property
     def speed_up(self) -> float:
-        """The number of layers divided by the mean number applied: an upper bound on the speed-up."""
+        """The number of layers divided by the mean number applied, about what is gained in speed."""
         return self.full_depth / self.chosen.mean_depth
 
     @property
@@ -171,6 +171,14 @@ def check_limits(max_loss: float | None, speed_up: float | None, rule: str, spel
 # The answers of all exits for a split
 
 
+class Trial(NamedTuple):
+    """A rule that was tried on a split."""
+
+    choice: Choice
+    chosen: Ints  # [N] the exit of each sequence
+    by_half: list[float]  # [S] the score on each of `ExitOutputs.halves`
+
+
 @dataclass(frozen=True)
 class ExitOutputs:
     """The outputs of every exit for a split, to try rules on."""
@@ -181,7 +189,7 @@ class ExitOutputs:
     trace: Trace
     numbers: Ints  # [E] of its examples in the whole split
     decoded: dict[tuple[int, tuple[int, ...]], Prediction] = field(default_factory=dict)  # by example, and its exits
-    tried: dict[str, list[tuple[Choice, Ints]]] = field(default_factory=dict)  # by kind of rule, see `trials_of`
+    tried: dict[str, list[Trial]] = field(default_factory=dict)  # by kind of rule, see `trials_of`
 
     @cached_property
     def owners(self) -> Ints:
@@ -192,6 +200,13 @@ class ExitOutputs:
     def begins(self) -> Ints:
         """[E + 1]: where each example's sequences begin."""
         return np.searchsorted(self.owners, np.arange(len(self.split.examples) + 1))
+
+    @cached_property
+    def halves(self) -> NDArray[np.bool_]:
+        """[S, E]: random halves of the examples, then their other halves."""
+        draw, count = np.random.default_rng(0), len(self.split.examples)
+        first = np.array([draw.permutation(count) < count // 2 for _ in range(SPLITS)])
+        return np.concatenate([first, ~first])
 
     def part(self, examples: Ints) -> ExitOutputs:
         """The same for some of the examples."""
@@ -293,7 +308,8 @@ def choose(found: ExitOutputs, max_loss: float | None, speed_up: float | None, b
     """The best rule: the fewest layers within a loss, or the best score within a number of layers."""
     depth = found.trace.depths[-1]
     kinds = ("never", *(RULES[1:] if by == "any" else (by,)))
-    trials, chosen = zip(*(trial for kind in kinds for trial in trials_of(found, kind)), strict=True)
+    tried = [trial for kind in kinds for trial in trials_of(found, kind)]
+    trials = [trial.choice for trial in tried]
     if speed_up is not None and not any(trial.mean_depth <= depth / speed_up for trial in trials):
         least = min(trial.mean_depth for trial in trials)
         raise ConfigError(f"speed_up: {speed_up:g} is more than these exits allow; at most {depth / least:.2f} here")
@@ -316,39 +332,35 @@ def choose(found: ExitOutputs, max_loss: float | None, speed_up: float | None, b
         depth,
         len(found.split.examples),
         trials,
-        loss_of(found, chosen[best]),
-        luck_of(found, chosen, best_by),
+        loss_of(found, tried[best].chosen),
+        luck_of(np.array([trial.by_half for trial in tried]), best_by),
     )
 
 
-def luck_of(found: ExitOutputs, chosen: Sequence[Ints], best_by: Callable[[Sequence[float]], int]) -> float:
-    """By how many points the loss of the best of R choices of exits is larger on examples it was not chosen on.
+def luck_of(scores: NDArray[np.float64], best_by: Callable[[Sequence[float]], int]) -> float:
+    """By how many points the loss of the best of R rules is larger on examples it was not chosen on.
 
-    Choices on halves lose more on the other halves; what luck does for twice as many examples is less by a root of 2.
+    `scores` [R, S] are those on halves, then on their other halves; the first are full depth's. Rules chosen on a half
+    lose more on the other; what luck does with twice as many examples is less by a root of 2.
     """
-    count = len(found.split.examples)
-    if count < 2:
-        return 0.0
-    draw = np.random.default_rng(0)
-    first = np.array([draw.permutation(count) < count // 2 for _ in range(SPLITS)])
-    halves = np.concatenate([first, ~first])  # [S, E], then the other halves
-    scores = np.array(found.scores_of(chosen, halves.astype(np.float64)))  # [R, S]
     gaps = []
-    for own, other in zip(scores.T, np.roll(scores.T, SPLITS, axis=0), strict=True):
-        best = best_by(own.tolist())
-        gaps.append((other[0] - other[best]) - (own[0] - own[best]))
-    gap = float(np.mean([each for each in gaps if math.isfinite(each)] or [0.0]))
-    return 100 * max(gap, 0.0) / math.sqrt(2)
+    for seen, unseen in zip(scores.T, np.roll(scores.T, scores.shape[1] // 2, axis=0), strict=True):
+        if np.isfinite(seen).all() and np.isfinite(unseen).all():  # of a single example, one half is empty
+            best = best_by(seen.tolist())
+            gaps.append((unseen[0] - unseen[best]) - (seen[0] - seen[best]))
+    return 100 * max(float(np.mean(gaps)), 0.0) / math.sqrt(2) if gaps else 0.0
 
 
-def trials_of(found: ExitOutputs, kind: str) -> list[tuple[Choice, Ints]]:
-    """The rules of a kind with their results, and the exit of each sequence under them; computed once."""
+def trials_of(found: ExitOutputs, kind: str) -> list[Trial]:
+    """The rules of a kind with their results, computed once."""
     if kind not in found.tried:
         rules = list(candidates(found, kind))
-        scores = found.scores([chosen for _, chosen in rules]) if rules else []
+        chosen = [exits for _, exits in rules]
+        scores = found.scores(chosen) if rules else []
+        by_half = found.scores_of(chosen, found.halves.astype(np.float64)) if rules else []
         found.tried[kind] = [
-            (Choice(rule, score, found.mean_depth(chosen)), chosen)
-            for (rule, chosen), score in zip(rules, scores, strict=True)
+            Trial(Choice(rule, score, found.mean_depth(exits)), exits, halves)
+            for (rule, exits), score, halves in zip(rules, scores, by_half, strict=True)
         ]
     return found.tried[kind]
 
