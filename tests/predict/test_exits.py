@@ -349,8 +349,13 @@ def test_auto_in_python_on_the_command_line_and_mixed_with_other_depths(tmp_path
     assert json.loads(said.out)["depth"] == found[0].depth
     plain = cli("predict", "classify", texts[0], "--depth", "auto", "--model", tmp_path, "--device", "cpu")
     assert f"answered after {found[0].depth} of 4 layers" in plain.out
-    wrong = cli("predict", "classify", texts[0], "--depth", "much", "--model", tmp_path, "--device", "cpu")
-    assert wrong.code == 2
+    for ability, depth, message in (
+        ("classify", "much", "a whole number of layers or 'auto', not 'much'"),
+        ("embed", "auto", "auto is for answers of a fine-tuned head; give a number of layers"),
+    ):
+        wrong = cli("predict", ability, texts[0], "--depth", depth, "--model", tmp_path, "--device", "cpu")
+        assert wrong.code == 2
+        assert message in wrong.err
 
 
 def test_auto_needs_a_rule_and_a_classifier():

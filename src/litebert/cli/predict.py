@@ -140,16 +140,19 @@ def _annotation(ability: Ability, parameter: Parameter) -> Any:
         many = alone or parameter.kind == "texts"
         about = f"{parameter.about} May be repeated." if alone else parameter.about
         return Annotated[list[str] | None if many else str | None, typer.Argument(help=about)]
-    kind = kinds[parameter.kind]
+    kind, shown = kinds[parameter.kind], None
+    if parameter.name == "depth" and kind is int:  # where auto makes no sense, the Predictor says so in words
+        kind, shown = str, "N"
     choices = f" One of: {', '.join(parameter.choices)}." if parameter.choices else ""
     flag = f"--{parameter.name.replace('_', '-')}"
     # No --no-... for flags: leaving one out says the same.
-    return Annotated[kind | None if parameter.optional else kind, typer.Option(flag, help=parameter.about + choices)]
+    option = typer.Option(flag, help=parameter.about + choices, metavar=shown)
+    return Annotated[kind | None if parameter.optional else kind, option]
 
 
 def _value(parameter: Parameter, given: Any) -> Any:
     """What was typed, as Python would have it: a depth is a number or auto."""
-    return int(given) if parameter.kind == "depth" and given is not None and given.isdigit() else given
+    return int(given) if parameter.name == "depth" and given is not None and given.isdigit() else given
 
 
 def _default(parameter: Parameter) -> Any:
