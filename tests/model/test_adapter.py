@@ -314,6 +314,17 @@ def test_gradients_are_those_of_the_plain_formula():
         assert gradient.abs().max() > 0, name
 
 
+def test_frozen_weights_are_rounded_once():
+    linear = AdaptedLinear(torch.nn.Linear(8, 6), rank=2, scale=1.0)
+    first = linear.rounded(torch.bfloat16)
+    assert torch.equal(first[0], linear.weight.bfloat16())
+    assert linear.rounded(torch.bfloat16)[0] is first[0]
+    assert linear.rounded(torch.float16)[0].dtype == torch.float16
+    with torch.no_grad():
+        linear.weight.add_(1.0)  # other weights are loaded
+    assert torch.equal(linear.rounded(torch.bfloat16)[0], linear.weight.bfloat16())
+
+
 def test_norms_and_activations_are_not_kept():
     def kept(model) -> int:
         sizes: dict[int, int] = {}

@@ -77,17 +77,29 @@ class AdaptedLinear(nn.Linear):
         self.lora_b = nn.Parameter(torch.zeros(base.out_features, rank, **like))
         nn.init.kaiming_uniform_(self.lora_a, a=math.sqrt(5))
         self.scale, self.dropout, self.own = scale, nn.Dropout(dropout), own
+        self._rounded: tuple[int, Tensor, Tensor] | None = None  # of which version of the weight
 
     def forward(self, input: Tensor) -> Tensor:
         if self.bias is None or self.dropout.p > 0:  # the branch reads another input than the layer
             narrow = F.linear(self.dropout(input), self.lora_a)  # [*, r]
             return F.linear(input, self.weight, self.bias) + self.scale * F.linear(narrow, self.lora_b)
-        tensors = (input, self.weight, self.bias, self.lora_a, self.lora_b)
+        tensors: tuple[Tensor, ...] = (input, self.weight, self.bias, self.lora_a, self.lora_b)
         if torch.is_autocast_enabled(input.device.type):
             dtype = torch.get_autocast_dtype(input.device.type)
-            tensors = tuple(tensor.to(dtype) for tensor in tensors)  # type: ignore[assignment]
+            tensors = (input.to(dtype), *self.rounded(dtype), self.lora_a.to(dtype), self.lora_b.to(dtype))
         output: Tensor = _LowRank.apply(*tensors, self.scale)
         return output
+
+    def rounded(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The frozen weight and bias in half precision.
+
+        On a CPU they are made once, not at every application of a shared layer; a recorded step of a GPU makes its own.
+        """
+        known, version = self._rounded, self.weight._version
+        if known is None or (known[0], known[1].dtype, known[1].device) != (version, dtype, self.weight.device):
+            known = version, self.weight.detach().to(dtype), self.bias.detach().to(dtype)
+            self._rounded = known if self.weight.device.type == "cpu" else None
+        return known[1:]
 
     def merged_weight(self) -> Tensor:
         """W + scale * B A."""
