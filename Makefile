@@ -21,7 +21,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[dev]"
 	@touch $@ $(VENV)/.core
 
-quickstart: $(VENV)/.core ## set up, then the whole story in three minutes
+quickstart: $(VENV)/.core ## set up, then the whole story in two minutes
 	@$(BIN)/litebert quickstart
 
 dev: $(VENV)/.dev ## set up what developers need

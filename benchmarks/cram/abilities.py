@@ -62,7 +62,7 @@ RANK = 24  # on all six matrices: 0.7 MB in fp16
 TARGETS = ("query", "key", "value", "attention_output", "ffn_input", "ffn_output", "pooler")
 # Settings on top of the common ones (a new adapter, one evaluation at the end).
 SETTINGS: dict[str, dict[str, Any]] = {
-    "sentiment": {"batch": 32, "epochs": 3.0, "max_length": 128, "optim": {"lr": 3e-4}},
+    "sentiment": {"batch": 32, "epochs": 3.0, "max_length": 128},
     "questions": {"batch": 48, "epochs": 2.0, "max_length": 384},
     "entailment": {"batch": 64, "epochs": 3.0, "max_length": 192},
     "text": {"batch": 256, "similarity": {"symmetric": True}},

@@ -1,4 +1,4 @@
-"""The whole story in three minutes on a laptop: generated text -> vocabulary -> store -> a small ALBERT that learns.
+"""The whole story in two minutes on a laptop: generated text -> vocabulary -> store -> a small ALBERT that learns.
 
 It works offline. The terminal shows what the model learned, next to simple baselines.
 """
