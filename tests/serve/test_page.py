@@ -553,7 +553,9 @@ def test_the_endpoints_page(tiny_server, open_page):
     page = open_page(tiny_server, "fill_mask")
     page.click("a.endpoints")
     assert page.locator("h1").inner_text() == "Endpoints"
-    assert page.locator("h2").count() == 20
+    paths = page.evaluate("fetch('openapi.json').then(answer => answer.json())")["paths"]
+    assert len(paths) > 10
+    assert page.locator("h2").count() == sum(map(len, paths.values()))
     assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderRadius") != "0px", (
         "styled by our own file"
     )
