@@ -67,6 +67,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
+    if unknown := set(options.only or ()) - set(VARIANTS[options.what]):
+        parser.error(f"--only: no variant {', '.join(sorted(unknown))}; there are {', '.join(VARIANTS[options.what])}")
     options.out.mkdir(parents=True, exist_ok=True)
     make_data(options.out)
     common = merge(to_dict(quickstart_config(options.out, options.steps)), {"seed": options.seed})

@@ -36,11 +36,7 @@ def usable_cores() -> int:
 
 def cpu_name() -> str:
     """The name of the processor, if the system reports one."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return _cpu_fact("model name") or platform.processor() or platform.machine()
 
 
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86's two, and Arm's
@@ -48,11 +44,17 @@ BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86's two, and Arm's
 
 def announces_bf16() -> bool:
     """Whether Linux says that the processor multiplies in bf16. Some that say so crash: train.device tries it first."""
+    return bool(BF16_FLAGS & set(_cpu_fact("flags", "Features").split()))
+
+
+def _cpu_fact(*names: str) -> str:
+    """What Linux says of the first processor under one of these names, or ""."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith(("flags", "Features")):
-                return bool(BF16_FLAGS & set(line.partition(":")[2].split()))
-    return False
+            name, _, value = line.partition(":")
+            if name.strip() in names:
+                return value.strip()
+    return ""
 
 
 def share_cores() -> None:
