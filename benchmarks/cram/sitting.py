@@ -13,8 +13,9 @@ still be arriving: the file CORPORA/complete says that all are there.
 
 A run in another language takes its --vocab along; after Korean, unseen text and film reviews (NSMC) are scored.
 
-Adapters and the models for the depth curve are trained side by side, on a GPU that MPS shares where it is installed;
-what depth_curve.py times, it times alone. Its runs without exits are the scores of SST-2, QNLI, STS-B and SQuAD.
+Adapters, scores and the models for the depth curve are trained side by side, on a GPU that MPS shares where it is
+installed, until little more than the time for timing is left: depth_curve.py then times alone, over as many seeds as
+are complete. Its runs without exits are the scores of SST-2, QNLI, STS-B and SQuAD.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ HERE = Path(__file__).resolve().parent
 PART = 12_000_000  # bytes
 SCORED = ("cola", "mrpc", "rte", "mnli-20k", "rte-after-mnli")
 RESERVE = 15  # seconds in which a stopped step still writes its files
+TIMING = 270  # seconds for timing the depth curve, alone, and minimal pairs
 
 
 class Clock:
@@ -164,38 +166,55 @@ def measure(given: argparse.Namespace, clock: Clock) -> None:
     """Adapters beside the depth curve's models; the curve; scores, minimal pairs."""
     work, model, until = given.work, given.work / "model", given.until
     few = ["--limit", 32, "--steps", 2] if given.smoke else []
-    seeds = 1 if given.smoke else given.seeds
     jobs = 1 if given.smoke else 4
     corpus = next(iter(sorted(given.corpora.glob("simplewiki*"))), sorted(given.corpora.glob("*.txt*"))[0])
-    depth = [model, given.tasks, "--out", "depth", "--seeds", seeds, "--bring", "out/depth", *few]
+    timing = until - (TIMING if not given.smoke else 0)  # when training ends, so that what is there can be timed
+    depth = [model, given.tasks, "--out", "depth", "--bring", "out/depth", *few]
     depth += [] if given.smoke else ["--timed-tokens", 300000, "--max-tokens", 32768, 131072]
     depth += ["--tasks", "sts-b", "--splits", 2] if given.smoke else []
-    options = [model, given.tasks, "--corpus", corpus, "--out", "abilities", "--jobs", jobs, *few]
+    seeds = 1 if given.smoke else given.seeds
 
     def adapters() -> bool:
-        done = clock.step("abilities", until - 2 * RESERVE, HERE / "abilities.py", *options)
+        options = [model, given.tasks, "--corpus", corpus, "--out", "abilities", "--jobs", jobs, *few]
+        done = clock.step("abilities", timing, HERE / "abilities.py", *options)
         keep(work, "abilities.tar.xz", work / "abilities")
         return done
 
+    def scores() -> bool:
+        tasks = SCORED[1:2] if given.smoke else SCORED
+        options = [model, given.tasks, "--out", "scores", "--seeds", seeds, "--jobs", jobs, *few]
+        done = clock.step("scores", timing, HERE.parent / "finetune_scores.py", *options, "--tasks", *tasks)
+        keep(
+            work, "scores.tar.xz", *sorted((work / "scores").rglob("scores.json")), *(work / "scores").glob("SCORES.*")
+        )
+        return done
+
     def deep() -> bool:
-        more = ["--jobs", jobs if given.smoke else 6, "--train-only"]
-        return clock.step("depth-train", until - RESERVE, HERE.parent / "depth_curve.py", *depth, *more)
+        more = ["--jobs", jobs if given.smoke else 6, "--train-only", "--seeds", seeds]
+        return clock.step("depth-train", timing, HERE.parent / "depth_curve.py", *depth, *more)
 
     with shared_gpu(work), concurrent.futures.ThreadPoolExecutor() as pool:
-        ended = [pool.submit(adapters), pool.submit(deep)]
-    for again, found in zip((adapters, deep), ended, strict=True):
-        if not found.result() and clock.now() < until - 4 * RESERVE:  # a fault of one process under MPS ends all
-            again()
-    jobs_at_once = 1 if given.smoke else 4 * seeds
-    clock.step("depth", until - RESERVE, HERE.parent / "depth_curve.py", *depth, "--jobs", jobs_at_once)
+        ended = [pool.submit(deep), pool.submit(lambda: adapters() and scores())]
+    for found, again in zip(ended, ((deep,), (adapters, scores)), strict=True):
+        if not found.result() and clock.now() < timing - 2 * RESERVE:  # a fault of one process under MPS ends all
+            for step in again:
+                step()
+    trained = next((number for number in range(seeds) if not all_trained(work / "depth", number, given.smoke)), seeds)
+    if trained:
+        at_once = 1 if given.smoke else 4 * trained
+        more = ["--seeds", trained, "--jobs", at_once]
+        clock.step("depth", until - RESERVE, HERE.parent / "depth_curve.py", *depth, *more)
     keep(work, "logs.tar.xz", work / "logs", work / "depth" / "logs")
-    tasks = SCORED[1:2] if given.smoke else SCORED
-    options = [model, given.tasks, "--out", "scores", "--seeds", seeds, "--jobs", jobs, *few]
-    clock.step("scores", until - RESERVE, HERE.parent / "finetune_scores.py", *options, "--tasks", *tasks)
-    keep(work, "scores.tar.xz", *sorted((work / "scores").rglob("scores.json")), *(work / "scores").glob("SCORES.*"))
     if not given.smoke:
         clock.step("blimp", until, "evaluate", model, "--blimp", given.tasks / "blimp" / "full", "--json")
     keep(work, "logs.tar.xz", work / "logs", work / "depth" / "logs")
+
+
+def all_trained(depth: Path, seed: int, smoke: bool) -> bool:
+    """Whether the depth curve has all models of a seed, with exits and without."""
+    tasks = ("sts-b",) if smoke else ("squad-1.1", "qnli", "sst-2", "sts-b")
+    folders = [depth / f"{task}-{kind}-{seed}" for task in tasks for kind in ("plain", "exits")]
+    return all((folder / "took.json").is_file() for folder in folders)
 
 
 @contextlib.contextmanager
