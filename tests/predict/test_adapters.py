@@ -88,8 +88,8 @@ def test_a_shared_pass_gives_what_each_gives_alone(tmp_path, shape):
     mixed = [job for turn in zip(*jobs.values(), strict=False) for job in turn]
     mixed += [job for each in jobs.values() for job in each if job not in mixed]
     passes = []
-    run = predictor.runtime._run_packed
-    predictor.runtime._run_packed = lambda requests: passes.append({r.adapter for r in requests}) or run(requests)
+    run = predictor.runtime._start_packed
+    predictor.runtime._start_packed = lambda requests: passes.append({r.adapter for r in requests}) or run(requests)
     predictor.run(mixed)
     assert len(passes[0]) == 1 + len(TASKS), "all of them in one pass"
     changed = 0

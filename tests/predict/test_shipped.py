@@ -95,12 +95,12 @@ def test_they_share_one_pass(default):
         default.job("fill_mask", text="a [MASK] day"),
     ]
     passes = []
-    run = default.runtime._run_packed
-    default.runtime._run_packed = lambda requests: passes.append(len(requests)) or run(requests)
+    run = default.runtime._start_packed
+    default.runtime._start_packed = lambda requests: passes.append(len(requests)) or run(requests)
     try:
         default.run(jobs)
     finally:
-        del default.runtime._run_packed
+        del default.runtime._start_packed
     assert passes == [4]
 
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from litebert.predict.exits import ExitRule, Gate, Ints, Problem, Signs, compare, see, signs_of, stops
-from litebert.predict.runtime import More, Outputs, Request
+from litebert.predict.runtime import More, Outputs, Request, rows_of_outputs, wanted_of
 
 PER_TOKEN = frozenset({"hidden", "start", "end"})  # outputs that are so for every head; the logits of tags are too
 
@@ -74,51 +74,67 @@ def read_early(
 
     `every_exit`: also what the exits before say, each as it comes.
     """
-    waiting, count = deque(_units(0, requests)), len(requests)
-    known = dict(enumerate(requests))  # those that wait
+    waiting, count = deque([_Queue(0, requests)]), len(requests)
     lanes = [_Lane(stages, rule, every_exit) for _ in range(stages.num_lanes)]
     while True:
         for lane in lanes:
             yield from lane.settle()
-            joining: list[int] = []
+            numbers: list[int] = []
+            joining: list[Request] = []
             room = stages.max_tokens - lane.tokens
             if stages.joins or not lane.tokens:
                 if not waiting and more is not None and (added := more(room)):
-                    known.update(enumerate(added, count))
-                    waiting.extend(_units(count, added))
+                    waiting.append(_Queue(count, added))
                     count += len(added)
-                while waiting and (waiting[0].tokens <= room or not (joining or lane.tokens)):
-                    unit = waiting.popleft()
-                    joining += unit.numbers
-                    room -= unit.tokens
-            lane.advance(joining, [known.pop(number) for number in joining])
+                while waiting:
+                    rows, tokens = waiting[0].take(room, at_least_one=not (joining or lane.tokens))
+                    numbers += [waiting[0].begin + row for row in rows]
+                    joining += [waiting[0].requests[row] for row in rows]
+                    room -= tokens
+                    if not waiting[0].is_empty:
+                        break
+                    waiting.popleft()
+            lane.advance(numbers, joining)
         if not waiting and not any(lane.tokens for lane in lanes):
             return
 
 
-class _Unit(NamedTuple):
-    """What joins together: a sequence, or all options of a question."""
+class _Queue:
+    """Requests that wait, the longest first; all options of a question join together."""
 
-    numbers: list[int]
-    tokens: int
+    def __init__(self, begin: int, requests: Sequence[Request]):
+        self.begin, self.requests = begin, requests  # the number of the first
+        lengths = lengths_of(requests)
+        unit, longest = np.arange(len(requests)), lengths
+        if any(request.group is not None for request in requests):
+            unit = group_numbers(requests)
+            longest = np.zeros(len(requests), np.int64)
+            np.maximum.at(longest, unit, lengths)
+        order = np.lexsort((unit, -longest[unit]))
+        self._rows, lengths, unit = order.tolist(), lengths[order], unit[order]
+        self._ends = np.flatnonzero(np.diff(unit, append=-1)) + 1  # of each unit, in rows
+        self._tokens = np.cumsum(lengths)[self._ends - 1] if len(lengths) else lengths  # of it and all before
+        self._taken = 0  # units
 
+    @property
+    def is_empty(self) -> bool:
+        return self._taken == len(self._ends)
 
-def _units(begin: int, requests: Sequence[Request]) -> list[_Unit]:
-    """The units of requests with the numbers from `begin`, the longest sequence first."""
-    lengths = lengths_of(requests)
-    if all(request.group is None for request in requests):
-        order = np.argsort(-lengths, kind="stable")
-        return [_Unit([begin + row], size) for row, size in zip(order.tolist(), lengths[order].tolist(), strict=True)]
-    units: dict[object, list[int]] = {}
-    for row, request in enumerate(requests):
-        units.setdefault(row if request.group is None else request.group, []).append(row)
-    ordered = sorted(units.values(), key=lambda unit: -int(lengths[unit].max()))
-    return [_Unit([begin + row for row in unit], int(lengths[unit].sum())) for unit in ordered]
+    def take(self, room: int, at_least_one: bool) -> tuple[list[int], int]:
+        """The rows of the next requests, as many as there is room for, and their tokens."""
+        begin = self._taken
+        rows_before, tokens_before = (int(x[begin - 1]) if begin else 0 for x in (self._ends, self._tokens))
+        end = int(np.searchsorted(self._tokens, tokens_before + room, side="right"))
+        end = max(end, min(begin + at_least_one, len(self._ends)))
+        if end <= begin:
+            return [], 0
+        self._taken = end
+        return self._rows[rows_before : self._ends[end - 1]], int(self._tokens[end - 1]) - tokens_before
 
 
 def lengths_of(requests: Sequence[Request]) -> Ints:
     """[N]."""
-    return np.fromiter((len(request.ids) for request in requests), np.int64, len(requests))
+    return np.fromiter(map(len, [request.ids for request in requests]), np.int64, len(requests))
 
 
 def rows_of(places: Ints, lengths: Ints) -> Ints:
@@ -154,16 +170,24 @@ class _Lane:
             stop = self._decide(depth, places, named, product)
             done[places] = stop
             rows = np.arange(len(stop)) if self.every_exit else np.flatnonzero(stop)
-            ends = np.concatenate([[0], np.cumsum(self.lengths[places])]).tolist()
-            for row, place, number in zip(
-                rows.tolist(), places[rows].tolist(), self.numbers[places[rows]].tolist(), strict=True
-            ):
-                want = self.requests[place].want
-                results.append((number, self._cut(named, want, row, ends[row], ends[row + 1], depth)))
+            chosen = places[rows]
+            outputs = self._outputs(named, places, rows, depth)
+            results += zip(self.numbers[chosen].tolist(), outputs, strict=True)
         self.asked = []
         if done.any():
             self._keep(np.flatnonzero(~done))
         return results
+
+    def _outputs(self, named: Mapping[str, NDArray[Any]], places: Ints, rows: Ints, depth: int) -> list[Outputs]:
+        """What some rows of an answer, given for sequences at `places`, say of each sequence."""
+        wants = [self.requests[place].want for place in places[rows].tolist()]
+        if len(set(wants)) == 1 and not wants[0] & self.by_token and self.stages.problem != "answer":
+            return rows_of_outputs({name: named[name][rows] for name in wants[0]}, depth=np.array(depth))
+        ends = np.concatenate([[0], np.cumsum(self.lengths[places])]).tolist()
+        return [
+            self._cut(named, want, row, ends[row], ends[row + 1], depth)
+            for row, want in zip(rows.tolist(), wants, strict=True)
+        ]
 
     def _cut(
         self, named: Mapping[str, NDArray[Any]], want: Iterable[str], row: int, begin: int, end: int, depth: int
@@ -215,7 +239,7 @@ class _Lane:
         if self.unfinished and self.requests:
             self.states = self.stages.finish(self.states, int(self.depths[0]))
         if joining:
-            by_first = all(request.want <= self.stages.by_first for request in joining)
+            by_first = wanted_of(joining) <= self.stages.by_first
             self.by_first = by_first and (self.by_first or not self.requests)
             states = self.stages.embed(joining)
             self.states = states if self.states is None else self.stages.select([self.states, states], None)

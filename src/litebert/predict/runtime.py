@@ -11,7 +11,8 @@ Raw outputs by name, numpy float32 (indices int64), each for one sequence of `le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -138,12 +139,27 @@ def check_requests(config: ModelConfig, requests: Sequence[Request]) -> None:
     """`check_request` for many requests; a single check if nothing is wrong."""
     if not requests:
         return
-    sizes = [len(request.ids) for request in requests]
+    for depth in {request.depth for request in requests}:
+        if depth is not None:
+            check_depth(config, depth)
+    arrays = [request.ids for request in requests]
+    sizes, ids = [*map(len, arrays)], np.concatenate(arrays)
     fit = min(sizes) > 0 and max(sizes) <= config.max_position_embeddings
-    ids = np.concatenate([request.ids for request in requests])
-    if not fit or ids.min() < 0 or ids.max() >= config.vocab_size or any(each.depth is not None for each in requests):
+    if not fit or ids.min() < 0 or ids.max() >= config.vocab_size:
         for request in requests:
             check_request(config, request)
+
+
+def wanted_of(requests: Sequence[Request]) -> frozenset[str]:
+    """All outputs that some of the requests want."""
+    return frozenset().union(*{request.want for request in requests})
+
+
+def rows_of_outputs(named: Mapping[str, NDArray[Any]], **same: NDArray[Any]) -> list[Outputs]:
+    """Arrays [N, ...] as N outputs, each with what is the `same` for all: fast, for there may be many thousands."""
+    names = (*named, *same)
+    columns = [*named.values(), *(itertools.repeat(value) for value in same.values())]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=False)]
 
 
 def fit_segments(config: ModelConfig, request: Request) -> NDArray[np.int8]:

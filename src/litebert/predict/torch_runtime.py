@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import typing
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from litebert.model.config import check_exit, plan_of
 from litebert.model.encoder import Encoder, EncoderOutput, first_tokens
 from litebert.model.heads import Exit, Model, named_outputs
 from litebert.predict.adapters import Given, group_adapters, mix_of, with_given
-from litebert.predict.exits import NEVER, Gate, Ints, problem_of
+from litebert.predict.exits import NEVER, ExitRule, Gate, Ints, problem_of
 from litebert.predict.fused import FusedEncoder, lay_out
 from litebert.predict.graphs import GraphedEncoder
-from litebert.predict.lanes import read_early
+from litebert.predict.lanes import lengths_of, read_early
 from litebert.predict.runtime import (
     ENCODER_OUTPUTS,
     HEAD_OUTPUTS,
@@ -32,10 +32,15 @@ from litebert.predict.runtime import (
     fit_segments,
     outputs_of,
     plan_packed,
+    rows_of_outputs,
+    wanted_of,
 )
 from litebert.train.device import Device, fetch, send
 
 MOST_LANE_TOKENS = 131_072
+
+Started = Callable[[], list[Outputs]]  # waits for a pass, and returns what it gave each request
+Item = TypeVar("Item")
 
 
 class TorchRuntime:
@@ -75,19 +80,16 @@ class TorchRuntime:
         # A thread begins on the first GPU, and so would Triton's kernels, wherever their tensors are.
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
-            for depth, rule in dict.fromkeys((requests[i].depth, requests[i].rule) for i in packed):
-                alike = [i for i in packed if (requests[i].depth, requests[i].rule) == (depth, rule)]
+            for alike in _by_depth(requests, packed):
+                depth, rule = requests[alike[0]].depth, requests[alike[0]].rule
                 if rule is not None:
                     for place, output in read_early(TorchStages(self), rule, [requests[i] for i in alike]):
-                        results[alike[place]] |= output
+                        results[alike[place]] = output
                     continue
                 self._set_depth(depth)
-                for batch in self.passes([len(requests[i]) for i in alike]):
-                    numbers = [alike[i] for i in batch]
-                    numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter are adjacent
-                    outputs = self._run_packed([requests[i] for i in numbers])
-                    for number, output in zip(numbers, outputs, strict=True):
-                        results[number] |= output
+                for numbers, started in one_ahead(self._start_passes(requests, alike)):
+                    for number, output in zip(numbers, started(), strict=True):
+                        results[number] = output
                 self._set_depth(None)
             for request, result in zip(requests, results, strict=True):
                 if "attentions" in request.want:
@@ -136,19 +138,26 @@ class TorchRuntime:
             self.encoder.stop_after(depth)
             self.model.depth = depth  # its head; vectors need none, so any depth will do
 
-    def _run_packed(self, requests: Sequence[Request]) -> list[Outputs]:
+    def _start_passes(self, requests: Sequence[Request], alike: Sequence[int]) -> Iterator[tuple[list[int], Started]]:
+        """The numbers of the requests of each pass, and what returns their outputs."""
+        for batch in self.passes([len(requests[i].ids) for i in alike]):
+            numbers = [alike[i] for i in batch.tolist()]
+            numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter are adjacent
+            yield numbers, self._start_packed([requests[i] for i in numbers])
+
+    def _start_packed(self, requests: Sequence[Request]) -> Started:
         """One pass over sequences laid end to end, those of one adapter next to each other."""
         lengths = np.array([len(request) for request in requests])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         self.encoder.mix = mix_of([request.adapter for request in requests], starts)
         try:
-            return self._run_pass(requests, lengths, starts)
+            return self._start_pass(requests, lengths, starts)
         finally:
             self.encoder.mix = None
 
-    def _run_pass(
+    def _start_pass(
         self, requests: Sequence[Request], lengths: NDArray[np.int64], starts: NDArray[np.int64]
-    ) -> list[Outputs]:
+    ) -> Started:
         room = self.encoder.room(int(starts[-1]), len(requests), int(lengths.max()))
         table = lay_out([r.ids for r in requests], self._segments(requests), room, pinned=self.device.is_cuda)
         inputs = self.encoder.take(table).inputs()  # one transfer for everything
@@ -156,7 +165,8 @@ class TorchRuntime:
         if few and not self.device.is_cuda:  # choosing rows would wait for a GPU
             inputs["only_asked"] = True
         if self.encoder.mix is not None:
-            return self._run_mixed(requests, starts, inputs)
+            results = self._run_mixed(requests, starts, inputs)
+            return lambda: results
         wanted = _wanted(requests)
         named: dict[str, Tensor] = {}
         if wanted <= ENCODER_OUTPUTS | {"pooled"}:
@@ -192,7 +202,7 @@ class TorchRuntime:
                 more = self._head_inputs(model.head, part, own)
                 named = named_outputs(model.head, model(**packed, max_length=inputs["max_length"], **more))
                 given.output = EncoderOutput(torch.empty(0), None)
-            results += self._results(model.head, part, own, named, *group)
+            results += self._results(model.head, part, own, named, *group)()
         return results
 
     def _few_rows_of(self, request: Request) -> frozenset[str]:
@@ -207,7 +217,7 @@ class TorchRuntime:
         hidden: Tensor | None,  # None where only some rows were asked for
         first: Tensor | None,
         pooled: Tensor | None,
-    ) -> list[Outputs]:
+    ) -> Started:
         """What each request wanted, from the outputs of the head and the states of the encoder."""
         wanted = _wanted(requests)
         if "pooled" in wanted and pooled is not None:
@@ -218,8 +228,12 @@ class TorchRuntime:
             named["hidden"] = hidden
         if "mean" in wanted and hidden is not None:
             named["mean"] = mean_states(hidden, self._tensor(np.diff(starts)))
-        arrays = {name: fetch(named[name]) for name in wanted}
-        return _split(arrays, requests, starts, by_token=head == "token-classification")
+        by_token = head == "token-classification"
+        if "hidden" in wanted:  # too large for memory that a GPU writes to
+            arrays = {name: fetch(named[name]) for name in wanted}
+            return lambda: _split(arrays, requests, starts, by_token)
+        arriving = Fetched({name: named[name] for name in wanted})
+        return lambda: _split(arriving.fetch()[0], requests, starts, by_token)
 
     def _segments(self, requests: Sequence[Request]) -> list[NDArray[np.int8]]:
         if self.config.type_vocab_size > 1:  # a text and its pair; only a model with a single kind needs them changed
@@ -265,7 +279,7 @@ class TorchStages:
 
     def embed(self, requests: Sequence[Request]) -> Tensor:
         """[t, H] before the first layer."""
-        room = (sum(map(len, requests)), len(requests))
+        room = (int(lengths_of(requests).sum()), len(requests))
         ids, segments = [request.ids for request in requests], self._runtime._segments(requests)
         table = lay_out(ids, segments, room, pinned=self._device.type == "cuda").to(self._device)
         return self._encoder.embed(table.ids, table.segments, table.positions)
@@ -357,8 +371,30 @@ def _lane_tokens(intermediate_size: int, device: Device) -> int:
     return min(max(memory // 32 // bytes_per_token, PASS_TOKENS), MOST_LANE_TOKENS)
 
 
+def _by_depth(requests: Sequence[Request], numbers: Sequence[int]) -> list[list[int]]:
+    """The numbers of those requests that go through the layers in the same way, in order."""
+    found: dict[tuple[int | None, ExitRule | None], list[int]] = {}
+    last, group = None, []
+    for number in numbers:
+        request = requests[number]
+        if last is None or request.rule is not last.rule or request.depth != last.depth:
+            last, group = request, found.setdefault((request.depth, request.rule), [])
+        group.append(number)
+    return list(found.values())
+
+
+def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, each after the next one was asked for: a GPU works on that while the host reads this."""
+    waiting: list[Item] = []
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > 1:
+            yield waiting.pop(0)
+    yield from waiting
+
+
 def _wanted(requests: Sequence[Request]) -> frozenset[str]:
-    return frozenset().union(*(request.want for request in requests)) - {"attentions"}
+    return wanted_of(requests) - {"attentions"}
 
 
 def _few_rows(model: Model) -> frozenset[str]:
@@ -368,9 +404,13 @@ def _few_rows(model: Model) -> frozenset[str]:
     return frozenset(few | {"logits"} if summary else few)
 
 
-def _split(arrays: Outputs, requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool) -> list[Outputs]:
+def _split(
+    arrays: Mapping[str, NDArray[Any]], requests: Sequence[Request], starts: NDArray[np.int64], by_token: bool
+) -> list[Outputs]:
     """The arrays of a batch, cut into one result per request."""
     per_token = {"hidden", "start", "end", *(("logits",) if by_token else ())}
+    if not arrays.keys() & (per_token | {"masked_lm"}) and len({request.want for request in requests}) == 1:
+        return rows_of_outputs(arrays)
     results: list[Outputs] = []
     predicted = 0
     for row, request in enumerate(requests):
