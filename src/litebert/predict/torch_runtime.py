@@ -87,7 +87,7 @@ class TorchRuntime:
                     numbers.sort(key=lambda i: id(requests[i].adapter))  # tokens of one adapter are adjacent
                     outputs = self._run_packed([requests[i] for i in numbers])
                     for number, output in zip(numbers, outputs, strict=True):
-                        results[number] |= output
+                        results[number] |= output if depth is None else {**output, "depth": np.array(depth)}
                 self._set_depth(None)
             for request, result in zip(requests, results, strict=True):
                 if "attentions" in request.want:
@@ -128,7 +128,7 @@ class TorchRuntime:
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
             for number, output in read_early(TorchStages(self), NEVER, requests, every_exit=True):
-                results[exits.index(int(output.pop("depth")))][number] = output
+                results[exits.index(int(output["depth"]))][number] = output
         return results
 
     def _set_depth(self, depth: int | None) -> None:
