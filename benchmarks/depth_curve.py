@@ -32,7 +32,6 @@ import dataclasses
 import datetime
 import json
 import math
-import multiprocessing
 import os
 import platform
 import shutil
@@ -55,7 +54,7 @@ from litebert.files import write_atomic
 from litebert.finetuning.calibrate import Calibration, ExitOutputs, choose, loss_of, read_exits
 from litebert.finetuning.data import Data
 from litebert.finetuning.evaluate import as_requests, open_member
-from litebert.machine import cpu_name, usable_cpus
+from litebert.machine import cpu_name
 from litebert.model.config import load_config
 from litebert.predict.exits import ExitRule, save_rule, simulate
 from litebert.predict.torch_runtime import TorchRuntime
@@ -249,16 +248,9 @@ def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[],
     plain_score = full_paper(alone, on_dev).scores([np.zeros(num_sequences, int)])[0]
     clock = Clock(runtime, given, device)
     halves = Halves(given, paper, len(dev))
-    numbers = range(given.splits)
-    side_by_side = min(given.jobs, len(given.tasks) * given.seeds)
-    processes = min(given.splits, max(1, usable_cpus() // side_by_side))
-    if processes > 1:  # they inherit the outputs, and do not touch the GPU
-        with concurrent.futures.ProcessPoolExecutor(
-            processes, multiprocessing.get_context("fork"), _inherit, (halves,)
-        ) as pool:
-            found_halves = list(pool.map(_half, numbers))
-    else:
-        found_halves = [halves.measure(number) for number in numbers]
+    # One after another, a few seconds each: processes forked beside CUDA's threads hang, others would first have to be
+    # handed all outputs, and threads wait for each other.
+    found_halves = [halves.measure(number) for number in range(given.splits)]
     rows: dict[str, list[dict[str, float]]] = {}
     others: dict[str, list[dict[str, float]]] = {}
     for each in found_halves:
@@ -307,11 +299,7 @@ class Halves:
     """Calibrations on random halves of dev and of what was held out, each scored on the other half of dev."""
 
     def __init__(self, given: argparse.Namespace, paper: ExitOutputs, num_dev: int):
-        # A GPU's pinned memory is not there in a forked process.
-        outputs = [[{name: np.array(value) for name, value in each.items()} for each in exit] for exit in paper.outputs]
-        paper = dataclasses.replace(paper, outputs=outputs)
         self.given, self.paper, self.num_dev = given, paper, num_dev
-        paper.scores([np.full(len(paper.split.features), number) for number in range(len(paper.trace.depths))])
 
     def order(self, number: int) -> np.ndarray[Any, Any]:
         """Dev, shuffled."""
@@ -357,17 +345,6 @@ class Halves:
             rows[f"depth {depth}"] = fixed(depth, unseen)
             asked[f"depth {depth}"] = {"depth": depth}
         return Half(rows, others, asked, kept)
-
-
-_halves: list[Halves] = []  # of a process that measures some
-
-
-def _inherit(halves: Halves) -> None:
-    _halves[:] = [halves]
-
-
-def _half(number: int) -> Half:
-    return _halves[0].measure(number)
 
 
 def full_paper(runtime: TorchRuntime, paper: ExitOutputs) -> ExitOutputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from interruptions import killed_at
 from toy_tasks import KINDS, make_files, make_model, tiny_config, write_rows
 
 from litebert.errors import ConfigError, DataError
+from litebert.export.onnx_file import export_onnx
 from litebert.finetuning import run
 from litebert.finetuning.calibrate import calibrate
 from litebert.finetuning.evaluate import evaluate_task
@@ -22,7 +24,7 @@ from litebert.model.hub import load_model
 from litebert.predict.predictor import Predictor
 from litebert.report.finetuning_page import write_run_page
 from litebert.tasks.metrics import show_value
-from litebert.tasks.task import load_task
+from litebert.tasks.task import load_task, save_task
 from litebert.train import checkpoint
 from litebert.train.log import read_metrics
 
@@ -256,3 +258,53 @@ def test_a_model_without_exits_has_one_depth(toy_model, tmp_path):
             evaluate_task([result.model], data=files["dev"], device="cpu", threads=1, depth=depth)
     with pytest.raises(ConfigError, match="one model at a time"):
         evaluate_task([result.model] * 2, data=files["dev"], device="cpu", threads=1, depth=1)
+
+
+def test_no_answer_has_a_threshold_for_each_exit(deep_model, tmp_path, cli):
+    """Tuned on dev like that of full depth; evaluation, prediction, calibration and an export read it."""
+    files = make_files(tmp_path / "files", "question-answering", train=40, dev=30, seed=1)
+    config = tiny_config(deep_model, files, "question-answering", exits=[1, 2, 3], steps=20)
+    model = finetune(config, tmp_path / "run", quiet=True).model
+    task = load_task(model)
+    limits = [task.threshold_at(depth) for depth in (1, 2, 3)]
+    assert list(task.exit_thresholds) == [1, 2]
+    assert len(set(limits)) == 3
+    asked = {"data": files["dev"], "device": "cpu", "threads": 1}
+    for limit, one in zip(limits, evaluate_task([model], depth="all", **asked), strict=True):
+        (evaluation,) = one.evaluations
+        assert evaluation.thresholds["tuned"] == limit
+        assert evaluation.thresholds["best"] == pytest.approx(limit, abs=1e-4)
+        # It lies on the score of a question, which is another to the last digit here.
+        assert evaluation.scores["tuned_f1"].value >= evaluation.scores["best_f1"].value - 1.01 / 30
+
+    # At the first exit no question has an answer now, at the second every one.
+    save_task(replace(task, null_threshold=-1000.0, exit_thresholds={1: -1000.0, 2: 1000.0}), model)
+    first, second, _ = evaluate_task([model], depth="all", **asked)
+    examples = first.evaluations[0].split.examples
+    assert {each.value for each in first.evaluations[0].predictions} == {""}
+    assert "" not in {each.value for each in second.evaluations[0].predictions}
+    calibrate(model, files["dev"], speed_up=1.2, rule="patience", device="cpu", threads=1)  # at 2 at the earliest
+    export_onnx(model, tmp_path / "onnx")
+    (auto,) = evaluate_task([model], depth="auto", **asked)
+    both = {each.value == "" for each in auto.evaluations[0].predictions}
+    for folder in (model, tmp_path / "onnx"):
+        predictor = Predictor(folder, device="cpu", threads=1)
+        questions, contexts = [each.question for each in examples], [each.context for each in examples]
+        empty = {depth: predictor.answer(questions, contexts, depth=depth) for depth in (1, 2, 3, None, "auto")}
+        for depth, says_nothing in ((1, True), (2, False), (3, True), (None, True)):
+            assert {each.text == "" for each in empty[depth]} == {says_nothing}, (folder, depth)
+        assert [each.text == "" for each in empty["auto"]] == [each.depth != 2 for each in empty["auto"]]
+        assert {each.text == "" for each in empty["auto"]} == both
+        assert 2 in {each.depth for each in empty["auto"]}
+        assert {each.text == "" for each in predictor.answer(questions, contexts, threshold=1000.0, depth=1)} == {False}
+    shown = cli("evaluate", model, "--data", files["dev"], "--device", "cpu", "--threads", 1, "--depth", "auto")
+    assert "tuned_ uses -1000, -1000 at depth 1, 1000 at depth 2, saved with the model" in shown.out
+
+    # A folder from before has one number, which counts at every exit.
+    file = model / "task.json"
+    old = {name: value for name, value in json.loads(file.read_text()).items() if name != "exit_thresholds"}
+    file.write_text(json.dumps(old))
+    for depth in (1, 2, 3):
+        (one,) = evaluate_task([model], depth=depth, **asked)
+        assert {each.value for each in one.evaluations[0].predictions} == {""}
+        assert one.evaluations[0].thresholds["tuned"] == -1000

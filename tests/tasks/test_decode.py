@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -120,3 +122,30 @@ def test_an_ensemble_of_answers_takes_mean_scores():
     # A span that one model lacks has that model's worst score: Rome 4 and 0, In 1 and 5, In Rome 1 and 0.
     assert [(span.text, span.score) for span in mean.answers.spans] == [("In", 3.0), ("Rome", 2.0), ("In Rome", 0.5)]
     assert (mean.value, mean.answers.no_answer) == ("In", 0.5)
+
+
+def test_each_exit_has_its_own_no_answer_threshold():
+    """The window that is furthest below the threshold of its exit decides."""
+    example = replace(questions("Rome")[0], context="In Rome " * 20)
+    task = Task("t", "question-answering", max_length=30, answerable_head=True, null_threshold=1.0)
+    task = replace(task, exit_thresholds={1: -1.0, 2: 3.0})
+    features = make_features(task, [example], wordpiece())[:2]
+    assert len(features) == 2
+
+    def said(*windows):
+        outputs = []
+        for null, depth in windows:
+            output = {"start_index": np.array([10]), "end_index": np.array([[10]]), "answerable": np.array(null)}
+            output |= {"start_log_prob": np.zeros(1), "end_log_prob": np.zeros((1, 1))}
+            outputs.append(output if depth is None else {**output, "depth": np.array(depth)})
+        (prediction,) = decode(task, [example], features[: len(windows)], outputs)
+        return bool(prediction.value), prediction.answers.no_answer, prediction.answers.threshold
+
+    features, whole = features[:1], features
+    for depth, limit in ((1, -1.0), (2, 3.0), (3, 1.0), (None, 1.0)):
+        assert said((limit + 0.1, depth)) == (False, limit + 0.1, limit)
+        assert said((limit - 0.1, depth)) == (True, limit - 0.1, limit)
+    features = whole
+    assert said((-0.5, 1), (2.0, 2)) == (True, 2.0, 3.0)
+    assert said((-0.5, 1), (3.5, 2)) == (False, -0.5, -1.0)
+    assert said((-0.5, None), (2.0, None)) == (True, -0.5, 1.0)

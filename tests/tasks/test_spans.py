@@ -116,7 +116,7 @@ def test_the_twenty_best_of_at_most_thirty_tokens_unless_told_otherwise():
 
 def test_answers_and_their_threshold():
     answers = Answers((Span("Rome", 3, 7, 2.0), Span("In Rome", 0, 7, 1.0)), no_answer=0.5)
-    spans, no_answer = answers
+    spans, no_answer, _ = answers
     assert (spans[0].text, no_answer) == ("Rome", 0.5)
     assert answers.best() == "Rome"
     assert answers.best(0.5) == "Rome"

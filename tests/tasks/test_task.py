@@ -139,3 +139,17 @@ def test_only_the_kinds_themselves_ask_for_a_kind():
                 known = KINDS.keys() if "kind" in asked and "head" not in asked else own_names
                 found += [where] * any(names(part, known) for side in node.comparators for part in ast.walk(side))
     assert found == []
+
+
+def test_no_answer_thresholds_by_depth_and_in_a_folder_of_before(tmp_path):
+    task = Task("t", "question-answering", answerable_head=True, null_threshold=1.5, exit_thresholds={1: -2.0, 2: 0.5})
+    save_task(task, tmp_path)
+    assert load_task(tmp_path) == task
+    assert [task.threshold_at(depth) for depth in (1, 2, 3, None)] == [-2.0, 0.5, 1.5, 1.5]
+    old = {"format": 1, "name": "x", "kind": "question-answering", "answerable_head": True, "null_threshold": 1.5}
+    (tmp_path / "task.json").write_text(json.dumps(old))
+    assert [load_task(tmp_path).threshold_at(depth) for depth in (1, 3, None)] == [1.5, 1.5, 1.5]
+    for wrong in ({"one": 1.0}, {"1": "x"}, [1.0]):
+        (tmp_path / "task.json").write_text(json.dumps({**old, "exit_thresholds": wrong}))
+        with pytest.raises(CheckpointError, match="exit_thresholds"):
+            load_task(tmp_path)

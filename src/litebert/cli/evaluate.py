@@ -186,19 +186,22 @@ def _print_scores(scored: list[Scored]) -> None:
     console.print(table)
     for one in scored:
         for e in one.evaluations:
-            for line in _explain_thresholds(e.thresholds):
+            for line in _explain_thresholds(e.thresholds, e.task.exit_thresholds if one.depth == "auto" else {}):
                 where = f"{one.name}, {e.split.name}" if one.depth is None else f"{e.split.name}, depth {one.depth}"
                 console.print(f"{where}: {line}")
 
 
-def _explain_thresholds(thresholds: Mapping[str, float]) -> list[str]:
-    """The no-answer threshold behind each family of scores."""
+def _explain_thresholds(thresholds: Mapping[str, float], earlier: Mapping[int, float]) -> list[str]:
+    """The no-answer threshold behind each family of scores; `earlier` are those of exits before full depth."""
     words = {
         "fixed": "scores without a prefix use the fixed no-answer threshold {}",
         "tuned": "tuned_ uses {}, saved with the model (the best on its dev set)",
         "best": "best_ uses {}, the best on these examples: an upper bound",
     }
-    return [words[name].format(f"{threshold:.4g}") for name, threshold in thresholds.items()]
+    shown = {name: f"{threshold:.4g}" for name, threshold in thresholds.items()}
+    if earlier and "tuned" in shown:
+        shown["tuned"] += "".join(f", {each:.4g} at depth {depth}" for depth, each in sorted(earlier.items()))
+    return [words[name].format(number) for name, number in shown.items()]
 
 
 def _print_intrinsic(scores: Intrinsic) -> None:

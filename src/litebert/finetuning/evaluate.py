@@ -196,7 +196,7 @@ def _at_depths(
         begin = time.perf_counter()
         outputs = [runtime.run(own) for own in requests]
         seconds = time.perf_counter() - begin
-        layers = [[int(output.pop("depth", each)) for output in own] for own in outputs]
+        layers = [[int(output["depth"]) for output in own] for own in outputs]
         lengths = [len(request) for own in requests for request in own]
         evaluations = [
             score_split(task, split, decode(task, split.examples, split.features, own))

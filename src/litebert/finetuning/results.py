@@ -56,8 +56,8 @@ def predict_split(
 def score_split(task: Task, split: Split, predictions: list[Prediction], resamples: int = RESAMPLES) -> Evaluation:
     """Score predictions; `resamples=0` skips the intervals.
 
-    If "no answer" is possible, plain scores use the threshold 0, `tuned_f1` the threshold saved with the model, and
-    `best_f1` the best one for this split (an upper bound).
+    If "no answer" is possible, plain scores use the threshold 0, `tuned_f1` those saved with the model, by which the
+    predictions were made, and `best_f1` the best one for this split (at a fixed depth, an upper bound).
     """
     if not split.examples:
         raise DataError(f"{split.name}: no examples to score")
@@ -69,7 +69,8 @@ def score_split(task: Task, split: Split, predictions: list[Prediction], resampl
         if not thresholds:
             scores = score(task, split.examples, predictions, resamples)
         for name, threshold in thresholds.items():
-            found = score(task, split.examples, kind.at_threshold(predictions, threshold), resamples)
+            here = predictions if name == "tuned" else kind.at_threshold(predictions, threshold)
+            found = score(task, split.examples, here, resamples)
             scores |= found if name == "fixed" else {f"{name}_{metric}": found[metric] for metric in task.metrics}
     return Evaluation(task, split, predictions, scores, thresholds)
 

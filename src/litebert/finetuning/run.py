@@ -30,7 +30,7 @@ from litebert.finetuning.batches import TrainingBatches
 from litebert.finetuning.card import write_card
 from litebert.finetuning.config import FREE_ON_RESUME, FinetuneConfig, config_from
 from litebert.finetuning.contrast import Contrast, Whole, make_contrast
-from litebert.finetuning.data import Data, open_tokenizer, read_data
+from litebert.finetuning.data import Data, Split, open_tokenizer, read_data
 from litebert.finetuning.head_only import check_kind, fit_head
 from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_model, to_device
 from litebert.finetuning.results import Scores, predict_split, read_scores, score_split, write_predictions, write_scores
@@ -466,6 +466,7 @@ class Finetuning(Learner):
             predictions = predict_split(self.model, task, split, self.device, self.compiled, self.world)
             if number == 0 and data.dev and split.is_labelled:
                 task, predictions = kind_of(task).tune(task, split.examples, predictions)
+                task = self._tune_exits(task, split)
             evaluations.append(score_split(task, split, predictions))
             splits[split.name] = evaluations[-1].scores
         scored = {name: found for name, found in splits.items() if found}
@@ -496,3 +497,13 @@ class Finetuning(Learner):
         if self.world.is_main and not self.config.log.keep_checkpoints:
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         return scores
+
+    def _tune_exits(self, task: Task, split: Split) -> Task:
+        """The task with a no-answer threshold for each exit, where questions may have no answer."""
+        found = {}
+        for depth in self.config.exits[:-1] if task.answerable_head else ():
+            self.model.set_depth(depth)
+            predictions = predict_split(self.model, task, split, self.device, self.compiled, self.world)
+            found[depth] = kind_of(task).tune(task, split.examples, predictions)[0].null_threshold
+        self.model.set_depth(None)
+        return dataclasses.replace(task, exit_thresholds=found)

@@ -14,7 +14,7 @@ from litebert.predict.job import Inputs, Steps
 from litebert.predict.runtime import HEAD_OUTPUTS, Request
 from litebert.tasks.decode import sigmoid, softmax
 from litebert.tasks.kinds.multiple_choice import choice_sequences
-from litebert.tasks.kinds.question_answering import question_windows
+from litebert.tasks.kinds.question_answering import question_windows, window_thresholds
 from litebert.tasks.spans import best_spans
 from litebert.tasks.task import Task, kind_of
 
@@ -90,16 +90,16 @@ def answer(
         raise InputError("context: has no text that the vocabulary covers")
     want = HEAD_OUTPUTS[kind_of(task).head(task)]
     outputs = yield [Request(each.ids, each.segments, want, outside=each.outside) for each in windows]
-    found = best_spans(windows, outputs, context, n_best=max(N_BEST, top), max_answer=task.max_answer)
+    limits = window_thresholds(task, outputs) if threshold is None else [threshold] * len(outputs)
+    found = best_spans(windows, outputs, context, max(N_BEST, top), task.max_answer, limits)
     candidates = tuple(
         AnswerSpan(span.text, span.start, span.end, probability, span.score)
         for span, probability in zip(found.spans, found.probabilities(), strict=True)
     )
     no_answer = None
     if task.answerable_head or threshold is not None:
-        limit = task.null_threshold if threshold is None else threshold
         no_answer = sigmoid(found.no_answer)
-        if found.no_answer > limit or not candidates:
+        if found.no_answer > found.threshold or not candidates:
             return Answer("", None, None, no_answer, no_answer, candidates[:top])
     best = candidates[0]
     return Answer(best.text, best.start, best.end, best.probability, no_answer, candidates[:top])

@@ -5,7 +5,7 @@ Raw outputs by name, numpy float32 (indices int64), each for one sequence of `le
     start, end   [len] of the span head; start_index, start_log_prob [K], end_index, end_log_prob [K_end, K] and
                  answerable [] of the answer head
     masked_lm    [P, V] at the requested positions              sentence  [2]
-    depth        [] with an exit rule: the exit that gave the others
+    depth        [] where a depth or a rule was asked for: the exit that gave the others
     hidden       [len, H]      pooled, first, mean  [H]         attentions  [L, A, len, len]
 """
 

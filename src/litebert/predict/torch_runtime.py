@@ -87,9 +87,10 @@ class TorchRuntime:
                         results[alike[place]] = output
                     continue
                 self._set_depth(depth)
+                at = {} if depth is None else {"depth": np.array(depth)}
                 for numbers, started in one_ahead(self._start_passes(requests, alike)):
                     for number, output in zip(numbers, started(), strict=True):
-                        results[number] = output
+                        results[number] = output | at
                 self._set_depth(None)
             for request, result in zip(requests, results, strict=True):
                 if "attentions" in request.want:
@@ -130,7 +131,7 @@ class TorchRuntime:
         here = torch.cuda.device(self.device.device) if self.device.is_cuda else contextlib.nullcontext()
         with self._lock, here:
             for number, output in read_early(TorchStages(self), NEVER, requests, every_exit=True):
-                results[exits.index(int(output.pop("depth")))][number] = output
+                results[exits.index(int(output["depth"]))][number] = output
         return results
 
     def _set_depth(self, depth: int | None) -> None:

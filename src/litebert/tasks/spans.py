@@ -35,10 +35,11 @@ class Span:
 
 
 class Answers(NamedTuple):
-    """The best spans, best first, and a score for "no answer" (0 is the natural threshold)."""
+    """The best spans, best first, and a score for "no answer", with the threshold that it is compared with."""
 
     spans: tuple[Span, ...]
     no_answer: float
+    threshold: float = FIXED_THRESHOLD  # of the exit that gave the score
 
     def probabilities(self) -> list[float]:
         """Softmax over the span scores."""
@@ -52,17 +53,27 @@ class Answers(NamedTuple):
 
 
 def best_spans(
-    windows: Sequence[Feature], outputs: Sequence[Outputs], context: str, n_best: int = 20, max_answer: int = 30
+    windows: Sequence[Feature],
+    outputs: Sequence[Outputs],
+    context: str,
+    n_best: int = 20,
+    max_answer: int = 30,
+    thresholds: Sequence[float] | None = None,
 ) -> Answers:
-    """The n best answers over all windows of a context; spans with equal text count once, with their best score."""
+    """The n best answers over all windows of a context; spans with equal text count once, with their best score.
+
+    `thresholds` are the no-answer thresholds of the windows, which differ if these stopped at different exits.
+    """
     ranked = _distinct(context, windows, outputs, n_best, max_answer)
-    # The window with the lowest no-answer score decides.
-    null = min(
+    nulls = [
         float(each["answerable"] if "answerable" in each else each["start"][0] + each["end"][0]) for each in outputs
-    )
+    ]
+    limits = thresholds or [FIXED_THRESHOLD] * len(nulls)
+    # The window with the lowest no-answer score, seen from its threshold, decides.
+    _, null, limit = min((score - limit, score, limit) for score, limit in zip(nulls, limits, strict=True))
     if "answerable" not in outputs[0]:
         null -= ranked[0].score if ranked else 0.0
-    return Answers(ranked, null)
+    return Answers(ranked, null, limit)
 
 
 class Pairs(NamedTuple):

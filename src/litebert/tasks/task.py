@@ -44,6 +44,7 @@ class Task:
     max_question: int = 64
     max_answer: int = 30
     null_threshold: float = 0.0  # answer "no answer" if its score is above this
+    exit_thresholds: Mapping[int, float] = field(default_factory=dict)  # the same at exits before full depth
     pooling: Literal["mean", "first"] = "mean"  # similarity: a text's vector is the mean of its tokens, or [CLS]
     normalize: bool = True  # similarity: vectors have length 1
     sizes: tuple[int, ...] = ()  # similarity: shorter vectors that it learned too (Matryoshka)
@@ -53,6 +54,10 @@ class Task:
         check_numbers(self, ">= 1", "max_length", "stride", "max_question", "max_answer", "max_option")
         if self.max_length < 8:
             raise ConfigError(f"max_length: must be >= 8 to leave room for text, got {self.max_length}")
+
+    def threshold_at(self, depth: int | None) -> float:
+        """The no-answer threshold after this many layers (None: all); that of full depth where no other was tuned."""
+        return self.null_threshold if depth is None else self.exit_thresholds.get(depth, self.null_threshold)
 
 
 @dataclass(frozen=True)

@@ -163,10 +163,11 @@ class QuestionAnswering(Kind[QuestionExample]):
     def predict(
         self, task: Task, example: QuestionExample, windows: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> Prediction:
-        return _best(task, best_spans(windows, outputs, example.context, max_answer=task.max_answer))
+        limits = window_thresholds(task, outputs)
+        return _best(task, best_spans(windows, outputs, example.context, max_answer=task.max_answer, thresholds=limits))
 
     def average(self, task: Task, votes: Sequence[Prediction]) -> Prediction:
-        return _best(task, average_answers(_answers(votes)))
+        return _best(task, average_answers(_answers(votes))._replace(threshold=task.null_threshold))
 
     def tune(
         self, task: Task, examples: Sequence[QuestionExample], predictions: Sequence[Prediction]
@@ -182,11 +183,20 @@ class QuestionAnswering(Kind[QuestionExample]):
     ) -> dict[str, float]:
         if not task.answerable_head:
             return {}
-        tuned = {"tuned": task.null_threshold} if task.null_threshold != FIXED_THRESHOLD else {}
-        return {"fixed": FIXED_THRESHOLD, **tuned, "best": best_threshold(examples, _answers(predictions))[0]}
+        answers = _answers(predictions)
+        tuned = {}
+        if task.null_threshold != FIXED_THRESHOLD or task.exit_thresholds:
+            used = {each.threshold for each in answers}
+            tuned["tuned"] = used.pop() if len(used) == 1 else task.null_threshold  # several: of several exits
+        return {"fixed": FIXED_THRESHOLD, **tuned, "best": best_threshold(examples, answers)[0]}
 
     def at_threshold(self, predictions: Sequence[Prediction], threshold: float) -> list[Prediction]:
-        return [replace(p, value=p.answers.best(threshold)) if p.answers is not None else p for p in predictions]
+        return [
+            replace(p, value=p.answers.best(threshold), answers=p.answers._replace(threshold=threshold))
+            if p.answers is not None
+            else p
+            for p in predictions
+        ]
 
     def measures(self, task: Task, examples: Sequence[QuestionExample], values: Sequence[Any]) -> dict[str, Measure]:
         """SQuAD's scores; if some questions have no answer, also separately."""
@@ -217,7 +227,7 @@ class QuestionAnswering(Kind[QuestionExample]):
         for example, prediction in zip(examples, predictions, strict=True):
             texts[example.id] = prediction.value
             if prediction.answers is not None:
-                spans, odds[example.id] = prediction.answers
+                spans, odds[example.id], _ = prediction.answers
                 shown = zip(spans, prediction.answers.probabilities(), strict=True)
                 n_best[example.id] = [
                     {"text": s.text, "probability": p, "score": s.score, "start": s.start, "end": s.end}
@@ -356,8 +366,13 @@ def _answer_loss(output: Any, targets: Mapping[str, Tensor]) -> tuple[Tensor, Te
 
 
 def _best(task: Task, answers: Answers) -> Prediction:
-    """The best answer; with the answer head, none if the no-answer score is above the task's threshold."""
-    return Prediction(answers.best(task.null_threshold if task.answerable_head else None), answers=answers)
+    """The best answer; with the answer head, none if the no-answer score is above its threshold."""
+    return Prediction(answers.best(answers.threshold if task.answerable_head else None), answers=answers)
+
+
+def window_thresholds(task: Task, outputs: Sequence[Outputs]) -> list[float]:
+    """The no-answer threshold of the exit that gave each of some outputs."""
+    return [task.threshold_at(int(each["depth"]) if "depth" in each else None) for each in outputs]
 
 
 def _answers(predictions: Sequence[Prediction]) -> list[Answers]:

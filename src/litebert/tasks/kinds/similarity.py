@@ -202,7 +202,7 @@ class Similarity(Kind[SimilarityExample]):
         self, task: Task, example: SimilarityExample, windows: Sequence[Feature], outputs: Sequence[Outputs]
     ) -> Prediction:
         """The cosine of a scored pair, by how much the near text is nearer; for search, the vectors themselves."""
-        vectors = unit(np.stack([vector for output in outputs for vector in output.values()]))  # their only output
+        vectors = unit(np.stack([value for output in outputs for name, value in output.items() if name != "depth"]))
         if example.form == "pairs":
             return Prediction(vectors)
         return Prediction(compare_vectors(example.form, vectors[None])[0])
