@@ -132,7 +132,7 @@ def verify(
 
 
 adapter = typer.Typer(
-    cls=CommandGroup, help="Adapters made by `litebert finetune --adapter RANK` or PEFT.", no_args_is_help=True
+    cls=CommandGroup, help="Adapters made by `litebert finetune --adapter` or PEFT.", no_args_is_help=True
 )
 app.add_typer(adapter, name="adapter")
 
