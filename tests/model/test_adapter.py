@@ -31,6 +31,7 @@ AUTO = {
     "span": transformers.AutoModelForQuestionAnswering,
     "encoder": transformers.AutoModel,
 }
+SAVED = {"classification": ["classifier"], "token-classification": ["classifier"], "span": ["qa_outputs"]}
 
 
 def make(head: str, kind: str = "albert"):
@@ -86,8 +87,7 @@ def test_peft_opens_ours_with_equal_outputs(tmp_path, head, kind):
 def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
     save_model(make(head), tmp_path / "base")
     base = AUTO[head].from_pretrained(tmp_path / "base")
-    saved = {"classification": ["classifier"], "token-classification": ["classifier"], "span": ["qa_outputs"]}.get(head)
-    config = peft.LoraConfig(r=3, lora_alpha=5, target_modules=["key", "ffn", "dense"], modules_to_save=saved)
+    config = peft.LoraConfig(r=3, lora_alpha=5, target_modules=["key", "ffn", "dense"], modules_to_save=SAVED.get(head))
     other = peft.get_peft_model(base, config).eval()
     torch.manual_seed(2)
     for name, parameter in other.named_parameters():
@@ -106,8 +106,9 @@ def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
 def test_rank_stabilised_adapters_are_those_of_peft(tmp_path, head, merged):
     """rsLoRA: alpha / sqrt(rank), here 16 / sqrt(3); then what we save of it, in PEFT again."""
     save_model(make(head), tmp_path / "base")
-    saved = {"classification": ["classifier"], "token-classification": ["classifier"], "span": ["qa_outputs"]}.get(head)
-    config = peft.LoraConfig(r=3, lora_alpha=16, use_rslora=True, target_modules=["query", "ffn"], modules_to_save=saved)
+    config = peft.LoraConfig(
+        r=3, lora_alpha=16, use_rslora=True, target_modules=["query", "ffn"], modules_to_save=SAVED.get(head)
+    )
     other = peft.get_peft_model(AUTO[head].from_pretrained(tmp_path / "base"), config).eval()
     torch.manual_seed(2)
     for name, parameter in other.named_parameters():

@@ -1,8 +1,8 @@
 """Low-rank adapters (LoRA, Hu et al. 2021) in PEFT's own format: a fine-tuned model in well under a megabyte.
 
-y = x W^T + b + scale * (x A^T) B^T, with A [r, in], B [out, r] and scale = alpha / r (rsLoRA: alpha / sqrt(r)). ALBERT applies one layer at every
-depth, so one adapter of its six matrices adapts the whole model; `per_application` gives each application of the layer
-its own adapter with a share of the rank.
+y = x W^T + b + scale * (x A^T) B^T, with A [r, in], B [out, r] and scale = alpha / r, or alpha / sqrt(r) for rsLoRA.
+ALBERT applies one layer at every depth, so one adapter of its six matrices adapts the whole model; `per_application`
+gives each application of the layer its own adapter with a share of the rank.
 
 Training skips the gradients of the frozen matrices and keeps less for the backward pass than full fine-tuning: the
 outputs of LayerNorm and the activation are recomputed from their inputs, which are kept anyway (`Lean`).
@@ -43,8 +43,9 @@ from litebert.model.encoder import Encoder
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
 from litebert.parse import read_object
+from litebert.remote import ADAPTER_FILE as CONFIG_FILE
+from litebert.remote import ADAPTER_WEIGHTS as WEIGHTS_FILE
 
-CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 BASE = "litebert_base"  # in the header of the weights: the fingerprint of the model that they belong to
 OWN = "litebert_per_application"  # in adapter_config.json: each application of a shared layer has its own adapter
