@@ -153,6 +153,12 @@ def test_the_rank_of_an_adapter_may_be_left_out(cli, tmp_path, monkeypatch, word
     assert found["preset"] == ("small" if "small" in words else None)
 
 
+@pytest.mark.parametrize("other", ["--few", "--adapter"])
+def test_options_that_exclude_each_other_are_named_as_options(cli, other):
+    message = f"--head-only and {other}: give one of them"
+    cli("finetune", "--task", "classification", "--head-only", other).assert_refused(message)
+
+
 @pytest.mark.parametrize("words", ["--adapter 0", "--adapter abc", "--adapter=", "--adapter -3", "--adapter=1.5"])
 def test_a_rank_that_is_none_is_named(cli, words):
     value = words.replace("=", " ").split(" ")[1]

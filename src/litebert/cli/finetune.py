@@ -18,6 +18,7 @@ from litebert.cli.options import (
     Resume,
     Task,
     TrainFile,
+    as_option,
     check_data,
     check_files,
     check_out_folder,
@@ -88,6 +89,9 @@ def finetune(
         raise ConfigError(
             f"--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: {', '.join(KINDS)}"
         )
+    for other, is_given in (("--few", few), ("--adapter", adapter is not None)):
+        if head_only and is_given:
+            raise ConfigError(f"--head-only and {other}: give one of them")
     flags: dict[str, Any] = {
         "task": task,
         "model": model,
@@ -122,7 +126,7 @@ def finetune(
     from litebert.finetuning.study import run_and_print
 
     out = out or Path("runs") / made.task
-    result = run_and_print(made, out, seeds, rates, resume)  # type: ignore[arg-type]
+    result = run_and_print(made, out, seeds, rates, resume, as_option)  # type: ignore[arg-type]
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
     from litebert.train.processes import world_from_environment

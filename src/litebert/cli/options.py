@@ -62,6 +62,11 @@ def column_pairs(settings: list[str]) -> dict[str, str]:
     return pairs(settings, "--column", "text=review", "role=name")
 
 
+def as_option(name: str) -> str:
+    """A setting as the option of the same name: "head_only" -> "--head-only"."""
+    return f"--{name}".replace("_", "-")
+
+
 ALONE = "default"  # the value of `--adapter` without one
 
 
