@@ -97,6 +97,12 @@ def test_a_model_that_is_there_passes(hub):
     assert len(asked) == 1
 
 
+def test_an_adapter_that_is_there_passes(hub):
+    answers, _ = hub
+    answers["a/b"] = (200, None, ["adapter_config.json", "adapter_model.safetensors"])
+    check_source("a/b")
+
+
 def test_a_model_in_the_cache_is_not_asked_for(hub, tmp_path):
     _, asked = hub
     repository = tmp_path / "cache" / "models--a--b"

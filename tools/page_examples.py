@@ -8,6 +8,7 @@ A visitor's first click should show what the model can do. What is measured, per
     sentence_order   the probability of the right order, read in both directions
     coherence        the probability at the weakest boundary
     embed            of three pairs of sentences, the least similar pair over the most similar strangers; and a search
+                     (the searches for the other two pairs are offered too)
 tests/predict/test_default_model.py keeps the chosen ones good. Other languages and fine-tuned abilities have no model
 in the package to measure with.
 """
@@ -26,7 +27,7 @@ from litebert.predict.predictor import Predictor
 
 EXAMPLES = Path(__file__).parent.parent / "src" / "litebert" / "page" / "examples.js"
 PREFIX = "export const EXAMPLES = "
-SHOWN = {"fill_mask": 3, "sentence_order": 1, "coherence": 1, "embed": 1}
+SHOWN = {"fill_mask": 3, "sentence_order": 1, "coherence": 1}
 
 # Sentences, and for each mask the words that a reader would accept.
 MASKS: list[tuple[str, list[str]]] = [
@@ -95,7 +96,7 @@ PAIRS = [
     ("add two eggs and a spoon of sugar.", "stir the flour into the milk.", "how to bake a cake"),
     ("The album was released in 1994.", "Their second record came out a year later.", "music"),
     ("The river flows through the valley into the sea.", "The lake lies between two mountains.", "a landscape"),
-    ("He scored two goals in the final.", "The team won the match and the cup.", "a football game"),
+    ("He scored two goals in the final.", "The team won the match and the cup.", "football"),
     ("She was elected to parliament in 1974.", "He served two terms as governor of the state.", "politics"),
     ("The church was built in the 12th century.", "The old castle stands on a hill above the town.", "old buildings"),
     ("The beetle lives in dry forests.", "This bird nests on the ground and eats insects.", "wild animals"),
@@ -189,6 +190,9 @@ def write_examples(ranked: dict[str, list[tuple[float, dict[str, str], str]]]) -
     examples = read_examples()
     for ability, count in SHOWN.items():
         examples["en"][ability] = [example for _, example, _ in ranked[ability][:count]]
+    lines = ranked["embed"][0][1]
+    others = [query for line, _, query in PAIRS if line in lines["text"].split("\n") and query != lines["query"]]
+    examples["en"]["embed"] = [{**lines, "query": query} for query in (lines["query"], *others)]
     head, _, _ = EXAMPLES.read_text(encoding="utf-8").partition(PREFIX)
     EXAMPLES.write_text(head + PREFIX + json.dumps(examples, ensure_ascii=False, indent=2) + ";\n", encoding="utf-8")
 

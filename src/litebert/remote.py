@@ -13,11 +13,13 @@ from typing import TypeVar
 
 from litebert.errors import CheckpointError, did_you_mean
 from litebert.folders import folder_hint, holds_model, models_in
+from litebert.parse import read_object
 
 DEFAULT = "default"  # the name of the model in this package
 DEFAULT_FOLDER = Path(__file__).parent / "default_model"
 ADAPTERS = "adapters"  # the folder in there with an adapter for each further ability
 CONFIG_FILE = "config.json"
+ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as PEFT calls them
 INDEX_FILE = "model.safetensors.index.json"
 SUMS_FILE = "SHA256SUMS"
 GOOGLE_CONFIGS = ("albert_config.json", "bert_config.json")
@@ -59,7 +61,7 @@ def resolve_default(source: S) -> S | Path:
 
 def shipped_adapters() -> dict[str, Path]:
     """The folders of the adapters in this package by name: {"sentiment": ..., ...}."""
-    return {path.parent.name: path.parent for path in sorted(DEFAULT_FOLDER.glob(f"{ADAPTERS}/*/adapter_config.json"))}
+    return {path.parent.name: path.parent for path in sorted(DEFAULT_FOLDER.glob(f"{ADAPTERS}/*/{ADAPTER_FILE}"))}
 
 
 def find_folder(source: Path | str, revision: str | None = None, weights: bool = True) -> Path:
@@ -142,18 +144,19 @@ def check_hub(name: str, revision: str | None = None) -> None:
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
-        if isinstance(try_to_load_from_cache(name, CONFIG_FILE, revision=revision), str):
+        known = (CONFIG_FILE, ADAPTER_FILE)
+        if any(isinstance(try_to_load_from_cache(name, file, revision=revision), str) for file in known):
             return
         # hf_hub_download would retry six times over half a minute.
         files = HfApi().model_info(name, revision=revision, timeout=PATIENCE).siblings or []
-        if CONFIG_FILE not in {file.rfilename for file in files}:
+        if not any(file.rfilename in known for file in files):
             raise EntryNotFoundError(CONFIG_FILE)
     except Exception as error:  # from whichever HTTP library is in use
         raise CheckpointError(_explain(name, error)) from None
 
 
 def fetch_model(name: str, revision: str | None = None, weights: bool = True) -> Path:
-    """The folder of a model in the Hub's cache; downloads it first if necessary."""
+    """The folder of a model, or of an adapter, in the Hub's cache; downloads it first if necessary."""
     check_hub(name, revision)
     from huggingface_hub import snapshot_download
 
@@ -163,7 +166,10 @@ def fetch_model(name: str, revision: str | None = None, weights: bool = True) ->
         patterns += ["model*.safetensors", INDEX_FILE, SUMS_FILE]
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-        if weights and not list(folder.glob("*.safetensors")):
+        if not (folder / CONFIG_FILE).is_file():
+            adapter = [*patterns, ADAPTER_FILE, *([ADAPTER_WEIGHTS] if weights else [])]
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=adapter))
+        elif weights and not list(folder.glob("*.safetensors")):
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns, "pytorch_model*.bin*"]))
     except Exception as error:
         raise CheckpointError(_explain(name, error)) from None
@@ -179,21 +185,26 @@ def push_folder(
     message: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Upload a model folder to `owner/name` on the Hub (created if necessary); returns its URL."""
+    """Upload a model folder, or an adapter's, to `owner/name` on the Hub (created if necessary); returns its URL.
+
+    An adapter must name a base model that others can open: one on the Hub, or default.
+    """
     from huggingface_hub import HfApi, constants, errors
 
     folder = Path(folder)
-    if not (folder / CONFIG_FILE).is_file():
+    is_adapter = (folder / ADAPTER_FILE).is_file()
+    if is_adapter:
+        _check_public_base(folder)
+    elif not (folder / CONFIG_FILE).is_file():
         raise CheckpointError(f"{folder}: no {CONFIG_FILE} here, so this is not a model folder{folder_hint(folder)}")
+    message = message or f"Upload {'adapter' if is_adapter else 'model'} with litebert"
     api = HfApi(token=token)
     name = name.removeprefix(HUB)
     try:
         url = api.create_repo(name, private=private, exist_ok=True)
         if revision is not None:
             api.create_branch(name, branch=revision, exist_ok=True)
-        api.upload_folder(
-            repo_id=name, folder_path=folder, revision=revision, commit_message=message or "Upload model with litebert"
-        )
+        api.upload_folder(repo_id=name, folder_path=folder, revision=revision, commit_message=message)
     except errors.HFValidationError as error:
         raise CheckpointError(f"{name}: not a valid Hub name: {error}") from None
     except Exception as error:  # from whichever HTTP library is in use
@@ -202,6 +213,17 @@ def push_folder(
         todo = "; log in with `hf auth login`, and use a repository you may write to" if status in (401, 403) else ""
         raise CheckpointError(f"{name}: not uploaded to {constants.ENDPOINT}: {reason}{todo}") from None
     return str(url)
+
+
+def _check_public_base(folder: Path) -> None:
+    """Refuse an adapter of a model that is only on this machine: nobody else could open it."""
+    base = read_object(folder / ADAPTER_FILE, CheckpointError).get("base_model_name_or_path")
+    if base == DEFAULT or (isinstance(base, str) and (base.startswith(HUB) or not is_path(base))):
+        return
+    raise CheckpointError(
+        f"{folder}: its base model, {base or 'which has no name'}, is not on the Hub, so nobody else could open the "
+        f"adapter; push the base too, and write its name (owner/name) to base_model_name_or_path in {ADAPTER_FILE}"
+    )
 
 
 def _explain(name: str, error: Exception) -> str:

@@ -110,7 +110,7 @@ def test_from_the_command_line(cli, toy_model, tmp_path):
     assert asked.code == 0, asked
     refused = cli(*arguments, "--seeds", "3")
     assert refused.code == 2
-    assert "head_only: the fit has no seed and no learning rate" in refused.err
+    assert "--head-only: the fit has no seed and no learning rate; leave out --seeds and --lr" in refused.err
 
 
 # -- means of all tokens, which such heads see ------------------------------------------------------------------------

@@ -57,7 +57,9 @@ def test_a_model_that_loses_to_a_bag_of_words_is_told_so_everywhere(cli, toy_mod
     assert told in done.out
     assert "baselines, accuracy: always '" in done.out
     assert "label more examples: 60 are few" in done.out
-    assert "fit only a linear head on the frozen encoder (head_only)" in done.out
+    assert "fit only a linear head on the frozen encoder (--head-only)" in done.out
+    assert "train several times and longer (--seeds, --epochs)" in done.out
+    assert "start from a stronger model (--model)" in done.out
     scores = read_scores(tmp_path / "run")
     assert {each.baseline: each.verdict for each in scores.baselines}[TFIDF] == "behind"
     (sentence, verdict), *_ = describe_verdicts(scores)
@@ -106,7 +108,7 @@ def test_words_and_advice():
     assert any("600 are few" in step for step in next_steps(600, head_only=False))
     assert any("(head_only)" in step for step in next_steps(600, head_only=False))
     assert not any("are few" in step for step in next_steps(60_000, head_only=False))
-    assert any("instead of only a head (head_only off)" in step for step in next_steps(600, head_only=True))
+    assert any("instead of only a head (without head_only)" in step for step in next_steps(600, head_only=True))
     for task, linear in (("sst-2", True), ("regression", True), ("squad-1.1", False), ("similarity", False)):
         assert any("(head_only)" in step for step in next_steps(600, head_only=False, task=task)) == linear
     out = io.StringIO()

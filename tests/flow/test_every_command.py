@@ -45,6 +45,7 @@ LINES = {
     "params": "albert-tiny",
     "convert": "pretraining new",
     "verify": "pretraining --sequences 1 --length 8",
+    "push": "pretraining me/mine",
     "export": "pretraining --out new",
     "serve": "pretraining --port PORT",
     "doctor": "",
@@ -82,7 +83,7 @@ OTHER_LINES = {
 }
 # These have something to do without being told anything; the others say what they need.
 RUN_ALONE = {"quickstart", "doctor", "params", "corpus generate", "bench pretrain", "serve"}
-FREE_TEXT = {"--text-field", "--pair", "--api-key", "--host", "--allowed-host"}
+FREE_TEXT = {"--message", "--revision", "--text-field", "--pair", "--api-key", "--host", "--allowed-host"}
 ANY_NUMBER = {"--seed", "--threshold"}
 WRITTEN = {"--out", "--predictions"}
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 
 from litebert.cli import list_commands
+from litebert.errors import ConfigError
 
 # Name -> words that every help text about it contains.
 MEANINGS = {
@@ -119,3 +120,56 @@ def test_a_mistyped_name_is_answered_with_the_nearest(cli, words, nearest):
 def test_evaluate_does_one_of_its_two_jobs(cli, options, message):
     result = cli("evaluate", "model", *options)
     assert (result.code, message in " ".join(result.err.split())) == (2, True), result
+
+
+@pytest.mark.parametrize(
+    ("words", "rank"),
+    [
+        ("", None),
+        ("--adapter", 8),
+        ("--adapter --preset small", 8),
+        ("--preset small --adapter", 8),
+        ("--adapter 16", 16),
+        ("--adapter=16", 16),
+        ("--adapter 16 --preset small", 16),
+        ("--adapter --config run.yaml", 4),
+        ("--adapter 16 --config run.yaml", 16),
+        ("--adapter --config plain.yaml", 8),
+    ],
+)
+def test_the_rank_of_an_adapter_may_be_left_out(cli, tmp_path, monkeypatch, words, rank):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.yaml").write_text("adapter: {rank: 4}\n")
+    (tmp_path / "plain.yaml").write_text("batch: 8\n")
+    found = {}
+
+    def stop(flags, *rest):
+        found.update(flags)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("litebert.finetuning.config.config_from", stop)
+    cli("finetune", "--task", "classification", *words.split()).assert_refused("enough")
+    assert found["adapter"] == {"rank": rank}
+    assert found["preset"] == ("small" if "small" in words else None)
+
+
+@pytest.mark.parametrize("other", ["--few", "--adapter"])
+def test_options_that_exclude_each_other_are_named_as_options(cli, other):
+    message = f"--head-only and {other}: give one of them"
+    cli("finetune", "--task", "classification", "--head-only", other).assert_refused(message)
+
+
+@pytest.mark.parametrize("words", ["--adapter 0", "--adapter abc", "--adapter=", "--adapter -3", "--adapter=1.5"])
+def test_a_rank_that_is_none_is_named(cli, words):
+    value = words.replace("=", " ").split(" ")[1]
+    refused = f"--adapter: the rank must be a whole number >= 1, got {value!r}; without one it is 8"
+    cli("finetune", "--task", "classification", *words.split(" ")).assert_refused(refused)
+
+
+def test_the_shell_completes_options_after_an_adapter_without_a_rank(cli, monkeypatch):
+    monkeypatch.setenv("_LITEBERT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "litebert finetune --adapter --tra")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert cli().out.split() == ["--train"]
+    monkeypatch.delenv("_LITEBERT_COMPLETE")
+    assert "--adapter [RANK]" in " ".join(cli("finetune", "--help").out.split())

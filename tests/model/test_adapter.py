@@ -31,6 +31,7 @@ AUTO = {
     "span": transformers.AutoModelForQuestionAnswering,
     "encoder": transformers.AutoModel,
 }
+SAVED = {"classification": ["classifier"], "token-classification": ["classifier"], "span": ["qa_outputs"]}
 
 
 def make(head: str, kind: str = "albert"):
@@ -86,8 +87,7 @@ def test_peft_opens_ours_with_equal_outputs(tmp_path, head, kind):
 def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
     save_model(make(head), tmp_path / "base")
     base = AUTO[head].from_pretrained(tmp_path / "base")
-    saved = {"classification": ["classifier"], "token-classification": ["classifier"], "span": ["qa_outputs"]}.get(head)
-    config = peft.LoraConfig(r=3, lora_alpha=5, target_modules=["key", "ffn", "dense"], modules_to_save=saved)
+    config = peft.LoraConfig(r=3, lora_alpha=5, target_modules=["key", "ffn", "dense"], modules_to_save=SAVED.get(head))
     other = peft.get_peft_model(base, config).eval()
     torch.manual_seed(2)
     for name, parameter in other.named_parameters():
@@ -99,6 +99,66 @@ def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
     for ours, expected in zip(outputs(model), theirs(other), strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
     assert settings == AdapterConfig(3, 5.0, 0.0, ("attention_output", "key", "ffn_input"))
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("head", AUTO)
+def test_rank_stabilised_adapters_are_those_of_peft(tmp_path, head, merged):
+    """rsLoRA: alpha / sqrt(rank), here 16 / sqrt(3); then what we save of it, in PEFT again."""
+    save_model(make(head), tmp_path / "base")
+    config = peft.LoraConfig(
+        r=3, lora_alpha=16, use_rslora=True, target_modules=["query", "ffn"], modules_to_save=SAVED.get(head)
+    )
+    other = peft.get_peft_model(AUTO[head].from_pretrained(tmp_path / "base"), config).eval()
+    torch.manual_seed(2)
+    for name, parameter in other.named_parameters():
+        if "lora_B" in name or "modules_to_save" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    other.save_pretrained(tmp_path / "adapter")
+    model = load_model(tmp_path / "base", head).eval()
+    settings = load_adapter(model, tmp_path / "adapter")
+    assert settings == AdapterConfig(3, 16.0, targets=("query", "ffn_input"), rslora=True)
+    assert settings.scale == 16 / 3**0.5
+    save_adapter(model, tmp_path / "ours", base=str(tmp_path / "base"))
+    if merged:
+        merge_adapter(model)
+    expected = theirs(other)
+    for ours, theirs_ in zip(outputs(model), expected, strict=True):
+        torch.testing.assert_close(ours, theirs_, atol=1e-5, rtol=0)
+    again = peft.PeftModel.from_pretrained(AUTO[head].from_pretrained(tmp_path / "base"), tmp_path / "ours").eval()
+    for now, was in zip(theirs(again), expected, strict=True):
+        torch.testing.assert_close(now, was, atol=1e-5, rtol=0)
+    written = json.loads((tmp_path / "ours" / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (written["use_rslora"], written["lora_alpha"], written["r"]) == (True, 16.0, 3)
+
+
+def test_peft_opens_an_rslora_of_ours(tmp_path):
+    model = make("classification")
+    save_model(model, tmp_path / "base")
+    add_adapter(model, AdapterConfig(rank=8, alpha=16, rslora=True))
+    randomize(model)
+    save_adapter(model, tmp_path / "adapter", base=str(tmp_path / "base"))
+    base = AUTO["classification"].from_pretrained(tmp_path / "base")
+    opened = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    torch.testing.assert_close(outputs(model)[0], theirs(opened)[0], atol=1e-5, rtol=1e-5)
+    scales = [getattr(layer, "scaling", None) for layer in opened.modules()]  # attention has one of another kind
+    assert {scale["default"] for scale in scales if isinstance(scale, dict)} == {16 / 8**0.5}
+
+
+@pytest.mark.parametrize("rslora", [False, True])
+def test_the_scale_of_separate_adapters_is_kept(tmp_path, rslora):
+    """Rank 6 of 3 applications: 2 each, under the scale of the whole."""
+    model = make("classification")
+    asked = AdapterConfig(rank=6, alpha=5, per_application=True, rslora=rslora)
+    add_adapter(model, asked)
+    randomize(model)
+    save_adapter(model, tmp_path / "adapter", base="base")
+    again = make("classification")
+    found = load_adapter(again, tmp_path / "adapter")
+    assert (found.rank, found.alpha, found.scale) == pytest.approx((6, 5, asked.scale))
+    assert (found.per_application, found.rslora) == (True, rslora)
+    for now, was in zip(outputs(again), outputs(model), strict=True):
+        torch.testing.assert_close(now, was, atol=1e-5, rtol=1e-5)
 
 
 def test_pefts_all_linear_opens(tmp_path):

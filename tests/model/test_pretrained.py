@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import fake_hub
 import huggingface_hub
 import pytest
 import torch
@@ -49,32 +50,9 @@ def test_a_new_classifier_is_asked_for_by_its_number_of_labels(folder):
     assert (type(again), again.config.labels) == (ClassificationModel, ("LABEL_0", "LABEL_1", "LABEL_2"))
 
 
-class FakeHub:
-    """As much of HfApi as an upload needs, with a folder for a server."""
-
-    place: Path
-    calls: list
-
-    def __init__(self, token=None):
-        self.token = token
-
-    def create_repo(self, repo_id, private=None, exist_ok=False):
-        self.calls.append(("create", repo_id, private, exist_ok, self.token))
-        return f"https://hub/{repo_id}"
-
-    def create_branch(self, repo_id, branch, exist_ok=False):
-        self.calls.append(("branch", repo_id, branch, exist_ok))
-
-    def upload_folder(self, repo_id, folder_path, revision, commit_message):
-        self.calls.append(("upload", repo_id, revision, commit_message))
-        shutil.copytree(folder_path, self.place / repo_id)
-
-
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    FakeHub.place, FakeHub.calls = tmp_path / "hub", []
-    monkeypatch.setattr(huggingface_hub, "HfApi", FakeHub)
-    return FakeHub
+    return fake_hub.use(monkeypatch, tmp_path / "hub")
 
 
 def test_a_model_and_its_tokenizer_are_pushed(folder, hub):
@@ -109,8 +87,8 @@ def test_an_upload_that_fails_says_why(folder, monkeypatch):
     class Refused(Exception):
         response = type("Response", (), {"status_code": 401})()
 
-    monkeypatch.setattr(FakeHub, "create_repo", lambda *_, **__: (_ for _ in ()).throw(Refused("401 Unauthorized")))
-    monkeypatch.setattr(huggingface_hub, "HfApi", FakeHub)
+    hub = fake_hub.use(monkeypatch, folder)
+    monkeypatch.setattr(hub, "create_repo", lambda *_, **__: (_ for _ in ()).throw(Refused("401 Unauthorized")))
     with pytest.raises(CheckpointError, match="401 Unauthorized; log in with `hf auth login`"):
         model.push_to_hub("me/mine")
 

@@ -122,3 +122,19 @@ def test_the_first_examples_of_the_page_show_what_the_model_can():
     vectors = predictor.embed(examples["embed"][0]["text"].split("\n"), normalize=True)
     cosines = vectors @ vectors.T - 2 * np.eye(6)
     assert cosines.argmax(1).tolist() == [1, 0, 3, 2, 5, 4], "lines come in pairs"
+    for example, pair in zip(examples["embed"], ({0, 1}, {2, 3}, {4, 5}), strict=True):
+        lines = example["text"].split("\n")
+        hits = predictor.search(example["query"], lines, top=2).hits
+        assert {hit.text for hit in hits} == {lines[i] for i in pair}, example["query"]
+
+
+def test_the_examples_of_the_adapters_have_the_right_answers():
+    text = resources.files("litebert").joinpath("page", "examples.js").read_text(encoding="utf-8")
+    examples = json.loads(text.partition("EXAMPLES = ")[2].rstrip().rstrip(";"))["en"]
+    predictor = Predictor(threads=1)
+    found = [predictor.classify(**example).label for example in examples["sentiment"]]
+    assert found == ["positive", "negative", "positive"]
+    found = [predictor.classify(**example).label for example in examples["entailment"]]
+    assert found == ["entailment", "contradiction", "neutral"]
+    found = [predictor.answer(**example).text for example in examples["answer"]]
+    assert found == ["Clara Holm", "steel", "A flood"]

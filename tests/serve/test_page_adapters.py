@@ -58,6 +58,26 @@ def test_packaged_adapters_have_tabs(server, open_page):
     assert "default:questions" in page.locator("#answer .meta").inner_text(), "who answered for the model"
 
 
+@pytest.mark.parametrize(
+    ("tab", "shown"), [("sentiment", "text"), ("entailment", "pair"), ("answer", "question"), ("embed", "query")]
+)
+def test_every_tab_of_an_adapter_offers_examples(server, open_page, tab, shown):
+    page = open_page(server, tab)
+    known = page.evaluate("async () => (await import('/examples.js')).EXAMPLES.en")[tab]
+    chips = page.locator(f"#{tab} .example")
+    assert len(known) == 3
+    assert chips.all_inner_texts() == [example[shown] for example in known]
+    names = {"sentiment": "/classify", "entailment": "/classify"}
+    for number in (2, 1, 0):
+        with page.expect_response(f"**{names.get(tab, '/' + tab)}") as answered:
+            chips.nth(number).click()
+        sent = answered.value.request.post_data_json
+        for name, text in known[number].items():
+            assert page.input_value(f"#{tab}-{name}") == text
+            assert text.split("\n")[-1] in str(sent), "it is asked at once"
+        page.wait_for_selector(f"#{tab} .result:not([aria-busy]) .meta")
+
+
 def test_an_adapter_of_the_users_own_is_a_model_to_choose(predictor, open_page):
     mine = Predictor(predictor.name, device="cpu", threads=1)
     mine.shipped = predictor.shipped

@@ -367,10 +367,12 @@ def test_tags_from_tables(tmp_path, name, text):
 
 
 def test_words_and_tags_must_match(tmp_path):
-    with pytest.raises(DataError, match=r"a\.csv:2: 2 words but 1 tags"):
+    with pytest.raises(DataError, match=r"a\.csv:2: 2 words but 1 tag; each"):
         read_task("token-classification", train=write(tmp_path, "a.csv", "words,tags\na b,O\nc,B\n"))
-    with pytest.raises(DataError, match=r"b\.conll:2: 1 columns, but the lines before have 2"):
+    with pytest.raises(DataError, match=r"b\.conll:2: 1 column, but the lines before have 2"):
         read_task("token-classification", train=write(tmp_path, "b.conll", "a O\nb\n"))
+    with pytest.raises(DataError, match=r"e\.conll:1: no column 2; the line has 1 column$"):
+        read_task("token-classification", train=write(tmp_path, "e.conll", "a\n"), columns={"words": "2"})
     train = write(tmp_path, "c.conll", "a O\nb B-X\n")
     with pytest.raises(DataError, match=r"d\.conll:1: unknown label 'B-Y'"):
         read_task("token-classification", train=train, dev=write(tmp_path, "d.conll", "a B-Y\n"))

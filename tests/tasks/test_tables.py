@@ -56,10 +56,10 @@ def test_other_line_separators_are_text(tmp_path):
 
 def test_short_rows_name_their_line(tmp_path):
     path = write(tmp_path, "a.tsv", "text\tlabel\ngood\t1\nbad\n")
-    with pytest.raises(DataError, match=r"a\.tsv:3: 1 columns, but the header has 2"):
+    with pytest.raises(DataError, match=r"a\.tsv:3: 1 column, but the header has 2"):
         read_table(path)
     path = write(tmp_path, "b.csv", 'text,label\n"never closed,1\nmore,0\n')
-    with pytest.raises(DataError, match=r"b\.csv:2: 1 columns, .* quote"):
+    with pytest.raises(DataError, match=r"b\.csv:2: 1 column, .* quote"):
         read_table(path)
 
 
@@ -160,7 +160,7 @@ def test_a_wrong_column_name_shows_the_columns(tmp_path):
         ({"text": [], "label": []}, "dev: no rows"),
         (7, "dev: expected a file's path, a list of dictionaries or tuples, .* got int"),
         ([7], "dev:1: expected an object"),
-        ([("a", 1), ("b",)], "dev:2: 1 columns, but the first row has 2"),
+        ([("a", 1), ("b",)], "dev:2: 1 column, but the first row has 2"),
         ({"text": ["a", "b"], "label": [1]}, "dev: columns of different lengths: text 2, label 1"),
         ({"text": "ab"}, "dev: column 'text': expected a list, got 'ab'"),
     ],

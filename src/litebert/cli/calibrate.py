@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from litebert.cli import app
-from litebert.cli.options import Columns, Device, Encoding, Json, Threads, check_data, check_models, column_pairs
+from litebert.cli.options import (
+    Columns,
+    Device,
+    Encoding,
+    Json,
+    Threads,
+    as_option,
+    check_data,
+    check_models,
+    column_pairs,
+)
 
 if TYPE_CHECKING:
     from litebert.finetuning.calibrate import By
@@ -42,7 +52,7 @@ def calibrate(
     from litebert.finetuning.calibrate import FEW_EXAMPLES, check_limits
     from litebert.finetuning.calibrate import calibrate as choose
 
-    check_limits(max_loss, speed_up, rule, lambda name: f"--{name}".replace("_", "-"))
+    check_limits(max_loss, speed_up, rule, as_option)
     found = choose(
         model,
         data,

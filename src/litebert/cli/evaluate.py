@@ -15,6 +15,7 @@ from litebert.cli import app
 from litebert.cli.options import (
     Device,
     Json,
+    as_option,
     check_data,
     check_files,
     check_models,
@@ -100,7 +101,7 @@ def evaluate(
     from litebert.evaluation import check_job
     from litebert.evaluation import evaluate as score
 
-    check_job(given, len(models), lambda name: f"--{FLAGS.get(name, name)}".replace("_", "-"))
+    check_job(given, len(models), lambda name: as_option(FLAGS.get(name, name)))
     if task is not None:
         from litebert.tasks.read import find_task
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,12 +10,15 @@ import typer
 
 from litebert.cli import app
 from litebert.cli.options import (
+    ALONE,
+    AdapterCommand,
     Columns,
     LabelledData,
     ListPresets,
     Resume,
     Task,
     TrainFile,
+    as_option,
     check_data,
     check_files,
     check_out_folder,
@@ -24,7 +28,7 @@ from litebert.cli.terminal import make_table
 from litebert.errors import ConfigError, check_choice
 
 
-@app.command()
+@app.command(cls=AdapterCommand)
 def finetune(
     task: Task = None,
     train: TrainFile = None,
@@ -55,8 +59,8 @@ def finetune(
         ),
     ] = None,
     adapter: Annotated[
-        int | None,
-        typer.Option(help="Train a LoRA adapter of this rank instead of all weights.", metavar="RANK"),
+        str | None,
+        typer.Option(help="Train a LoRA adapter of this rank (alone: 8) instead of all weights.", metavar="[RANK]"),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Settings by name; --list shows them.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the training data.")] = None,
@@ -85,6 +89,9 @@ def finetune(
         raise ConfigError(
             f"--task: name a public task (sst-2, squad-2.0, race, ...) or the kind of your own data: {', '.join(KINDS)}"
         )
+    for other, is_given in (("--few", few), ("--adapter", adapter is not None)):
+        if head_only and is_given:
+            raise ConfigError(f"--head-only and {other}: give one of them")
     flags: dict[str, Any] = {
         "task": task,
         "model": model,
@@ -96,16 +103,15 @@ def finetune(
         "head_only": head_only or None,
         "few": few or None,
         "similarity": {"pairs": pairs},
-    }
-    if adapter is not None:
-        flags["adapter"] = {"rank": adapter}
-    flags["data"] = {
-        "predict_test": predict_test or None,
-        "folder": data,
-        "train": train,
-        "dev": dev,
-        "test": test,
-        "columns": column_pairs(column or []),
+        "adapter": {"rank": _rank(adapter, config)},
+        "data": {
+            "predict_test": predict_test or None,
+            "folder": data,
+            "train": train,
+            "dev": dev,
+            "test": test,
+            "columns": column_pairs(column or []),
+        },
     }
     from litebert.finetuning.config import config_from
     from litebert.tasks.read import find_task
@@ -120,7 +126,7 @@ def finetune(
     from litebert.finetuning.study import run_and_print
 
     out = out or Path("runs") / made.task
-    result = run_and_print(made, out, seeds, rates, resume)  # type: ignore[arg-type]
+    result = run_and_print(made, out, seeds, rates, resume, as_option)  # type: ignore[arg-type]
     if result.signal is not None:
         raise typer.Exit(128 + result.signal)
     from litebert.train.processes import world_from_environment
@@ -137,6 +143,26 @@ def finetune(
     if result.predictions is not None:
         print(f"predictions: {result.predictions}")
     print(f"next:   litebert evaluate {result.model} --data FILE")
+
+
+def _rank(text: str | None, config: Path | None) -> int | None:
+    """The rank in `--adapter 16`; of `--adapter` alone that of the config file, or else the default."""
+    if text is None:
+        return None
+    from litebert.model.config import AdapterConfig
+
+    default = AdapterConfig.rank
+    if text != ALONE:
+        rank = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+        if rank < 1:
+            raise ConfigError(
+                f"--adapter: the rank must be a whole number >= 1, got {text!r}; without one it is {default}"
+            )
+        return rank
+    from litebert.config import read_yaml
+
+    known = read_yaml(config).get("adapter") if config is not None else None
+    return known.get("rank", default) if isinstance(known, dict) else default
 
 
 def _rates(text: str | None) -> list[float]:

@@ -1,4 +1,4 @@
-"""`litebert params`, `convert`, `verify`, `adapter`: count, convert, check and merge models."""
+"""`litebert params`, `convert`, `verify`, `push`, `adapter`: count, convert, check, upload and merge models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from litebert.cli import CommandGroup, app
-from litebert.cli.options import Json, MicroBatch, check_models, check_out_folder
+from litebert.cli.options import Json, MicroBatch, check_files, check_models, check_out_folder
 from litebert.cli.terminal import make_table
 
 if TYPE_CHECKING:
@@ -131,8 +131,23 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command()
+def push(
+    folder: Annotated[Path, typer.Argument(help="A model or adapter folder, such as RUN/best or RUN/adapter.")],
+    name: Annotated[str, typer.Argument(help="Its name on the Hub, owner/name; made if there is none.")],
+    private: Annotated[bool, typer.Option("--private", help="Make the new repository private.")] = False,
+    revision: Annotated[str | None, typer.Option(help="A branch to upload to, made if there is none.")] = None,
+    message: Annotated[str | None, typer.Option(help="The message of the commit.")] = None,
+) -> None:
+    """Upload a model or an adapter to the Hub. Log in first: hf auth login."""
+    check_files(folder)
+    from litebert.remote import push_folder
+
+    print(push_folder(folder, name, private=private or None, revision=revision, message=message))
+
+
 adapter = typer.Typer(
-    cls=CommandGroup, help="Adapters made by `litebert finetune --adapter RANK` or PEFT.", no_args_is_help=True
+    cls=CommandGroup, help="Adapters made by `litebert finetune --adapter` or PEFT.", no_args_is_help=True
 )
 app.add_typer(adapter, name="adapter")
 

@@ -6,11 +6,13 @@ An option name means the same in every command; `tests/flow/test_options.py` lis
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from litebert.errors import ConfigError, DataError
 
@@ -58,6 +60,36 @@ def pairs(settings: list[str], option: str, example: str, form: str = "NAME=VALU
 def column_pairs(settings: list[str]) -> dict[str, str]:
     """Columns by role: ["text=review"] -> {"text": "review"}."""
     return pairs(settings, "--column", "text=review", "role=name")
+
+
+def as_option(name: str) -> str:
+    """A setting as the option of the same name: "head_only" -> "--head-only"."""
+    return f"--{name}".replace("_", "-")
+
+
+ALONE = "default"  # the value of `--adapter` without one
+
+
+class AdapterCommand(TyperCommand):
+    """A command whose `--adapter` may go without its value, which no option of Typer's can."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, for running the command as well as for completing it in the shell."""
+        return super().parse_args(ctx, fill_in(args, "--adapter", ALONE))
+
+
+def fill_in(arguments: Sequence[str], option: str, value: str) -> list[str]:
+    """Give an option that stands alone its value: ["--adapter", "--out", "a"] -> ["--adapter=8", "--out", "a"].
+
+    What follows it is its value unless that is an option; a negative number is a value, which the command refuses.
+    """
+    found = list(arguments)
+    end = found.index("--") if "--" in found else len(found)
+    for i in range(end):
+        following = found[i + 1] if i + 1 < end else "-"
+        if found[i] == option and re.match(r"-(?!\d)", following):
+            found[i] = f"{option}={value}"
+    return found
 
 
 def check_files(*paths: Path | str | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,19 +94,24 @@ def show_lead(comparison: Comparison) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
-def next_steps(num_train: int, head_only: bool, task: str = "classification") -> list[str]:
-    """What usually helps a model that is not ahead of simple methods."""
+def next_steps(
+    num_train: int, head_only: bool, task: str = "classification", spell: Callable[[str], str] = str
+) -> list[str]:
+    """What usually helps a model that is not ahead of simple methods; `spell` writes the names of settings."""
     named = named_tasks().get(task)
     kind = KINDS.get(named.kind if named else task)
     steps = [f"label more examples: {num_train:,} are few for fine-tuning"] if 0 < num_train < FEW_LABELS else []
     if head_only:
-        steps.append("fine-tune the whole model instead of only a head (head_only off)")
+        steps.append(f"fine-tune the whole model instead of only a head (without {spell('head_only')})")
     else:
         if kind is None or kind.has_linear_head:
-            steps.append("fit only a linear head on the frozen encoder (head_only): fast, with nothing to tune")
-        steps.append("train several times and longer (seeds, epochs)")
+            steps.append(
+                f"fit only a linear head on the frozen encoder ({spell('head_only')}): fast, with nothing to tune"
+            )
+        steps.append(f"train several times and longer ({spell('seeds')}, {spell('epochs')})")
     steps.append(
-        "start from a stronger model (model), or pretrain this one further on your own text (docs/howto/domain.md)"
+        f"start from a stronger model ({spell('model')}), or pretrain this one further on your own text "
+        "(docs/howto/domain.md)"
     )
     return steps
 
@@ -123,6 +128,7 @@ def print_baselines(
     head_only: bool = False,
     median: float | None = None,
     task: str = "classification",
+    spell: Callable[[str], str] = str,
 ) -> None:
     """The baselines and the model, which is ahead, and what to do if it is not the model."""
     if not scores.baselines:
@@ -139,7 +145,7 @@ def print_baselines(
         console.print(Text(sentence), style="green" if verdict == "ahead" else "yellow")
     if needs_advice(scores, sentences):
         console.print("What may help:")
-        for step in next_steps(num_train, head_only, task):
+        for step in next_steps(num_train, head_only, task, spell):
             console.print(Text(f"- {step}"))
 
 

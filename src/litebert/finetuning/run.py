@@ -36,7 +36,7 @@ from litebert.finetuning.model import Tensors, batch_loss, layout_for, make_mode
 from litebert.finetuning.results import Scores, predict_split, read_scores, score_split, write_predictions, write_scores
 from litebert.machine import announces_bf16
 from litebert.model.adapter import add_adapter, belongs_to, load_adapter, merge_adapter, save_adapter
-from litebert.model.config import AdapterConfig, check_exits, load_config
+from litebert.model.config import AdapterConfig, alpha_divisor, check_exits, load_config
 from litebert.model.fast.layers import FastLayers
 from litebert.model.heads import Model
 from litebert.model.hub import save_model
@@ -228,10 +228,13 @@ def _adapt(model: Model, adapter: AdapterConfig, task: Task) -> list[str]:
         own = belongs_to(start, model)
         if found.per_application != adapter.per_application:
             raise ConfigError(f"adapter: {adapter.start} has per_application: {str(found.per_application).lower()}")
-        if (found.rank, found.scale) != (adapter.rank, adapter.scale):
+        if found.rslora != adapter.rslora:
+            raise ConfigError(f"adapter: {adapter.start} has rslora: {str(found.rslora).lower()}")
+        if found.rank != adapter.rank or not math.isclose(found.scale, adapter.scale):
+            divisor = alpha_divisor(adapter.rank, adapter.rslora)
             raise ConfigError(
-                f"adapter: {adapter.start} has rank {found.rank} and alpha {found.scale * found.rank:g}, the config "
-                f"{adapter.rank} and {adapter.scale * adapter.rank:g}; they must be equal to continue from it"
+                f"adapter: {adapter.start} has rank {found.rank} and alpha {found.alpha:g}, the config "
+                f"{adapter.rank} and {adapter.scale * divisor:g}; they must be equal to continue from it"
             )
         return [] if own else [f"{adapter.start} was trained on other weights, so it is only a beginning here"]
     if kind_of(task).compares:

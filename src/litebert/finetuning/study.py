@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,8 +201,10 @@ def _copy_best(study: Study, name: str) -> None:
             write_atomic(place, file.read_bytes())
 
 
-def print_study(study: Study, console: Console | None = None, task: str = "classification") -> None:
-    """All runs, then the median and spread of each setting."""
+def print_study(
+    study: Study, console: Console | None = None, task: str = "classification", spell: Callable[[str], str] = str
+) -> None:
+    """All runs, then the median and spread of each setting; `spell` writes the names of settings in advice."""
     console = console or Console(highlight=False, soft_wrap=True)
     metric = study.metric
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -226,7 +228,7 @@ def print_study(study: Study, console: Console | None = None, task: str = "class
             style="dim",
         )
         num_train = num_train_examples(study.folder / study.best.name)
-        print_baselines(study.best.result.scores, console, num_train, median=study.median, task=task)
+        print_baselines(study.best.result.scores, console, num_train, median=study.median, task=task, spell=spell)
 
 
 @dataclass(frozen=True)
@@ -245,13 +247,24 @@ class StudyOutcome:
 
 
 def run_and_print(
-    config: FinetuneConfig, out: Path, seeds: int = 1, lrs: Sequence[float] = (), resume: Resume = "auto"
+    config: FinetuneConfig,
+    out: Path,
+    seeds: int = 1,
+    lrs: Sequence[float] = (),
+    resume: Resume = "auto",
+    spell: Callable[[str], str] = str,
 ) -> StudyOutcome:
-    """Train once, or once per learning rate and seed, and print the scores: the command `finetune`."""
+    """Train once, or once per learning rate and seed, and print the scores: the command `finetune`.
+
+    `spell` writes the names of settings in what is printed.
+    """
     if seeds < 1:
         raise ConfigError(f"seeds: must be >= 1, got {seeds}")
     if config.head_only and (seeds > 1 or lrs):
-        raise ConfigError("head_only: the fit has no seed and no learning rate; leave out seeds and lrs")
+        raise ConfigError(
+            f"{spell('head_only')}: the fit has no seed and no learning rate; leave out {spell('seeds')} and "
+            f"{spell('lr')}"
+        )
     is_main = world_from_environment().is_main
     console = Console(highlight=False, soft_wrap=True, quiet=not is_main)
     console.print(f"preset {config.preset}: {describe(config)}")
@@ -262,12 +275,13 @@ def run_and_print(
         if not result.completed:
             return StudyOutcome(signal=result.signal)
         print_scores(result.scores, console)
-        print_baselines(result.scores, console, num_train_examples(out), config.head_only, task=config.task)
+        num_train = num_train_examples(out)
+        print_baselines(result.scores, console, num_train, config.head_only, task=config.task, spell=spell)
         return StudyOutcome(result.model, _predictions(config, out))
     study = run_study(config, out, seeds, lrs, resume, console)
     if not study.completed:
         return StudyOutcome(signal=study.signal)
-    print_study(study, console, config.task)
+    print_study(study, console, config.task, spell)
     best = out / study.kept.name
     return StudyOutcome(out / "best", _predictions(config, best))
 

@@ -1,8 +1,8 @@
 """Low-rank adapters (LoRA, Hu et al. 2021) in PEFT's own format: a fine-tuned model in well under a megabyte.
 
-y = x W^T + b + scale * (x A^T) B^T, with A [r, in], B [out, r] and scale = alpha / r. ALBERT applies one layer at every
-depth, so one adapter of its six matrices adapts the whole model; `per_application` gives each application of the layer
-its own adapter with a share of the rank.
+y = x W^T + b + scale * (x A^T) B^T, with A [r, in], B [out, r] and scale = alpha / r, or alpha / sqrt(r) for rsLoRA.
+ALBERT applies one layer at every depth, so one adapter of its six matrices adapts the whole model; `per_application`
+gives each application of the layer its own adapter with a share of the rank.
 
 Training skips the gradients of the frozen matrices and keeps less for the backward pass than full fine-tuning: the
 outputs of LayerNorm and the activation are recomputed from their inputs, which are kept anyway (`Lean`).
@@ -37,21 +37,22 @@ from torch import Tensor, nn
 from litebert.errors import CheckpointError, ConfigError
 from litebert.files import staged_folder
 from litebert.folders import adapter_hint
-from litebert.model.config import ADAPTER_TARGETS, ModelConfig, plan_of, vary
+from litebert.model.config import ADAPTER_TARGETS, ModelConfig, alpha_divisor, plan_of, vary
 from litebert.model.config import AdapterConfig as AdapterConfig
 from litebert.model.encoder import Encoder
 from litebert.model.heads import Model
 from litebert.model.names import hub_names
 from litebert.parse import read_object
+from litebert.remote import ADAPTER_FILE as CONFIG_FILE
+from litebert.remote import ADAPTER_WEIGHTS as WEIGHTS_FILE
 
-CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 BASE = "litebert_base"  # in the header of the weights: the fingerprint of the model that they belong to
 OWN = "litebert_per_application"  # in adapter_config.json: each application of a shared layer has its own adapter
 POOLING = "litebert_pooling"  # the same, for a classifier that reads the mean of all tokens
 # Settings of PEFT's that change the outputs in ways that are not ours to compute.
 UNSUPPORTED = (
-    *("use_dora", "use_rslora", "use_qalora", "use_bdlora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
+    *("use_dora", "use_qalora", "use_bdlora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
     *("layer_replication", "alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
     *("lora_bias", "trainable_token_indices", "target_parameters"),
 )
@@ -68,7 +69,9 @@ TASK_TYPES = {
 class AdaptedLinear(nn.Linear):
     """A frozen linear layer with a learning low-rank branch beside it; it starts as the layer itself (B = 0)."""
 
-    def __init__(self, base: nn.Linear, rank: int, scale: float, dropout: float = 0.0, own: bool = False):
+    def __init__(
+        self, base: nn.Linear, rank: int, scale: float, dropout: float = 0.0, own: bool = False, rslora: bool = False
+    ):
         nn.Module.__init__(self)  # the base layer's own tensors, no new ones
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
@@ -76,7 +79,7 @@ class AdaptedLinear(nn.Linear):
         self.lora_a = nn.Parameter(torch.empty(rank, base.in_features, **like))
         self.lora_b = nn.Parameter(torch.zeros(base.out_features, rank, **like))
         nn.init.kaiming_uniform_(self.lora_a, a=math.sqrt(5))
-        self.scale, self.dropout, self.own = scale, nn.Dropout(dropout), own
+        self.scale, self.dropout, self.own, self.rslora = scale, nn.Dropout(dropout), own, rslora
         self._rounded: tuple[int, Tensor, Tensor] | None = None  # of which version of the weight
 
     def forward(self, input: Tensor) -> Tensor:
@@ -211,8 +214,9 @@ def add_adapter(model: Model, config: AdapterConfig) -> None:
             raise ConfigError(f"rank: must be >= {applications}, which the applications of the layer share; got {rank}")
         rank //= applications
         unroll(model)
+    settings = config.scale, config.dropout, config.per_application, config.rslora
     for path, module in list(_targets(model, config.targets)):
-        model.set_submodule(path, AdaptedLinear(module, rank, config.scale, config.dropout, config.per_application))
+        model.set_submodule(path, AdaptedLinear(module, rank, *settings))
     model.encoder.fast_layers = None  # whether they fit is to be asked again
     Lean(model.encoder)
 
@@ -276,6 +280,7 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
     if not adapted:
         raise ConfigError("this model has no adapter to save; add one first (add_adapter)")
     first = next(iter(adapted.values()))
+    rank = first.lora_a.shape[0]
     names = _hub_modules(model)
     heads = sorted({name.rpartition(".")[0] for name in model.state_dict() if not name.startswith("encoder.")})
     tensors = {}
@@ -290,8 +295,8 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
         "peft_type": "LORA",
         "task_type": TASK_TYPES.get(model.head),
         "base_model_name_or_path": base,
-        "r": first.lora_a.shape[0],
-        "lora_alpha": first.scale * first.lora_a.shape[0],
+        "r": rank,
+        "lora_alpha": float(f"{first.scale * alpha_divisor(rank, first.rslora):.12g}"),  # 16, not 16.000000000000004
         "lora_dropout": first.dropout.p,
         "target_modules": sorted({names[path] for path in adapted}),
         "modules_to_save": [names[path] for path in heads] or None,
@@ -299,6 +304,8 @@ def save_adapter(model: Model, folder: Path | str, base: str, dtype: torch.dtype
         "fan_in_fan_out": False,
         "inference_mode": True,
     }
+    if first.rslora:
+        data["use_rslora"] = True
     if first.own:
         data[OWN] = True  # PEFT opens it on a model whose layers are not shared, as `litebert adapter merge` writes one
     if model.config.pooling != "first":
@@ -356,7 +363,8 @@ def load_adapter(
             raise CheckpointError(f"{folder}: adapts {path}, which is not supported; merge the adapter with PEFT first")
     if not pairs:
         raise CheckpointError(f"{folder}: {WEIGHTS_FILE} has no adapter in it")
-    scale = settings["lora_alpha"] / settings["r"]
+    rslora = settings["rslora"]
+    scale = settings["lora_alpha"] / alpha_divisor(settings["r"], rslora)
     for path, pair in pairs.items():
         base = model.get_submodule(path)
         if len(pair) != 2 or not isinstance(base, nn.Linear) or isinstance(base, AdaptedLinear):
@@ -369,7 +377,7 @@ def load_adapter(
             )
         if a.shape[0] != settings["r"]:
             raise CheckpointError(f"{folder}: {path} has rank {a.shape[0]}, {CONFIG_FILE} says {settings['r']}")
-        adapted = AdaptedLinear(base, a.shape[0], scale, settings["lora_dropout"], settings["own"])
+        adapted = AdaptedLinear(base, a.shape[0], scale, settings["lora_dropout"], settings["own"], rslora)
         adapted.lora_a.data.copy_(a)
         adapted.lora_b.data.copy_(b)
         model.set_submodule(path, adapted)
@@ -388,8 +396,8 @@ def load_adapter(
         Lean(model.encoder)
     targets = tuple(dict.fromkeys(_kind(path) for path in pairs))
     rank = settings["r"] * (len(model.encoder.plan) if settings["own"] else 1)
-    alpha = settings["lora_alpha"] * rank / settings["r"]
-    return AdapterConfig(rank, alpha, settings["lora_dropout"], targets, settings["own"])
+    alpha = scale * alpha_divisor(rank, rslora) if settings["own"] else settings["lora_alpha"]
+    return AdapterConfig(rank, alpha, settings["lora_dropout"], targets, settings["own"], rslora=rslora)
 
 
 def trained_on(folder: Path) -> str:
@@ -434,7 +442,13 @@ def read_adapter_config(folder: Path) -> dict[str, Any]:
     if not isinstance(base, str | None) or pooling not in ("first", "mean"):
         raise CheckpointError(f"{path}: not readable as an adapter's settings: its base or its pooling is not a name")
     named = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout}
-    return {**named, "base": base, "own": bool(data.get(OWN)), "pooling": pooling}
+    return {
+        **named,
+        "rslora": bool(data.get("use_rslora")),
+        "base": base,
+        "own": bool(data.get(OWN)),
+        "pooling": pooling,
+    }
 
 
 def _targets(model: Model, targets: tuple[str, ...]) -> Iterator[tuple[str, nn.Linear]]:

@@ -446,6 +446,8 @@ class AdapterConfig:
     per_application: bool = False
     #: An adapter folder of the same model to go on from, of the same rank; null = a new adapter.
     start: str | None = None
+    #: Multiply by alpha / sqrt(rank) instead (rsLoRA), so that the steps of a high rank do not become too small.
+    rslora: bool = False
 
     def __post_init__(self) -> None:
         check_numbers(self, ">= 1", "rank")
@@ -460,7 +462,12 @@ class AdapterConfig:
     @property
     def scale(self) -> float:
         """What the adapter's output is multiplied by."""
-        return (2 * self.rank if self.alpha is None else self.alpha) / self.rank
+        return (2 * self.rank if self.alpha is None else self.alpha) / alpha_divisor(self.rank, self.rslora)
+
+
+def alpha_divisor(rank: int, rslora: bool) -> float:
+    """What an adapter's alpha is divided by: its rank, or the root of that (rsLoRA, Kalajdzievski 2023)."""
+    return math.sqrt(rank) if rslora else rank
 
 
 def find_google_config(folder: Path) -> Path:

@@ -30,6 +30,14 @@ export const EXAMPLES = {
       {
         "query": "animals at home",
         "text": "the cat sleeps on the warm stove.\na kitten is lying by the fire.\nHe scored two goals in the final.\nThe team won the match and the cup.\nI love you, and I will never leave you.\nYou are the best friend that I have."
+      },
+      {
+        "query": "football",
+        "text": "the cat sleeps on the warm stove.\na kitten is lying by the fire.\nHe scored two goals in the final.\nThe team won the match and the cup.\nI love you, and I will never leave you.\nYou are the best friend that I have."
+      },
+      {
+        "query": "friendship",
+        "text": "the cat sleeps on the warm stove.\na kitten is lying by the fire.\nHe scored two goals in the final.\nThe team won the match and the cup.\nI love you, and I will never leave you.\nYou are the best friend that I have."
       }
     ],
     "attention": [
@@ -48,6 +56,31 @@ export const EXAMPLES = {
         "pair": "A man is playing music."
       }
     ],
+    "sentiment": [
+      {
+        "text": "a warm, funny and quietly moving film."
+      },
+      {
+        "text": "the food was cold and the waiter was rude."
+      },
+      {
+        "text": "not bad at all, i would see it again."
+      }
+    ],
+    "entailment": [
+      {
+        "text": "A man is playing the guitar on stage.",
+        "pair": "A man is playing music."
+      },
+      {
+        "text": "A man is playing the guitar on stage.",
+        "pair": "The man is asleep."
+      },
+      {
+        "text": "A man is playing the guitar on stage.",
+        "pair": "The man is famous."
+      }
+    ],
     "tag": [
       {
         "text": "Anna Berg moved from Oslo to Rome to work for the Red Cross."
@@ -56,6 +89,14 @@ export const EXAMPLES = {
     "answer": [
       {
         "question": "Who designed the bridge?",
+        "context": "The old bridge over the river was designed by Clara Holm in 1902. It was the first in the valley made of steel. A flood destroyed two of its arches in 1938, and it took the town nine years to build them again."
+      },
+      {
+        "question": "What is the bridge made of?",
+        "context": "The old bridge over the river was designed by Clara Holm in 1902. It was the first in the valley made of steel. A flood destroyed two of its arches in 1938, and it took the town nine years to build them again."
+      },
+      {
+        "question": "What destroyed the arches?",
         "context": "The old bridge over the river was designed by Clara Holm in 1902. It was the first in the valley made of steel. A flood destroyed two of its arches in 1938, and it took the town nine years to build them again."
       }
     ],
@@ -99,6 +140,14 @@ export const EXAMPLES = {
       {
         "query": "집에서 기르는 동물",
         "text": "고양이가 따뜻한 난로 옆에서 잔다.\n새끼 고양이가 불 앞에 누워 있다.\n북쪽으로 가는 기차는 정오에 떠난다.\n오늘은 버스가 한 시간이나 늦었다.\n달걀 두 개와 설탕 한 숟가락을 넣는다.\n우유에 밀가루를 넣고 잘 젓는다."
+      },
+      {
+        "query": "대중교통",
+        "text": "고양이가 따뜻한 난로 옆에서 잔다.\n새끼 고양이가 불 앞에 누워 있다.\n북쪽으로 가는 기차는 정오에 떠난다.\n오늘은 버스가 한 시간이나 늦었다.\n달걀 두 개와 설탕 한 숟가락을 넣는다.\n우유에 밀가루를 넣고 잘 젓는다."
+      },
+      {
+        "query": "케이크 만드는 법",
+        "text": "고양이가 따뜻한 난로 옆에서 잔다.\n새끼 고양이가 불 앞에 누워 있다.\n북쪽으로 가는 기차는 정오에 떠난다.\n오늘은 버스가 한 시간이나 늦었다.\n달걀 두 개와 설탕 한 숟가락을 넣는다.\n우유에 밀가루를 넣고 잘 젓는다."
       }
     ],
     "attention": [
@@ -117,6 +166,31 @@ export const EXAMPLES = {
         "pair": "누군가가 관객 앞에서 음악을 연주한다."
       }
     ],
+    "sentiment": [
+      {
+        "text": "따뜻하고 유쾌하면서도 잔잔한 감동을 주는 영화이다."
+      },
+      {
+        "text": "음식은 식었고 종업원은 불친절했다."
+      },
+      {
+        "text": "생각보다 괜찮아서 또 보고 싶다."
+      }
+    ],
+    "entailment": [
+      {
+        "text": "한 남자가 무대에서 기타를 치고 있다.",
+        "pair": "누군가가 관객 앞에서 음악을 연주한다."
+      },
+      {
+        "text": "한 남자가 무대에서 기타를 치고 있다.",
+        "pair": "그 남자는 자고 있다."
+      },
+      {
+        "text": "한 남자가 무대에서 기타를 치고 있다.",
+        "pair": "그 남자는 유명하다."
+      }
+    ],
     "tag": [
       {
         "text": "김민수는 서울에서 부산으로 이사해 대한적십자사에서 일하고 있다."
@@ -125,6 +199,14 @@ export const EXAMPLES = {
     "answer": [
       {
         "question": "이 다리는 누가 설계했는가?",
+        "context": "강을 가로지르는 이 오래된 다리는 1932년에 박정호가 설계했다. 이 지역에서 처음으로 강철로 만든 다리였다. 1958년 홍수로 아치 두 개가 무너졌고, 이를 다시 세우는 데 9년이 걸렸다."
+      },
+      {
+        "question": "다리는 무엇으로 만들어졌는가?",
+        "context": "강을 가로지르는 이 오래된 다리는 1932년에 박정호가 설계했다. 이 지역에서 처음으로 강철로 만든 다리였다. 1958년 홍수로 아치 두 개가 무너졌고, 이를 다시 세우는 데 9년이 걸렸다."
+      },
+      {
+        "question": "아치를 무너뜨린 것은 무엇인가?",
         "context": "강을 가로지르는 이 오래된 다리는 1932년에 박정호가 설계했다. 이 지역에서 처음으로 강철로 만든 다리였다. 1958년 홍수로 아치 두 개가 무너졌고, 이를 다시 세우는 데 9년이 걸렸다."
       }
     ],
@@ -168,6 +250,14 @@ export const EXAMPLES = {
       {
         "query": "家里的动物",
         "text": "猫在暖和的炉子旁睡觉。\n小猫趴在火炉边上。\n开往北方的火车中午出发。\n今天的公共汽车晚了一个小时。\n加入两个鸡蛋和一勺糖。\n把面粉倒进牛奶里搅匀。"
+      },
+      {
+        "query": "公共交通",
+        "text": "猫在暖和的炉子旁睡觉。\n小猫趴在火炉边上。\n开往北方的火车中午出发。\n今天的公共汽车晚了一个小时。\n加入两个鸡蛋和一勺糖。\n把面粉倒进牛奶里搅匀。"
+      },
+      {
+        "query": "怎么做蛋糕",
+        "text": "猫在暖和的炉子旁睡觉。\n小猫趴在火炉边上。\n开往北方的火车中午出发。\n今天的公共汽车晚了一个小时。\n加入两个鸡蛋和一勺糖。\n把面粉倒进牛奶里搅匀。"
       }
     ],
     "attention": [
@@ -186,6 +276,31 @@ export const EXAMPLES = {
         "pair": "有人在观众面前演奏音乐。"
       }
     ],
+    "sentiment": [
+      {
+        "text": "这是一部温暖、有趣又感人的电影。"
+      },
+      {
+        "text": "饭菜是凉的，服务员也很粗鲁。"
+      },
+      {
+        "text": "比想象的好，我还想再看一遍。"
+      }
+    ],
+    "entailment": [
+      {
+        "text": "一个男人在台上弹吉他。",
+        "pair": "有人在观众面前演奏音乐。"
+      },
+      {
+        "text": "一个男人在台上弹吉他。",
+        "pair": "那个男人在睡觉。"
+      },
+      {
+        "text": "一个男人在台上弹吉他。",
+        "pair": "那个男人很有名。"
+      }
+    ],
     "tag": [
       {
         "text": "李明从上海搬到北京，在中国红十字会工作。"
@@ -194,6 +309,14 @@ export const EXAMPLES = {
     "answer": [
       {
         "question": "这座桥是谁设计的？",
+        "context": "河上的这座老桥是陈志远在1932年设计的。它是当地第一座钢桥。1958年，一场洪水冲毁了两个桥拱，镇上用了九年时间才把它们重新修好。"
+      },
+      {
+        "question": "这座桥是用什么造的？",
+        "context": "河上的这座老桥是陈志远在1932年设计的。它是当地第一座钢桥。1958年，一场洪水冲毁了两个桥拱，镇上用了九年时间才把它们重新修好。"
+      },
+      {
+        "question": "是什么冲毁了桥拱？",
         "context": "河上的这座老桥是陈志远在1932年设计的。它是当地第一座钢桥。1958年，一场洪水冲毁了两个桥拱，镇上用了九年时间才把它们重新修好。"
       }
     ],
@@ -237,6 +360,14 @@ export const EXAMPLES = {
       {
         "query": "家で飼っている動物",
         "text": "猫が暖かいストーブのそばで寝ている。\n子猫が暖炉の前で横になっている。\n北へ向かう列車は正午に出発する。\n今日はバスが一時間も遅れた。\n卵を二つと砂糖を大さじ一杯加える。\n小麦粉を牛乳に入れてよく混ぜる。"
+      },
+      {
+        "query": "バスや電車",
+        "text": "猫が暖かいストーブのそばで寝ている。\n子猫が暖炉の前で横になっている。\n北へ向かう列車は正午に出発する。\n今日はバスが一時間も遅れた。\n卵を二つと砂糖を大さじ一杯加える。\n小麦粉を牛乳に入れてよく混ぜる。"
+      },
+      {
+        "query": "ケーキの作り方",
+        "text": "猫が暖かいストーブのそばで寝ている。\n子猫が暖炉の前で横になっている。\n北へ向かう列車は正午に出発する。\n今日はバスが一時間も遅れた。\n卵を二つと砂糖を大さじ一杯加える。\n小麦粉を牛乳に入れてよく混ぜる。"
       }
     ],
     "attention": [
@@ -255,6 +386,31 @@ export const EXAMPLES = {
         "pair": "誰かが観客の前で音楽を演奏している。"
       }
     ],
+    "sentiment": [
+      {
+        "text": "温かくて笑えて、静かに心に残る映画だった。"
+      },
+      {
+        "text": "料理は冷めていて、店員の態度も悪かった。"
+      },
+      {
+        "text": "思ったより良くて、もう一度見たい。"
+      }
+    ],
+    "entailment": [
+      {
+        "text": "男の人が舞台でギターを弾いている。",
+        "pair": "誰かが観客の前で音楽を演奏している。"
+      },
+      {
+        "text": "男の人が舞台でギターを弾いている。",
+        "pair": "その男の人は眠っている。"
+      },
+      {
+        "text": "男の人が舞台でギターを弾いている。",
+        "pair": "その男の人は有名だ。"
+      }
+    ],
     "tag": [
       {
         "text": "田中一郎は大阪から東京に引っ越し、日本赤十字社で働いている。"
@@ -263,6 +419,14 @@ export const EXAMPLES = {
     "answer": [
       {
         "question": "この橋を設計したのは誰ですか。",
+        "context": "川に架かるこの古い橋は、1932年に山本清が設計した。この谷で初めての鉄の橋だった。1958年の洪水でアーチが二つ崩れ、町が建て直すのに九年かかった。"
+      },
+      {
+        "question": "橋は何でできていますか。",
+        "context": "川に架かるこの古い橋は、1932年に山本清が設計した。この谷で初めての鉄の橋だった。1958年の洪水でアーチが二つ崩れ、町が建て直すのに九年かかった。"
+      },
+      {
+        "question": "アーチを崩したのは何ですか。",
         "context": "川に架かるこの古い橋は、1932年に山本清が設計した。この谷で初めての鉄の橋だった。1958年の洪水でアーチが二つ崩れ、町が建て直すのに九年かかった。"
       }
     ],

@@ -1,8 +1,9 @@
 // One tab: its form with an example, the request, and the drawing of the result. A panel has
 //   body(form)            the request                     draw(results, body, lang)  the nodes of the result
-//   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, like, fields, wide,
+//   spoken(results)       the result for screen readers   and may have check, setUp, follow, examples, like, chip, fields, wide,
 //                                                         repaint, asks (the ability, if the tab has another name), adapter,
-//                                                         everyDepth (it draws every application).
+//                                                         everyDepth (it draws every application). Several examples are
+//                                                         offered below the form, each by its field `chip`, or its text.
 import { depthChoice, depthOf } from "./depth.js";
 import { $, h, languageOf, say } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
@@ -66,8 +67,8 @@ export function setUpPanel(ability, panel, able, backend) {
     panel.follow?.(model());
     depth.follow(model());
     fill(examples);
-    links.replaceChildren(h("h3", {}, "Examples"), ...examples.map(({ text }, i) =>
-      h("button", { type: "button", class: "example", lang: language, onclick: () => { fill(examples, i); run(); } }, text)));
+    links.replaceChildren(h("h3", {}, "Examples"), ...examples.map((example, i) =>
+      h("button", { type: "button", class: "example", lang: language, onclick: () => { fill(examples, i); run(); } }, example[panel.chip ?? "text"])));
     tellLanguages();
   };
 

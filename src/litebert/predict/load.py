@@ -11,7 +11,6 @@ from typing import Any, Literal
 from litebert.errors import CheckpointError, ConfigError, LitebertError, check_choice
 from litebert.files import file_sha256
 from litebert.folders import beside
-from litebert.model.adapter import CONFIG_FILE as ADAPTER_FILE
 from litebert.model.adapter import load_adapter, merge_adapter, read_adapter_config, trained_on
 from litebert.model.heads import MODELS, Model
 from litebert.model.hub import load_model, load_model_and_report, save_model
@@ -19,7 +18,7 @@ from litebert.parse import read_object
 from litebert.predict.adapters import Adapter, make_adapter
 from litebert.predict.runtime import Runtime, outputs_of
 from litebert.predict.torch_runtime import TorchRuntime
-from litebert.remote import CONFIG_FILE, find_folder
+from litebert.remote import ADAPTER_FILE, CONFIG_FILE, find_folder
 from litebert.tasks.sentence_folder import transformer_folder, write_sentence_files
 from litebert.tasks.task import Task, kind_of, load_task, save_task
 from litebert.text.tokenizer import Tokenizer

@@ -235,8 +235,13 @@ def _from_rows(path: str, rows: list[list[Any]], lines: list[int], header: bool)
             what = "the header has" if header else "the first row has"
             hint = '; a quote (") may be open' if any("\n" in str(field) for field in row) else ""
             hint = hint or ("; is it a table?" if width == 1 else "")
-            raise DataError(f"{path}:{line}: {len(row)} columns, but {what} {width}{hint}")
+            raise DataError(f"{path}:{line}: {counted(len(row), 'column')}, but {what} {width}{hint}")
     return _checked(Table(path, columns, [tuple(row) for row in rows], lines))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 column", "2 columns"."""
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def _from_objects(path: str, objects: Iterable[tuple[int, Any]]) -> Table:

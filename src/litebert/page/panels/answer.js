@@ -2,6 +2,7 @@
 import { bar, choices, field, h } from "../dom.js";
 
 export const answer = {
+  chip: "question",
   body: (form) => ({ question: field(form, "question"), context: field(form, "context"), top: 4 }),
   draw([result], body, lang) {
     const text = [...body.context];

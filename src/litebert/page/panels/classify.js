@@ -26,11 +26,11 @@ export const classify = {
 };
 
 const { draw, spoken } = classify;
-export const sentiment = { asks: "classify", adapter: "sentiment", like: "classify", body: (form) => ({ text: field(form, "text") }), draw, spoken };
+export const sentiment = { asks: "classify", adapter: "sentiment", body: (form) => ({ text: field(form, "text") }), draw, spoken };
 export const entailment = {
   asks: "classify",
   adapter: "entailment",
-  like: "pair",
+  chip: "pair",
   body: (form) => ({ text: field(form, "text"), pair: field(form, "pair") }),
   check: (body) => (body.text.trim() && body.pair.trim() ? "" : "Fill in both fields: what is known, and what is claimed."),
   draw,

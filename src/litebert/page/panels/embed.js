@@ -14,6 +14,7 @@ let pretrained = false; // whether the model was trained for nothing but filling
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 
 export const embed = {
+  chip: "query",
   follow(model) {
     pretrained = !model.task;
   },

@@ -31,7 +31,7 @@ from litebert.tasks.kinds.kind import (
 )
 from litebert.tasks.metrics import Measure, ratio
 from litebert.tasks.own import Cells, Column, Reader
-from litebert.tasks.tables import Table, label_id, order_tags, read_text, words_cell
+from litebert.tasks.tables import Table, counted, label_id, order_tags, read_text, words_cell
 from litebert.tasks.task import TagExample, Task
 from litebert.text.tokenizer import Tokenizer
 
@@ -55,7 +55,9 @@ class TagReader(Reader[TagExample]):
         if cells.get("tags", [None])[0] is not None:
             names = words_cell(cells["tags"][0], where)
             if len(names) != len(words):
-                raise DataError(f"{where}: {len(words)} words but {len(names)} tags; each word needs one")
+                raise DataError(
+                    f"{where}: {counted(len(words), 'word')} but {counted(len(names), 'tag')}; each word needs one"
+                )
             tags = tuple(label_id(name, self.ids, where, self.source) for name in names)
         return TagExample(id, words, tags, where)
 
@@ -291,9 +293,11 @@ def read_conll(path: Path | str, encoding: str = "utf-8", words: int = 1, tags: 
             continue
         width = width or len(fields)
         if len(fields) != width:
-            raise DataError(f"{path}:{number}: {len(fields)} columns, but the lines before have {width}: {line!r:.80}")
+            raise DataError(
+                f"{path}:{number}: {counted(len(fields), 'column')}, but the lines before have {width}: {line!r:.80}"
+            )
         if max(words, tags) > width:
-            raise DataError(f"{path}:{number}: no column {max(words, tags)}; the line has {width} columns")
+            raise DataError(f"{path}:{number}: no column {max(words, tags)}; the line has {counted(width, 'column')}")
         if not sentence:
             begin = number
         sentence.append(fields)
