@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from small_models import predictor_of, runtime_of, small_model
 from small_vocabularies import english
 
@@ -29,7 +31,7 @@ from litebert.predict.exits import (
     signs_of,
     simulate,
 )
-from litebert.predict.lanes import group_numbers, trace_signs
+from litebert.predict.lanes import _Queue, group_numbers, trace_signs
 from litebert.predict.onnx_runtime import OnnxRuntime
 from litebert.predict.predictor import Predictor
 from litebert.predict.runtime import Request
@@ -245,8 +247,8 @@ def test_a_lane_on_a_gpu_takes_what_its_memory_allows(monkeypatch):
     assert sizes == sorted(sizes)
     assert (sizes[0], sizes[-1]) == (8192, 131_072)
     assert 8192 < sizes[1] < sizes[2] < 131_072
-    for given, expected in ((0, 8192), (100, 100)):  # on a CPU
-        assert TorchStages(runtime_of("classification", given, **DEEP)).max_tokens == expected
+    for asked, expected in ((0, 8192), (100, 100)):  # on a CPU
+        assert TorchStages(runtime_of("classification", asked, **DEEP)).max_tokens == expected
 
 
 def test_less_work_is_done():
@@ -466,3 +468,28 @@ def test_an_export_without_exits_says_so(tmp_path):
         assert early.classify("the fox", depth=depth).depth == torch.classify("the fox", depth=depth).depth
     with pytest.raises(InputError, match="between 1 and 4"):
         early.embed("the fox", depth=5)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=40),
+    groups=st.lists(st.one_of(st.none(), st.integers(0, 5)), min_size=40, max_size=40),
+    rooms=st.lists(st.tuples(st.integers(0, 60), st.booleans()), min_size=1, max_size=20),
+)
+def test_who_waits_joins_by_length_and_options_of_one_question_together(sizes, groups, rooms):
+    requests = [
+        Request(np.zeros(size, np.int32), np.zeros(size, np.int8), frozenset({"logits"}), group=group)
+        for size, group in zip(sizes, groups, strict=False)
+    ]
+    units: dict[object, list[int]] = {}
+    for row, request in enumerate(requests):
+        units.setdefault((row,) if request.group is None else request.group, []).append(row)
+    waiting = sorted(units.values(), key=lambda unit: -max(sizes[row] for row in unit))
+    queue = _Queue(7, requests)
+    for room, at_least_one in [*rooms, *((10**6, False),)]:
+        expected: list[int] = []
+        left = room
+        while waiting and (sum(sizes[row] for row in waiting[0]) <= left or (at_least_one and not expected)):
+            left -= sum(sizes[row] for row in waiting[0])
+            expected += waiting.pop(0)
+        assert queue.take(room, at_least_one) == (expected, room - left)
+        assert queue.is_empty == (not waiting)
