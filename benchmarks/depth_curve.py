@@ -13,7 +13,8 @@ confidence, by patience (PABEE's rule), by a gate, and by the best of the three 
 halves, all texts of the other half are timed, in one call of the runtime: at full depth, by each rule, and at each
 exit; --timed-tokens repeats or cuts them. Rows give medians over splits and seeds. "patience k" is PABEE as published,
 and "any at its speed" is what our rules score where they may apply as many layers.
---jobs N trains N models side by side, then reads the tasks side by side, and times one after the other, alone.
+--jobs N trains N models side by side, then reads the tasks side by side, times one after the other, alone, and
+calibrates on the halves that are not timed side by side again.
 --bring FOLDER puts the tables and the models with exits there, these packed (about 9 MB each).
 --max-tokens is what a pass holds (of each of two lanes on a GPU); of several the fastest counts, for full depth too.
 DEPTH.json, DEPTH.md and DEPTH.svg are written on the way, after each task.
@@ -39,7 +40,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +61,8 @@ from litebert.predict.exits import ExitRule, save_rule, simulate
 from litebert.predict.torch_runtime import TorchRuntime
 from litebert.report.figures import Line, Point, draw_depths
 from litebert.train.device import Device, DeviceConfig, open_device
+
+Results = dict[str, dict[int, dict[str, Any]]]  # by task and seed
 
 RULES = ("confidence", "patience", "gate", "any")
 
@@ -138,27 +141,35 @@ def run(given: argparse.Namespace) -> None:
     if given.train_only:
         return
     failed = False
-    results: dict[str, list[dict[str, Any]]] = {}
+    results: Results = {}
     for begin in range(0, len(members), given.jobs):
         chunk = members[begin : begin + given.jobs]
-        workers = [Worker(given, "measure", *each) for each in chunk] if given.jobs > 1 else []
+        if given.jobs == 1:
+            for task, seed in chunk:
+                for found in measure(given, task, seed, lambda: None):
+                    results.setdefault(task, {})[seed] = found
+                    write(given, results)
+                if given.bring:
+                    bring(given, task, seed)
+            continue
+        workers = [Worker(given, "measure", *each) for each in chunk]
         for each in workers:
             each.wait("READY")
         print(f"read after {time.perf_counter() - began:.0f} s", flush=True)
-        for number, (task, seed) in enumerate(chunk):
-            part = given.out / f"part-{task}-{given.name}-{seed}.json"
-            if workers:
-                workers[number].say("TIME")
-                if workers[number].end():
-                    failed = True
-                    continue
-                results.setdefault(task, []).append(json.loads(part.read_text()))
-            else:
-                results.setdefault(task, []).append(measure(given, task, seed, lambda: None))
-            write(given, results)
+        for (task, seed), each in zip(chunk, workers, strict=True):
+            each.say("TIME")
+            each.wait("READY")
+            collect(given, results, task, seed)
             if given.bring:
                 bring(given, task, seed)
-            print(f"{task}, seed {seed} after {time.perf_counter() - began:.0f} s", flush=True)
+            print(f"{task}, seed {seed} timed after {time.perf_counter() - began:.0f} s", flush=True)
+        for each in workers:  # the other halves, side by side
+            each.say("GO ON")
+        for (task, seed), each in zip(chunk, workers, strict=True):
+            failed |= each.end() != 0
+            collect(given, results, task, seed)
+    if given.bring:
+        bring_tables(given)
     print((given.out / "DEPTH.md").read_text(encoding="utf-8"))
     if failed:
         sys.exit(f"a task failed; see {given.out / 'logs'}")
@@ -212,15 +223,37 @@ def worker(given: argparse.Namespace) -> None:
         print("READY", flush=True)
         sys.stdin.readline()
 
-    found = measure(given, task, int(seed), ready)
-    write_atomic(given.out / f"part-{task}-{given.name}-{seed}.json", json.dumps(found))
+    part = part_of(given, task, int(seed))
+    part.unlink(missing_ok=True)
+    for found in measure(given, task, int(seed), ready):
+        write_atomic(part, json.dumps(found))
+
+
+def part_of(given: argparse.Namespace, task: str, seed: int) -> Path:
+    """Where a worker writes what it has found so far."""
+    part: Path = given.out / f"part-{task}-{given.name}-{seed}.json"
+    return part
+
+
+def collect(given: argparse.Namespace, results: Results, task: str, seed: int) -> None:
+    """What a worker has found so far, into the tables."""
+    part = part_of(given, task, seed)
+    if part.exists():
+        results.setdefault(task, {})[seed] = json.loads(part.read_text())
+        write(given, results)
+
+
+def bring_tables(given: argparse.Namespace) -> None:
+    """The tables so far."""
+    given.bring.mkdir(parents=True, exist_ok=True)
+    for name in ("DEPTH.json", "DEPTH.md", "DEPTH.svg"):
+        if (given.out / name).exists():
+            shutil.copy(given.out / name, given.bring)
 
 
 def bring(given: argparse.Namespace, task: str, seed: int) -> None:
     """The tables so far and a model, small."""
-    given.bring.mkdir(parents=True, exist_ok=True)
-    for name in ("DEPTH.json", "DEPTH.md", "DEPTH.svg"):
-        shutil.copy(given.out / name, given.bring)
+    bring_tables(given)
     if seed == 0:
         model = folder_of(given, task, seed, True) / "best"
         file = given.bring / f"{task}-{given.name}.npz"
@@ -231,8 +264,11 @@ def bring(given: argparse.Namespace, task: str, seed: int) -> None:
 # -- one task ----------------------------------------------------------------------------------------------------------
 
 
-def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[], None]) -> dict[str, Any]:
-    """All numbers of one task and seed; `ready` returns when the machine is free for timing."""
+def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[], None]) -> Iterator[dict[str, Any]]:
+    """All numbers of one task and seed, after timing, and again after the halves that are not timed.
+
+    `ready` returns when the machine is free, first for timing, then for other work.
+    """
     plain, model = (fit(given, task, seed, exits) for exits in (False, True))
     device = open_device(DeviceConfig(device=given.device, threads=given.threads))
     found, held = read(given, task)
@@ -245,27 +281,7 @@ def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[],
     depths, num_sequences = paper.trace.depths, len(on_dev.split.features)
     scores = on_dev.scores([np.full(num_sequences, number) for number in range(len(depths))])
     alone = TorchRuntime(open_member(plain, found.task, None)[0], device, given.max_tokens[0])
-    plain_score = full_paper(alone, on_dev).scores([np.zeros(num_sequences, int)])[0]
-    clock = Clock(runtime, given, device)
-    halves = Halves(given, paper, len(dev))
-    # One after another, a few seconds each: processes forked beside CUDA's threads hang, others would first have to be
-    # handed all outputs, and threads wait for each other.
-    found_halves = [halves.measure(number) for number in range(given.splits)]
-    rows: dict[str, list[dict[str, float]]] = {}
-    others: dict[str, list[dict[str, float]]] = {}
-    for each in found_halves:
-        for name, row in each.rows.items():
-            rows.setdefault(name, []).append(row)
-        for name, row in each.others.items():
-            others.setdefault(name, []).append(row)
-    kept = found_halves[0].kept
-    facts = {"asked": {"max_loss": given.max_loss}, "margin": kept.margin}
-    save_rule(kept.chosen.rule, model, facts, kept.curve, kept.full_depth)
-    ready()
-    for number in range(min(given.timed, given.splits)):
-        asked = {name: (rows[name][number], when) for name, when in found_halves[number].asked.items()}
-        clock.compare(halves.unseen(number), asked)
-    return {
+    facts = {
         "task": task,
         "seed": seed,
         "metric": own.metrics[0],
@@ -275,14 +291,39 @@ def measure(given: argparse.Namespace, task: str, seed: int, ready: Callable[[],
         "epochs": given.epochs.get(task),
         "sequences": num_sequences,
         "tokens": int(sum(len(feature.ids) for feature in on_dev.split.features)),
-        "plain": plain_score,
+        "plain": full_paper(alone, on_dev).scores([np.zeros(num_sequences, int)])[0],
         "full": scores[-1],
         "exits": dict(zip(map(str, depths), scores, strict=True)),
+    }
+    clock = Clock(runtime, given, device)
+    halves = Halves(given, paper, len(dev))
+    timed = min(max(given.timed, 1), given.splits)
+    # One after another, some seconds each: processes forked beside CUDA's threads hang, others would first have to be
+    # handed all outputs, and threads wait for each other.
+    done = [halves.measure(number) for number in range(timed)]
+    kept = done[0].kept
+    promise = {"asked": {"max_loss": given.max_loss}, "margin": kept.margin}
+    save_rule(kept.chosen.rule, model, promise, kept.curve, kept.full_depth)
+    ready()
+    for number, half in enumerate(done[: given.timed]):
+        clock.compare(halves.unseen(number), {name: (half.rows[name], when) for name, when in half.asked.items()})
+    facts["texts_per_second"] = clock.rate
+    yield facts | gather(given, done)
+    ready()
+    if timed < given.splits:
+        done += [halves.measure(number) for number in range(timed, given.splits)]
+        yield facts | gather(given, done)
+
+
+def gather(given: argparse.Namespace, halves: Sequence[Half]) -> dict[str, Any]:
+    """What came of some halves, as medians."""
+    rows = {name: [each.rows[name] for each in halves] for name in halves[0].rows}
+    others = {name: [each.others[name] for each in halves if name in each.others] for name in halves[0].others}
+    return {
         "rows": {name: summary(each) for name, each in rows.items()},
         "others": {name: summary(each) for name, each in others.items()},
         "kept": {by: [each["loss"] - given.max_loss - each["margin"] for each in rows[by]] for by in RULES},
         "losses": {by: [each["loss"] for each in rows[by]] for by in RULES},
-        "texts_per_second": clock.rate,
     }
 
 
@@ -448,8 +489,9 @@ def summary(trials: list[dict[str, float]]) -> dict[str, float]:
 # -- tables and pictures -----------------------------------------------------------------------------------------------
 
 
-def write(given: argparse.Namespace, results: dict[str, list[dict[str, Any]]]) -> None:
+def write(given: argparse.Namespace, found: Results) -> None:
     """DEPTH.json, DEPTH.md and DEPTH.svg of what there is so far."""
+    results = {task: [found[task][seed] for seed in sorted(found[task])] for task in TASKS if task in found}
     device = open_device(DeviceConfig(device=given.device, threads=given.threads))
     facts = {
         "model": Path(given.model).name,
@@ -466,12 +508,11 @@ def write(given: argparse.Namespace, results: dict[str, list[dict[str, Any]]]) -
     write_atomic(given.out / "DEPTH.json", json.dumps({**facts, "tasks": results}, indent=1) + "\n")
     write_atomic(given.out / "DEPTH.md", "\n".join(tables(given, results, facts)) + "\n")
     lines = []
-    for task, found in results.items():
-        exits = middle(found, lambda each: each["exits"])
-        lines.append(Line(task, [Point(float(depth), score) for depth, score in exits.items()]))
-        row = middle(found, lambda each: each["rows"]["any"])
-        said = f"{task}, auto: {row['score']:.4f} at {row['layers']:.2f} layers"
-        lines.append(Line(f"{task}, auto", [Point(row["layers"], row["score"], said)]))
+    for task, runs in results.items():
+        exits = middle(runs, lambda each: each["exits"])
+        row = middle(runs, lambda each: each["rows"]["any"])
+        auto = Point(row["layers"], row["score"], f"{task}, auto: {row['score']:.4f} at {row['layers']:.2f} layers")
+        lines.append(Line(task, [Point(float(depth), score) for depth, score in exits.items()], [auto]))
     write_atomic(given.out / "DEPTH.svg", draw_depths(lines, "layers applied on average", alone=True) + "\n")
 
 

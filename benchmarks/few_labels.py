@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="for a smoke run")
     parser.add_argument("--adapter", type=int, default=0, help="rank, for the methods few; 0: the whole model")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto", help="of training")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -124,7 +125,7 @@ def score_one(
     if arguments.steps and method != "head only":
         settings["steps"] = arguments.steps
     common = {"task": "classification", "model": model, "seed": sample, "log": {"evaluate_every": 0}}
-    machine = {"device": {"device": arguments.device, "threads": arguments.threads}}
+    machine = {"device": {"device": arguments.device, "threads": arguments.threads, "precision": arguments.precision}}
     auto = pick_preset(load_config(model).hidden_size, torch.cuda.is_available())
     config = finetune_config({**common, **machine, **settings}, auto=auto)
     folder = arguments.out / f"{task}-{per_class}-{sample}-{method.replace(', ', '-').replace(' ', '-')}"

@@ -84,6 +84,7 @@ def main() -> None:
         "--start", nargs="+", choices=["pretrained", "random"], default=["pretrained"], help="random: of the same shape"
     )
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--only-runs", action="store_true", help=argparse.SUPPRESS)  # be one of --jobs
     arguments = parser.parse_args()
 
@@ -151,7 +152,7 @@ def measure(arguments: argparse.Namespace, task: str, name: str, model: str) -> 
         "preset": arguments.preset,
         "model": model,
         "data": {**(own if task.endswith("k") else {"folder": str(path)}), "limit": arguments.limit},
-        "device": {"device": arguments.device},
+        "device": {"device": arguments.device, "precision": arguments.precision},
         "log": {"num_evaluations": arguments.evaluations},
         "epochs": arguments.epochs or public.epochs,
     }
@@ -208,7 +209,7 @@ def middle_of(setting: Setting) -> Scores:
 
 def write_results(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     """SCORES.json and SCORES.md in the folder."""
-    device = open_device(DeviceConfig(device=arguments.device))
+    device = open_device(DeviceConfig(device=arguments.device, precision=arguments.precision))
     facts = {
         "model": arguments.model,
         "preset": arguments.preset,

@@ -112,7 +112,9 @@ class _Queue:
             np.maximum.at(longest, unit, lengths)
         order = np.lexsort((unit, -longest[unit]))
         self._rows, lengths, unit = order.tolist(), lengths[order], unit[order]
-        self._ends = np.flatnonzero(np.diff(unit, append=-1)) + 1  # of each unit, in rows
+        last = np.ones(len(unit), np.bool_)
+        last[:-1] = unit[1:] != unit[:-1]
+        self._ends = np.flatnonzero(last) + 1  # of each unit, in rows
         self._tokens = np.cumsum(lengths)[self._ends - 1] if len(lengths) else lengths  # of it and all before
         self._taken = 0  # units
 
@@ -263,7 +265,7 @@ class _Lane:
         self.unfinished = self.by_first
         self.states = self.stages.apply(self.states, self.lengths, begin, begin + step, self.unfinished)
         self.depths += step
-        for depth in np.intersect1d(self.depths, exits).tolist():
+        for depth in sorted({*self.depths.tolist()}.intersection(self.stages.exits)):
             places = np.flatnonzero(self.depths == depth)
             states, lengths, requests = self.states, self.lengths[places], self.requests
             if len(places) < len(requests):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from litebert.predict.runtime import (
     check_request,
     fit_segments,
     plan_padded,
+    wanted_of,
 )
 from litebert.train.device import default_threads, name_cpu
 
@@ -239,11 +239,11 @@ class OnnxStages:
         self, states: NDArray[Any], lengths: Ints, requests: Sequence[Request], depth: int, gate: Gate | None
     ) -> Said:
         """What the head of an exit makes of the states."""
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        wanted = set().union(*(request.want for request in requests))
-        named: dict[str, NDArray[Any]] = {"first": states[starts[:-1]], "hidden": states}
+        starts = np.cumsum(lengths) - lengths
+        wanted = wanted_of(requests)
+        named: dict[str, NDArray[Any]] = {"first": states[starts], "hidden": states}
         if "mean" in wanted:
-            named["mean"] = np.stack([states[a:b].mean(0) for a, b in itertools.pairwise(starts)])
+            named["mean"] = np.stack([states[a : a + n].mean(0) for a, n in zip(starts, lengths, strict=True)])
         heads = {name: f"{name}_{depth}" for name in HEAD_OUTPUTS[self._runtime.head]}
         heads = {name: each if each in self._head_outputs else name for name, each in heads.items()}
         if gate is None and "pooled" not in wanted:
@@ -254,9 +254,8 @@ class OnnxStages:
             feeds = self._head_feeds(states, lengths, requests)
         found = self._parts["heads"].run(list(heads.values()), feeds)
         by_token = PER_TOKEN | ({"logits"} if self.problem == "tags" else set())
-        real = np.arange(int(lengths.max())) < lengths[:, None]
         for name, value in zip(heads, found, strict=True):
-            named[name] = value[real] if name in by_token else value
+            named[name] = value[np.arange(value.shape[1]) < lengths[:, None]] if name in by_token else value
         product = None
         if gate is not None:
             product = named.get("pooled", named["first"]) @ gate.state[self.exits.index(depth)]
@@ -265,11 +264,14 @@ class OnnxStages:
     def _head_feeds(self, states: NDArray[Any], lengths: Ints, requests: Sequence[Request]) -> dict[str, NDArray[Any]]:
         size = int(lengths.max())
         real = np.arange(size) < lengths[:, None]
-        padded = np.zeros((len(lengths), size, states.shape[1]), np.float32)
-        padded[real] = states
         outside = np.ones((len(lengths), size), np.int64)
         marks = [np.zeros(len(each), np.bool_) if each.outside is None else each.outside for each in requests]
         outside[real] = np.concatenate(marks)
+        if real.all():
+            padded = states.reshape(len(lengths), size, -1)
+        else:
+            padded = np.zeros((len(lengths), size, states.shape[1]), np.float32)
+            padded[real] = states
         feeds: dict[str, NDArray[Any]] = {"states": padded, "attention_mask": real.astype(np.int64), "outside": outside}
         return {name: feeds[name] for name in self._head_inputs}
 

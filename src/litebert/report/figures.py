@@ -428,19 +428,26 @@ class Line(NamedTuple):
 
     name: str
     points: Sequence[Point]
+    auto: Sequence[Point] = ()  # where each text has its own depth: rings beside the line
 
 
 def draw_depths(lines: Sequence[Line], cost: str, form: Format = "percent", alone: bool = False) -> Markup:
     """A chart of scores over costs; `alone`: as a separate file."""
-    costs = [point.cost for line in lines for point in line.points]
-    scores = [point.score for line in lines for point in line.points]
+    shown = [point for line in lines for point in (*line.points, *line.auto)]
+    costs, scores = [point.cost for point in shown], [point.score for point in shown]
     room = max(max(scores) - min(scores), 0.005)
     across = _axis(0.0, max(costs) * 1.05, 8, "number")
     up = _axis(min(scores) - 0.1 * room, max(scores) + 0.1 * room, 5, form)
     width, height = DIAL.width - LEFT - 20, DIAL.height - TOP - BOTTOM - 16
 
+    def at(point: Point) -> tuple[float, float]:
+        return round(LEFT + width * across.place(point.cost), 1), round(TOP + height * (1 - up.place(point.score)), 1)
+
     def place(point: Point) -> str:
-        return f"{LEFT + width * across.place(point.cost):.1f} {TOP + height * (1 - up.place(point.score)):.1f}"
+        return "{} {}".format(*at(point))
+
+    def title(point: Point, name: str) -> Markup:
+        return element("title", point.label or f"{name}: {point.score:.4g} at {point.cost:.4g} {cost}")
 
     parts: list[Markup] = []
     for tick, label in up.ticks:
@@ -453,15 +460,20 @@ def draw_depths(lines: Sequence[Line], cost: str, form: Format = "percent", alon
     parts.append(element("text", cost, x=LEFT + width, y=TOP + height + 33, text_anchor="end", class_="axis"))
     x = float(LEFT)
     for number, line in enumerate(lines):
-        kind, dash = f"curve {color_of(number)}", dash_of(number // 2)
+        kind, dash = f"curve {color_of(number)}", dash_of(number)
         path = "M" + " ".join(place(point) for point in line.points)
         parts.append(element("path", d=path, class_=kind, stroke_dasharray=dash))
         for point in line.points:
-            title = element("title", point.label or f"{line.name}: {point.score:.4g} at {point.cost:.4g} {cost}")
-            parts.append(element("path", title, d=f"M{place(point)}h0", class_=f"{kind} dots"))
+            parts.append(element("path", title(point, line.name), d=f"M{place(point)}h0", class_=f"{kind} dots"))
+        for point in line.auto:
+            x_of, y_of = at(point)
+            parts.append(element("circle", title(point, f"{line.name}, auto"), cx=x_of, cy=y_of, r=5, class_=kind))
         parts.append(element("path", d=f"M{x:.1f} {TOP - 10}h16", class_=kind, stroke_dasharray=dash))
         parts.append(element("text", line.name, x=round(x + 21, 1), y=TOP - 6))
         x += 36 + LETTER * len(line.name)
+    if any(line.auto for line in lines):
+        parts.append(element("circle", cx=round(x + 8, 1), cy=TOP - 10, r=5, class_="curve"))
+        parts.append(element("text", "auto", x=round(x + 21, 1), y=TOP - 6))
     size = {"width": DIAL.width, "height": DIAL.height, "xmlns": "http://www.w3.org/2000/svg"} if alone else {}
     return element(
         "svg",

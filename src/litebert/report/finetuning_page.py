@@ -290,10 +290,10 @@ def _depths(model: Path, task: Task | None) -> Child:
     metric = task.metrics[0]
     splits = list(dict.fromkeys(split for row in data["rows"] for split in row["splits"]))
     fixed = [row for row in data["rows"] if row["depth"] != "auto"]
-    lines = [Line(split, [_depth_point(row, split, metric) for row in fixed]) for split in splits]
-    for row in data["rows"]:
-        if row["depth"] == "auto":
-            lines += [Line(f"{split}, auto", [_depth_point(row, split, metric)]) for split in splits]
+    auto = [row for row in data["rows"] if row["depth"] == "auto"]
+    lines = [
+        Line(split, *([_depth_point(row, split, metric) for row in part] for part in (fixed, auto))) for split in splits
+    ]
     form: Format = "number" if goodness(metric, 1.0) < 0 else "percent"
     names = ("Split", "Depth", "Layers on average", capital(name_of(metric)), "ms per example", "Times faster")
     slowest = max(row["ms"] for row in fixed)
