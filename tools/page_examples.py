@@ -8,7 +8,7 @@ A visitor's first click should show what the model can do. What is measured, per
     sentence_order   the probability of the right order, read in both directions
     coherence        the probability at the weakest boundary
     embed            of three pairs of sentences, the least similar pair over the most similar strangers; and a search
-                     (the searches for the other two pairs are offered too)
+                     for each of them
 tests/predict/test_default_model.py keeps the chosen ones good. Other languages and fine-tuned abilities have no model
 in the package to measure with.
 """
@@ -156,7 +156,7 @@ def score_texts(predictor: Predictor) -> list[tuple[float, dict[str, str], str]]
 
 
 def score_pairs(predictor: Predictor) -> list[tuple[float, dict[str, str], str]]:
-    """Three pairs of which each is closer than any two strangers, by as much as possible."""
+    """Three pairs of which each is closer than any two strangers, by as much as possible, and found by its query."""
     texts = [text for pair in PAIRS for text in pair[:2]]
     vectors = predictor.embed(texts, normalize=True).astype(np.float64)
     asked = predictor.embed([pair[2] for pair in PAIRS], normalize=True).astype(np.float64)
@@ -166,15 +166,14 @@ def score_pairs(predictor: Predictor) -> list[tuple[float, dict[str, str], str]]
         places = [2 * pair + side for pair in chosen for side in (0, 1)]
         inside = [cosines[2 * pair, 2 * pair + 1] for pair in chosen]
         strangers = [cosines[i, j] for i, j in itertools.combinations(places, 2) if i // 2 != j // 2]
-        # The query that finds both lines of its pair before all others, by most.
-        margins = {
-            pair: min(found[pair, [2 * pair, 2 * pair + 1]]) - max(found[pair, i] for i in places if i // 2 != pair)
+        # By how much the query of each pair finds both of its lines before all others.
+        margins = [
+            min(found[pair, [2 * pair, 2 * pair + 1]]) - max(found[pair, i] for i in places if i // 2 != pair)
             for pair in chosen
-        }
-        best = max(margins, key=lambda pair: margins[pair])
+        ]
         text = "\n".join(part for pair in chosen for part in PAIRS[pair][:2])
-        score = float(min(inside) - max(strangers) + min(0.0, margins[best]))
-        scored.append((score, {"query": PAIRS[best][2], "text": text}, ""))
+        score = float(min(inside) - max(strangers) + min(0.0, *margins))
+        scored.append((score, {"query": PAIRS[chosen[0]][2], "text": text}, ""))
     return scored
 
 
@@ -191,8 +190,8 @@ def write_examples(ranked: dict[str, list[tuple[float, dict[str, str], str]]]) -
     for ability, count in SHOWN.items():
         examples["en"][ability] = [example for _, example, _ in ranked[ability][:count]]
     lines = ranked["embed"][0][1]
-    others = [query for line, _, query in PAIRS if line in lines["text"].split("\n") and query != lines["query"]]
-    examples["en"]["embed"] = [{**lines, "query": query} for query in (lines["query"], *others)]
+    queries = [query for line, _, query in PAIRS if line in lines["text"].split("\n")]
+    examples["en"]["embed"] = [{**lines, "query": query} for query in queries]
     head, _, _ = EXAMPLES.read_text(encoding="utf-8").partition(PREFIX)
     EXAMPLES.write_text(head + PREFIX + json.dumps(examples, ensure_ascii=False, indent=2) + ";\n", encoding="utf-8")
 

@@ -12,13 +12,13 @@ export const EXAMPLES = {
         "text": "new york is the largest [MASK] in the united [MASK]."
       },
       {
-        "text": "he studied law at the [MASK] of oxford."
+        "text": "the second world [MASK] ended in 1945."
       }
     ],
     "sentence_order": [
       {
-        "a": "The station was opened in May 1904.",
-        "b": "It was closed in 1967, when the last train left the town."
+        "a": "Anna studied medicine in Vienna.",
+        "b": "After her studies she worked as a doctor in Prague."
       }
     ],
     "coherence": [
@@ -64,7 +64,7 @@ export const EXAMPLES = {
         "text": "the food was cold and the waiter was rude."
       },
       {
-        "text": "not bad at all, i would see it again."
+        "text": "i would gladly see it again."
       }
     ],
     "entailment": [
