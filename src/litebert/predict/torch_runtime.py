@@ -38,6 +38,7 @@ from litebert.predict.runtime import (
 from litebert.train.device import Device, fetch, send
 
 MOST_LANE_TOKENS = 131_072
+MOST_ARRIVING = 1 << 22  # numbers that a pass may leave in memory that a GPU writes to by itself
 
 Started = Callable[[], list[Outputs]]  # waits for a pass, and returns what it gave each request
 Item = TypeVar("Item")
@@ -230,7 +231,7 @@ class TorchRuntime:
         if "mean" in wanted and hidden is not None:
             named["mean"] = mean_states(hidden, self._tensor(np.diff(starts)))
         by_token = head == "token-classification"
-        if "hidden" in wanted:  # too large for memory that a GPU writes to
+        if sum(named[name].numel() for name in wanted) > MOST_ARRIVING:
             arrays = {name: fetch(named[name]) for name in wanted}
             return lambda: _split(arrays, requests, starts, by_token)
         arriving = Fetched({name: named[name] for name in wanted})
@@ -338,9 +339,10 @@ class Fetched:
 
     def fetch(self) -> tuple[Mapping[str, NDArray[Any]], NDArray[Any] | None]:
         """The outputs of the head, and that of the gate."""
+        arrays: dict[str, NDArray[Any]] = {name: value.numpy() for name, value in self._named.items()}
         if self._arrived is not None:
             self._arrived.synchronize()
-        arrays = {name: value.numpy() for name, value in self._named.items()}
+            arrays = {name: value.copy() for name, value in arrays.items()}  # that memory is scarce
         return arrays, arrays.pop("gate", None)
 
 
