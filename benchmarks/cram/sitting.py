@@ -148,7 +148,9 @@ def convert(work: Path) -> None:
 
 def measure_unseen(given: argparse.Namespace, clock: Clock) -> None:
     """Masked LM and order on the text that prepare.py kept aside, at both lengths of training."""
-    unseen = [part for path in sorted((given.work / "data" / "unseen").glob("*.txt")) for part in ("--text", path)]
+    folder = given.work / "data" / "unseen"
+    files = sorted(folder.glob("*.txt"), reverse=True)  # as on docs/results/default-model.md: the order decides the masks
+    unseen = [part for path in files for part in ("--text", path)]
     for length in (512, 128) if unseen else ():
         tokens = ["--max-length", length, "--tokens", 2000 if given.smoke else 200_000, "--json"]
         clock.step(f"unseen-{length}", given.until, "evaluate", given.work / "model", *unseen, *tokens)
