@@ -149,7 +149,7 @@ def convert(work: Path) -> None:
 def measure_unseen(given: argparse.Namespace, clock: Clock) -> None:
     """Masked LM and order on the text that prepare.py kept aside, at both lengths of training."""
     folder = given.work / "data" / "unseen"
-    files = sorted(folder.glob("*.txt"), reverse=True)  # as on docs/results/default-model.md: the order decides the masks
+    files = sorted(folder.glob("*.txt"), reverse=True)  # their order decides the masks
     unseen = [part for path in files for part in ("--text", path)]
     for length in (512, 128) if unseen else ():
         tokens = ["--max-length", length, "--tokens", 2000 if given.smoke else 200_000, "--json"]
