@@ -53,10 +53,13 @@ class Walk:
 
     def needs(self, extra: str, *arguments: str) -> None:
         """A command that must end with code 2 and the pip command of an extra."""
+        self.refuses(f'pip install "litebert[{extra}]"', *arguments)
+
+    def refuses(self, says: str, *arguments: str) -> None:
+        """A command that must end with code 2 and `says` in its message."""
         code, output = self._run(arguments)
-        line = f'pip install "litebert[{extra}]"'
-        if code != 2 or line not in output or "Traceback" in output:
-            sys.exit(f"litebert {' '.join(arguments)}\nexit {code}, expected 2 and {line!r} in:\n{output}")
+        if code != 2 or says not in output or "Traceback" in output:
+            sys.exit(f"litebert {' '.join(arguments)}\nexit {code}, expected 2 and {says!r} in:\n{output}")
 
     def _run(self, arguments: tuple[str, ...]) -> tuple[int, str]:
         self.seen.add(next(arguments[:n] for n in (1, 2) if arguments[:n] in self.commands))
@@ -132,6 +135,7 @@ def walk_finetuning(walk: Walk) -> None:
         walk.works("finetune", "--task", kind, *files, "--model", "run/model", "--out", kind, "--set", "epochs=1")
     labels = ("--task", "classification", "--train", "labels.csv", "--dev", "labels.csv", "--model", "run/model")
     walk.works("finetune", *labels, "--adapter", "2", "--out", "adapted", "--set", "epochs=1")
+    walk.refuses("is not on the Hub", "push", "adapted/adapter", "me/mood")
     walk.works("adapter", "merge", "adapted/adapter", "--out", "merged", says="model: merged")
     walk.works("finetune", *labels, "--out", "exits", "--set", "epochs=1", "--set", "exits=[2, 4]")
     walk.works("calibrate", "exits/best", "--data", "labels.csv", "--max-loss", "1", says="exits")
