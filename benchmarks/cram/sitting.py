@@ -16,7 +16,7 @@ A run in another language takes its --vocab along; after Korean, unseen text and
 Adapters, scores and the models for the depth curve are trained side by side, on a GPU that MPS shares where it is
 installed, until little more than the time for timing is left: depth_curve.py then times alone, over as many seeds as
 are complete. Its runs without exits are the scores of SST-2, QNLI, STS-B and SQuAD. On an H200, adapters and one seed
-of the curve took 430 s side by side, the timing 180 s; --measure leaves parts out for a longer run.
+of the curve took about 430 s side by side, the timing 180 s; --measure leaves parts out for a longer run.
 """
 
 from __future__ import annotations

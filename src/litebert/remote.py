@@ -206,7 +206,8 @@ def push_folder(
             api.create_branch(name, branch=revision, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, revision=revision, commit_message=message)
     except errors.HFValidationError as error:
-        raise CheckpointError(f"{name}: not a valid Hub name: {error}") from None
+        reason = str(error).partition(" Use `repo_type`")[0]  # of its library, not of ours
+        raise CheckpointError(f"{name or repr(name)}: not a valid Hub name: {reason}") from None
     except Exception as error:  # from whichever HTTP library is in use
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__

@@ -83,17 +83,22 @@ def test_peft_opens_ours_with_equal_outputs(tmp_path, head, kind):
     assert (outputs(model)[0] - before[0]).abs().max() > 0.1
 
 
+def train_by_peft(folder, head, spread, **settings):
+    """An adapter of the model in folder/base as if PEFT had trained it, saved in folder/adapter."""
+    config = peft.LoraConfig(**settings, modules_to_save=SAVED.get(head))
+    model = peft.get_peft_model(AUTO[head].from_pretrained(folder / "base"), config).eval()
+    torch.manual_seed(2)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name or "modules_to_save" in name:
+            torch.nn.init.normal_(parameter, std=spread)
+    model.save_pretrained(folder / "adapter")
+    return model
+
+
 @pytest.mark.parametrize("head", AUTO)
 def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
     save_model(make(head), tmp_path / "base")
-    base = AUTO[head].from_pretrained(tmp_path / "base")
-    config = peft.LoraConfig(r=3, lora_alpha=5, target_modules=["key", "ffn", "dense"], modules_to_save=SAVED.get(head))
-    other = peft.get_peft_model(base, config).eval()
-    torch.manual_seed(2)
-    for name, parameter in other.named_parameters():
-        if "lora_B" in name or "modules_to_save" in name:
-            torch.nn.init.normal_(parameter, std=0.3)
-    other.save_pretrained(tmp_path / "adapter")
+    other = train_by_peft(tmp_path, head, 0.3, r=3, lora_alpha=5, target_modules=["key", "ffn", "dense"])
     model = load_model(tmp_path / "base", head).eval()
     settings = load_adapter(model, tmp_path / "adapter")
     for ours, expected in zip(outputs(model), theirs(other), strict=True):
@@ -106,15 +111,8 @@ def test_ours_opens_pefts_with_equal_outputs(tmp_path, head):
 def test_rank_stabilised_adapters_are_those_of_peft(tmp_path, head, merged):
     """rsLoRA: alpha / sqrt(rank), here 16 / sqrt(3); then what we save of it, in PEFT again."""
     save_model(make(head), tmp_path / "base")
-    config = peft.LoraConfig(
-        r=3, lora_alpha=16, use_rslora=True, target_modules=["query", "ffn"], modules_to_save=SAVED.get(head)
-    )
-    other = peft.get_peft_model(AUTO[head].from_pretrained(tmp_path / "base"), config).eval()
-    torch.manual_seed(2)
-    for name, parameter in other.named_parameters():
-        if "lora_B" in name or "modules_to_save" in name:
-            torch.nn.init.normal_(parameter, std=0.1)
-    other.save_pretrained(tmp_path / "adapter")
+    asked = {"r": 3, "lora_alpha": 16, "use_rslora": True, "target_modules": ["query", "ffn"]}
+    other = train_by_peft(tmp_path, head, 0.1, **asked)
     model = load_model(tmp_path / "base", head).eval()
     settings = load_adapter(model, tmp_path / "adapter")
     assert settings == AdapterConfig(3, 16.0, targets=("query", "ffn_input"), rslora=True)

@@ -15,6 +15,7 @@ from small_vocabularies import english
 from litebert.errors import InputError
 from litebert.model.hub import save_model
 from litebert.predict.runtime import HEAD_OUTPUTS, Request, plan_packed, plan_padded
+from litebert.predict.torch_runtime import one_ahead
 
 LENGTHS = [5, 11, 11, 30, 8, 5, 48]
 
@@ -229,3 +230,17 @@ def test_only_what_full_passes_leave_over_runs_without_a_graph():
         seen = [runtime.encoder.use_graphs for _ in runtime.passes(lengths)]
         assert seen == graphed
         assert runtime.encoder.use_graphs
+
+
+def test_a_pass_begins_before_the_one_before_it_is_read():
+    seen = []
+
+    def begin():
+        for number in range(3):
+            seen.append(f"begin {number}")
+            yield number
+
+    for number in one_ahead(begin()):
+        seen.append(f"read {number}")
+    assert seen == ["begin 0", "begin 1", "read 0", "begin 2", "read 1", "read 2"]
+    assert list(one_ahead([])) == []
